@@ -1,0 +1,295 @@
+"""The vocabulary that all rooms share: what was detected, how sure it is, what was decided.
+
+Frozen dataclasses over NumPy arrays. This module imports none of ours and no torch. Boxes are ``(x1, y1, x2, y2)`` in pixels
+of the original image (x right, y down), areas in px^2, entropies in bits, probabilities in the order background, logo,
+sticker. Numbers that cannot be measured are NaN, never a made-up value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum, IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+
+
+class InvalidInput(ValueError):
+    """A value from outside that cannot be used. The message names the value and what was expected."""
+
+
+class ObjectClass(IntEnum):
+    """Classes of the published sticker detection models, in the order of every probability vector."""
+
+    BACKGROUND = 0
+    LOGO = 1
+    STICKER = 2
+
+
+CLASS_COUNT = len(ObjectClass)
+
+
+class Status(IntEnum):
+    """Whether an assessment can be used. UNKNOWN and FAILED close the gate."""
+
+    UNKNOWN = 0
+    OK = 1
+    DEGRADED = 2
+    FAILED = 3
+
+
+class Verdict(IntEnum):
+    """What the policy decides about one object. UNKNOWN blocks like ASK."""
+
+    UNKNOWN = 0
+    REMOVE = 1
+    KEEP = 2
+    ASK = 3
+
+
+class Outcome(IntEnum):
+    """What the policy decides about one scene. UNKNOWN blocks like BLOCKED."""
+
+    UNKNOWN = 0
+    WORK = 1
+    ASK = 2
+    CLEAN = 3
+    BLOCKED = 4
+
+
+@dataclass(frozen=True)
+class Detections:
+    """Detections of one pass or of the deterministic detector.
+
+    ``boxes`` (N, 4) float32 px; ``probabilities`` (N, 3) float32, rows sum to 1.
+    """
+
+    boxes: FloatArray
+    probabilities: FloatArray
+
+    def __post_init__(self) -> None:
+        n = len(self.boxes)
+        if self.boxes.shape != (n, 4) or self.probabilities.shape != (n, CLASS_COUNT):
+            raise InvalidInput(
+                f"detections need boxes (N, 4) and probabilities (N, {CLASS_COUNT}), got {self.boxes.shape} and "
+                f"{self.probabilities.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    @property
+    def labels(self) -> IntArray:
+        """The most probable class of each detection, background included, (N,) int64."""
+        return self.probabilities.argmax(axis=1)
+
+    @property
+    def foreground_labels(self) -> IntArray:
+        """The most probable class other than background of each detection, (N,) int64."""
+        return self.probabilities[:, 1:].argmax(axis=1) + 1
+
+    @property
+    def scores(self) -> FloatArray:
+        """The probability of the foreground label of each detection, (N,)."""
+        return self.probabilities[:, 1:].max(axis=1) if len(self) else np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class StochasticSamples:
+    """Detections of T stochastic passes over one image, as flat arrays.
+
+    ``boxes`` (N, 4) float32 px; ``probabilities`` (N, 3) float32, rows sum to 1; ``pass_index`` (N,) int64 in
+    [0, ``passes``): the pass each row came from.
+    """
+
+    boxes: FloatArray
+    probabilities: FloatArray
+    pass_index: IntArray
+    passes: int
+
+    def __post_init__(self) -> None:
+        n = len(self.boxes)
+        shapes = (self.boxes.shape, self.probabilities.shape, self.pass_index.shape)
+        if shapes != ((n, 4), (n, CLASS_COUNT), (n,)):
+            raise InvalidInput(f"samples need shapes (N, 4), (N, {CLASS_COUNT}), (N,), got {shapes}")
+        if self.passes < 1 or (n and (self.pass_index.min() < 0 or self.pass_index.max() >= self.passes)):
+            raise InvalidInput(f"pass indices must lie in [0, {self.passes}) and there must be at least one pass")
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+
+@dataclass(frozen=True)
+class ObservedObject:
+    """One object: the cluster of boxes that the T passes drew around the same thing (Wu et al., section 3.2).
+
+    ``box`` (4,) float64 mean box px; ``probabilities`` (3,) float64 mean class vector; ``detections`` boxes in the cluster;
+    ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
+    ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) polygons px: top left, top right, bottom left, bottom right.
+    Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.
+    An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
+    """
+
+    id: int
+    label: ObjectClass
+    box: FloatArray
+    probabilities: FloatArray
+    detections: int
+    passes: int
+    detection_rate: float
+    duplicated: bool
+    unstable: bool
+    variation_ratio: float
+    shannon_entropy: float
+    mutual_information: float
+    total_variance: float
+    predictive_surface: float
+    relative_total_variance: float
+    relative_predictive_surface: float
+    box_covariance: FloatArray
+    corner_hulls: tuple[FloatArray, ...]
+
+    @property
+    def score(self) -> float:
+        """Mean probability of the label, 0..1."""
+        return float(self.probabilities[self.label])
+
+
+@dataclass(frozen=True)
+class ImageUncertainty:
+    """Means of the five metrics over the clustered objects of one image (Wu et al., end of section 3.2.4).
+
+    NaN when nothing was clustered. ``objects`` and ``unstable`` are counts.
+    """
+
+    objects: int
+    unstable: int
+    variation_ratio: float
+    shannon_entropy: float
+    mutual_information: float
+    total_variance: float
+    predictive_surface: float
+    relative_total_variance: float
+    relative_predictive_surface: float
+
+
+@dataclass(frozen=True)
+class Localization:
+    """Distinctive localization of one image (DiL paper, eq 1-6).
+
+    ``complete_localization`` CL and ``background_localization`` BL: sums of saliency; ``dil`` = BL / CL in [0, 1], NaN when
+    CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
+    ``saliency`` (H, W) float32, only when asked for.
+    """
+
+    complete_localization: float
+    background_localization: float
+    dil: float
+    decision_threshold: float
+    saliency: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class SceneAssessment:
+    """What perception says about one image: the one value that crosses from perception to decision.
+
+    ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
+    height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
+    of the identity of the assessment.
+    """
+
+    stamp_ns: int
+    frame_id: str
+    status: Status
+    status_text: str
+    image_size: tuple[int, int]
+    image_digest: str
+    model: str
+    model_hash: str
+    settings_hash: str
+    passes: int
+    dropout_rate: float
+    objects: tuple[ObservedObject, ...]
+    unstable: tuple[ObservedObject, ...]
+    uncertainty: ImageUncertainty
+    localization: Localization | None
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Canonical serialisation of everything but the timings and the saliency map.
+
+        Equal bytes mean equal assessments: used to prove that a replay equals the live run.
+        """
+        return json.dumps(to_plain(self, leave_out=("timings", "saliency")), sort_keys=True).encode()
+
+    @cached_property
+    def digest(self) -> str:
+        """BLAKE2b digest of :meth:`to_bytes`, 32 hex digits."""
+        return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Which metric had which value against which limit; ``text`` says the same in plain words. NaN where there is no number."""
+
+    metric: str
+    text: str
+    value: float = float("nan")
+    limit: float = float("nan")
+
+
+@dataclass(frozen=True)
+class ObjectVerdict:
+    """What was decided about one object, and why. ``by_person``: a person's answer decided."""
+
+    object: ObservedObject
+    verdict: Verdict
+    reasons: tuple[Reason, ...]
+    by_person: bool = False
+
+
+@dataclass(frozen=True)
+class SceneDecision:
+    """What was decided about one scene. ``decision_id`` is derived from the assessment and the policy."""
+
+    decision_id: str
+    stamp_ns: int
+    frame_id: str
+    outcome: Outcome
+    verdicts: tuple[ObjectVerdict, ...]
+    reasons: tuple[Reason, ...]
+    model_hash: str
+    policy_hash: str
+    workpiece_id: str = ""
+
+    def removable(self) -> tuple[ObjectVerdict, ...]:
+        """The verdicts that allow a removal, in the order of the objects."""
+        return tuple(v for v in self.verdicts if v.verdict is Verdict.REMOVE)
+
+
+def to_plain(value: Any, leave_out: tuple[str, ...] = ()) -> Any:
+    """``value`` as nested dicts, lists, numbers and strings that JSON can hold; dataclass fields in ``leave_out`` are omitted.
+
+    Arrays become lists of Python numbers without loss (float32 is widened exactly), enums become their values.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [f.name for f in fields(value) if f.name not in leave_out]
+        return {name: to_plain(getattr(value, name), leave_out) for name in names}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(k): to_plain(v, leave_out) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(v, leave_out) for v in value]
+    return value
