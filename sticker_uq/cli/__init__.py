@@ -1,0 +1,98 @@
+"""``sticker-uq``: the command line of the package, one file per command.
+
+A command's module is imported only when that command runs, so ``sticker-uq --help`` is quick and needs neither torch nor
+ROS. Errors end in one line: bad input with exit status 2, a failing machine (disk, permission, missing package) with 1,
+Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from sticker_uq.scene import InvalidInput
+
+COMMANDS = {
+    "demo": "Five laptops through the whole cell, with a recording and a report.",
+    "cell": "Run the nodes of the cell as processes until Ctrl-C.",
+    "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
+    "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
+    "train": "Train a detector on a COCO folder.",
+    "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
+    "doctor": "Check this machine and say what to do about each finding.",
+}
+
+
+class _LazyCommand(TyperCommand):
+    """A name and a line of help that becomes the command of its module when it is called."""
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        module = importlib.import_module(f"{__name__}.{self.name}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False)
+            app.command(help=self.help)(module.command)
+        command = typer.main.get_command(app)
+        command.name = self.name
+        command.help = command.help or self.help
+        return command.make_context(info_name, args, parent, **extra)
+
+
+class _Commands(TyperGroup):
+    """The group of all commands: knows them by name and ends their errors in one line."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return _LazyCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Exception, KeyboardInterrupt) as error:
+            handled_by_typer = isinstance(error, typer.Abort) or hasattr(error, "exit_code")
+            closed_pipe = getattr(error, "errno", None) == errno.EPIPE
+            if handled_by_typer or closed_pipe or os.environ.get("STICKER_UQ_DEBUG"):
+                raise
+            line, status = explain(error)
+            typer.echo(line, err=True)
+            raise typer.Exit(status) from error
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """The line a person reads about `error`, and the exit status of the program."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, InvalidInput):
+        return f"error: {error}", 2
+    if isinstance(error, ModuleNotFoundError):
+        return f"error: the Python package {error.name} is missing; scripts/setup installs it", 1
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{error.strerror}", 1
+    if isinstance(error, MemoryError):
+        return "error: out of memory", 1
+    return f"internal error: {type(error).__name__}: {error} (STICKER_UQ_DEBUG=1 shows where)", 1
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _about() -> None:
+    """Sticker detection that knows how sure it is, for a robot cell that refurbishes laptops.
+
+    Not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, not people.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script. Always exits."""
+    typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])

@@ -1,0 +1,39 @@
+"""``sticker-uq cell``: start the whole cell as separate processes, with or without launch on the machine."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from sticker_uq.nodes.processes import CellOptions, cell_processes
+from sticker_uq.nodes.runner import run_processes
+
+
+def _start(**values: Any) -> None:
+    """Start detector, supervisor and, with --sim, the simulated cell; Ctrl-C stops them all.
+
+    The same nodes with the same parameters as `ros2 launch sticker_uq cell.launch.py`.
+    """
+    raise typer.Exit(
+        run_processes(cell_processes(CellOptions.from_texts({k: _text(v) for k, v in values.items()})))
+    )
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    info = CellOptions.model_fields[name]
+    kind: Any = bool if info.annotation is bool else str
+    default = info.default if kind is bool else _text(info.default)
+    option = typer.Option(help=info.description, show_default=bool(default))
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )
+
+
+_start.__signature__ = inspect.Signature([_parameter(name) for name in CellOptions.model_fields])  # type: ignore[attr-defined]
+command = _start

@@ -1,0 +1,91 @@
+"""The command line as a whole: quick help, one line for every error, the right exit status."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import sticker_uq.cli as cli
+from sticker_uq.scene import InvalidInput
+
+EVERYTHING_HEAVY = ("torch", "torchvision", "cv2", "rclpy", "pandas", "matplotlib", "rosbags", "pydantic")
+
+
+@pytest.fixture
+def run_failing(monkeypatch):
+    """Runs `sticker-uq doctor` with a command that raises the given error."""
+
+    def run(error: BaseException):
+        def command() -> None:
+            raise error
+
+        module = types.ModuleType("sticker_uq.cli.doctor")
+        module.command = command
+        monkeypatch.setitem(sys.modules, "sticker_uq.cli.doctor", module)
+        return CliRunner().invoke(cli.app, ["doctor"])
+
+    return run
+
+
+def test_help_lists_every_command_and_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom sticker_uq.cli import main\n"
+        "sys.argv = ['sticker-uq', '--help']\n"
+        "try:\n    main()\n"
+        f"finally:\n    print('HEAVY', sorted(set(sys.modules) & set({EVERYTHING_HEAVY!r})))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "HEAVY []" in done.stdout
+    for name in cli.COMMANDS:
+        assert name in done.stdout
+
+
+def test_runs_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "sticker_uq.cli", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "sticker-uq [OPTIONS] COMMAND" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (InvalidInput("passes 0: expected 1 to 200"), 2, "error: passes 0: expected 1 to 200"),
+        (
+            FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "a.mcap"),
+            1,
+            "error: a.mcap: No such file or directory",
+        ),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "error: No space left on device"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 1, "Python package torch is missing"),
+        (MemoryError(), 1, "error: out of memory"),
+        (RuntimeError("CUDA error"), 1, "internal error: RuntimeError: CUDA error"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (typer.Exit(7), 7, ""),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_status(run_failing, error, status, line):
+    result = run_failing(error)
+    assert result.exit_code == status
+    assert line in result.stderr
+    assert len(result.stderr.strip().splitlines()) == (1 if line else 0)
+    assert "Traceback" not in result.output
+
+
+def test_debug_variable_lets_the_traceback_through(run_failing, monkeypatch):
+    monkeypatch.setenv("STICKER_UQ_DEBUG", "1")
+    assert isinstance(run_failing(InvalidInput("passes 0")).exception, InvalidInput)
+
+
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["doctor", "--no-such-option"], []])
+def test_wrong_usage_is_status_2(arguments):
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
