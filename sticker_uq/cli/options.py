@@ -1,0 +1,179 @@
+"""Command line options made from the settings models that the ROS nodes use, so that both know the same names and ranges.
+
+A value comes, in rising priority, from the model's default, from a ROS 2 parameter file (``--params``) and from its option.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from rich.markup import escape
+
+from sticker_uq.scene import InvalidInput
+
+Model = TypeVar("Model", bound=BaseModel)
+_ROS_PARAMETERS = "ros__parameters"
+_EVERY_NODE = ("/**", "**", "/*", "*")
+_PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
+
+
+def settings_options(
+    argument: str, model: type[BaseModel], node: str, also_known: Iterable[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a typer command: its parameter `argument` is filled with a `model` made from options and ``--params``.
+
+    Every field becomes ``--field-name``. In the parameter file the section of `node` is read; names in `also_known` are
+    parameters of that node which mean nothing to the command and are skipped. A command that has a parameter ``params``
+    gets the path of the file too (None without one). Raises InvalidInput when the command runs with a value the model
+    refuses or with an unknown parameter in the file.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        hints = get_type_hints(command, include_extras=True)
+        signature = inspect.signature(command)
+        own = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in signature.parameters.items()
+            if name not in (argument, "params")
+        ]
+        generated = [_option(name, info) for name, info in model.model_fields.items()]
+        file_option = _parameter("params", Path, typer.Option("--params", metavar="FILE", help=_PARAMS_HELP))
+
+        @wraps(command)
+        def run(params: Path | None = None, **values: Any) -> Any:
+            given = {name: values.pop(name) for name in model.model_fields}
+            from_file = {} if params is None else read_parameters(params, node)
+            settings = combine(model, from_file, given, params, also_known)
+            if "params" in signature.parameters:
+                values["params"] = params
+            return command(**values, **{argument: settings})
+
+        parameters = [*own, file_option, *generated]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        del run.__wrapped__  # type: ignore[attr-defined]  # typer reads the signature of the wrapper
+        return run
+
+    return decorate
+
+
+def combine(
+    model: type[Model],
+    from_file: Mapping[str, Any],
+    given: Mapping[str, Any],
+    file: Path | None = None,
+    also_known: Iterable[str] = (),
+) -> Model:
+    """A `model` from the values of a parameter file and of options (None: not given), options first.
+
+    Raises InvalidInput naming the option or the parameter, its value and what was expected.
+    """
+    skipped = {"use_sim_time", *also_known}
+    for name in from_file:
+        if name not in model.model_fields and name not in skipped and not name.startswith("qos_overrides"):
+            close = difflib.get_close_matches(name, model.model_fields, 1)
+            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(model.model_fields)}"
+            raise InvalidInput(f"{file}: unknown parameter {name}{hint}")
+    options = {name: value for name, value in given.items() if value is not None}
+    values = {name: value for name, value in from_file.items() if name in model.model_fields} | options
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise InvalidInput(_explain(error, model, options, file)) from None
+
+
+def read_parameters(path: Path, node: str) -> dict[str, Any]:
+    """The parameters that the ROS 2 parameter file at `path` gives to `node`; empty when it speaks of other nodes only.
+
+    Sections named ``/**`` count for every node, a namespace before the node's name does not matter. Raises InvalidInput
+    when the file is missing or is no parameter file.
+    """
+    if not path.is_file():
+        raise InvalidInput(f"--params {path}: no such file")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"--params {path}: not a YAML file: {' '.join(str(error).split())}") from None
+    sections = list(_sections(content))
+    if not sections:
+        raise InvalidInput(
+            f"--params {path}: expected NODE: {_ROS_PARAMETERS}: NAME: VALUE, found no {_ROS_PARAMETERS}"
+        )
+    everywhere = [values for name, values in sections if name in _EVERY_NODE]
+    own = [values for name, values in sections if name.rsplit("/", 1)[-1] == node]
+    return {key: value for values in everywhere + own for key, value in values.items()}
+
+
+def _sections(content: Any, prefix: str = "") -> Iterable[tuple[str, dict[str, Any]]]:
+    """Every (node name, parameters) pair below `content`; namespaces may nest."""
+    if not isinstance(content, dict):
+        return
+    for key, value in content.items():
+        if key == _ROS_PARAMETERS and isinstance(value, dict):
+            yield prefix, value
+        else:
+            yield from _sections(value, f"{prefix}/{key}" if prefix else str(key))
+
+
+def _option(name: str, info: FieldInfo) -> inspect.Parameter:
+    """The option of one field. Ranges and choices are left to the model, which checks parameter files by the same rule."""
+    choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
+    kind = type(choices[0]) if choices else info.annotation
+    dashed = name.replace("_", "-")
+    switch = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
+    expected = _expected(info)
+    default = "none" if info.default == "" else info.default
+    details = f"({expected}, default {default})" if expected and not choices else f"(default {default})"
+    option = typer.Option(
+        switch,
+        help=escape(f"{info.description or ''} {details}"),
+        metavar="|".join(map(str, choices)) or None,
+        show_default=False,
+        rich_help_panel="Settings",
+    )
+    return _parameter(name, kind, option)
+
+
+def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
+    annotation = Annotated[kind | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _expected(info: FieldInfo) -> str:
+    """What values a field takes, in words: "1 to 200", "one of a, b", "" when it is free."""
+    if get_origin(info.annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(info.annotation)))}"
+    bounds = {
+        key: getattr(m, key) for m in info.metadata for key in ("ge", "gt", "le", "lt") if hasattr(m, key)
+    }
+    low = str(bounds["ge"]) if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
+    high = str(bounds["le"]) if "le" in bounds else f"less than {bounds['lt']}" if "lt" in bounds else ""
+    if low and high:
+        return f"{low} to {high}"
+    return f"at least {low}" if "ge" in bounds else f"at most {high}" if "le" in bounds else low or high
+
+
+def _explain(
+    error: ValidationError, model: type[BaseModel], options: Mapping[str, Any], file: Path | None
+) -> str:
+    """All refusals of the model in one line."""
+    lines = []
+    for problem in error.errors():
+        message = problem["msg"].removeprefix("Value error, ")
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        if not name:  # a rule about several fields
+            lines.append(message)
+            continue
+        what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name}"
+        expected = _expected(model.model_fields[name])
+        lines.append(f"{what} {problem['input']!r}: {f'expected {expected}' if expected else message}")
+    return "; ".join(lines)

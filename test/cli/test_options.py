@@ -1,0 +1,146 @@
+"""Options made from a settings model: same names, ranges and parameter files as the nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import typer
+from pydantic import BaseModel, ConfigDict, Field
+from typer.testing import CliRunner
+
+from sticker_uq.cli.options import combine, read_parameters, settings_options
+from sticker_uq.scene import InvalidInput
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Literal["small", "large"] = Field("small", description="Detector [see README].")
+    passes: int = Field(20, ge=1, le=200, description="Stochastic passes T.")
+    dropout_rate: float = Field(0.2, ge=0.0, le=0.9, description="Probability of a dropped activation.")
+    enabled: bool = Field(True, description="Whether it is on.")
+
+
+@pytest.fixture
+def run():
+    seen = []
+    app = typer.Typer()
+
+    @app.command()
+    @settings_options("settings", Settings, "detector", also_known=("autostart",))
+    def command(
+        source: Annotated[str, typer.Argument()], settings: Settings, params: Path | None, top: int = 3
+    ) -> None:
+        seen.append((source, settings, params, top))
+
+    def invoke(*arguments: str):
+        result = CliRunner().invoke(app, ["here", *arguments], env={"COLUMNS": "200"})
+        return seen[-1] if seen else None, result
+
+    return invoke
+
+
+@pytest.fixture
+def parameter_file(tmp_path):
+    def write(text: str) -> Path:
+        path = tmp_path / "params.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_defaults_without_any_option(run):
+    call, result = run()
+    assert result.exit_code == 0, result.output
+    assert call == ("here", Settings(), None, 3)
+
+
+def test_options_win_over_the_file_and_the_file_over_defaults(run, parameter_file):
+    path = parameter_file(
+        "detector:\n  ros__parameters: {passes: 7, dropout_rate: 0, enabled: false, autostart: true}\n"
+    )
+    call, result = run("--params", str(path), "--passes", "9", "--model", "large", "--top", "1")
+    assert result.exit_code == 0, result.output
+    expected = Settings(model="large", passes=9, dropout_rate=0.0, enabled=False)
+    assert call == ("here", expected, path, 1)
+
+
+def test_help_names_every_field_with_its_range(run):
+    _, result = run("--help")
+    text = " ".join(result.output.split())
+    for expected in (
+        "--dropout-rate",
+        "--no-enabled",
+        "(1 to 200, default 20)",
+        "small|large",
+        "[see README]",
+    ):
+        assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--passes", "0"], "--passes 0: expected 1 to 200"),
+        (["--dropout-rate", "0.95"], "--dropout-rate 0.95: expected 0.0 to 0.9"),
+        (["--model", "huge"], "--model 'huge': expected one of small, large"),
+        (["--params", "nowhere.yaml"], "--params nowhere.yaml: no such file"),
+    ],
+)
+def test_a_refused_value_is_named_with_what_was_expected(run, arguments, message):
+    call, result = run(*arguments)
+    assert call is None
+    assert isinstance(result.exception, InvalidInput)
+    assert str(result.exception) == message
+
+
+def test_a_file_is_held_to_the_same_ranges(parameter_file):
+    path = parameter_file("detector: {ros__parameters: {passes: many}}")
+    with pytest.raises(InvalidInput, match=r"params.yaml: passes 'many': expected 1 to 200"):
+        combine(Settings, read_parameters(path, "detector"), {}, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("pases", "did you mean passes"), ("xyz", "known: model, passes, dropout_rate, enabled")],
+)
+def test_an_unknown_parameter_of_the_file_is_refused(parameter_file, name, hint):
+    path = parameter_file(f"detector: {{ros__parameters: {{{name}: 3}}}}")
+    with pytest.raises(InvalidInput, match=rf"unknown parameter {name}; {hint}"):
+        combine(Settings, read_parameters(path, "detector"), {}, path)
+
+
+def test_use_sim_time_and_qos_overrides_belong_to_every_node():
+    assert (
+        combine(Settings, {"use_sim_time": True, "qos_overrides./scene.publisher.depth": 5}, {}) == Settings()
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/cell/detector: {ros__parameters: {passes: 5}}",
+        "cell: {detector: {ros__parameters: {passes: 5}}}",
+        "/**: {ros__parameters: {passes: 5}}",
+        "{'/**': {ros__parameters: {passes: 4}}, detector: {ros__parameters: {passes: 5}}}",
+        "{detector: {ros__parameters: {passes: 5}}, supervisor: {ros__parameters: {passes: 9}}}",
+    ],
+)
+def test_namespaces_and_wildcards_of_parameter_files(parameter_file, text):
+    assert read_parameters(parameter_file(text), "detector") == {"passes": 5}
+
+
+def test_a_file_about_other_nodes_gives_nothing(parameter_file):
+    assert read_parameters(parameter_file("supervisor: {ros__parameters: {passes: 5}}"), "detector") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [", "not a YAML file"), ("", "found no ros__"), ("passes: 3", "found no ros__")],
+)
+def test_a_file_that_is_no_parameter_file(parameter_file, text, message):
+    with pytest.raises(InvalidInput, match=message):
+        read_parameters(parameter_file(text), "detector")
