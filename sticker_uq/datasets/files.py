@@ -1,0 +1,34 @@
+"""Files that are either complete or absent."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path` and rename it to `path` once the block succeeded.
+
+    `mode` is "wb" or "w" (UTF-8). The data reaches the disk before the rename, so a reader sees the old file
+    or the whole new one. When the block or the disk fails (OSError: disk full, no permission, no such folder)
+    the temporary file is removed, an older file at `path` stays as it was and the error propagates.
+    """
+    target = Path(path)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with open(descriptor, mode, encoding=None if "b" in mode else "utf-8") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)  # mkstemp makes files only their owner can read
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

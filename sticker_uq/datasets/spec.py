@@ -1,0 +1,174 @@
+"""What a laptop scene consists of, described apart from the pixels it is rendered to.
+
+Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x runs right and y towards the person
+who would use it, the origin is its upper left corner. The reference frame of the picture is 1 wide and 0.75 high.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sticker_uq.scene import InvalidInput
+
+LAPTOP_WIDTH = 1000.0
+FRAME_HEIGHT = 0.75
+"""Height of the reference frame, whose width is 1."""
+
+Colour = tuple[int, int, int]
+"""Blue, green, red, 0 to 255."""
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class LaptopSpec:
+    """One laptop: its make (index into `brands.BRANDS`), view and surface."""
+
+    brand: int
+    view: str
+    """"lid" (closed, seen from above) or "deck" (open)."""
+    depth: float
+    """Extent in y, laptop units."""
+    colour: Colour
+    deck_colour: Colour
+    key_colour: Colour
+    legend_colour: Colour
+    texture: str
+    """"brushed", "matte", "glossy" or "carbon"."""
+    decoration: str
+    gloss: float
+    corner: float
+    """Corner radius, laptop units."""
+    numpad: bool
+    trackpoint: bool
+    fingerprint: bool
+    hinge_below: bool
+    scratches: int
+    dust: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class PoseSpec:
+    """Where the laptop lies in the picture."""
+
+    homography: tuple[float, ...]
+    """Nine numbers, row by row: laptop units to the reference frame."""
+    width: float
+    """Length of the laptop's long side as a fraction of the frame's width."""
+    angle: float
+    """Rotation in degrees, clockwise in the picture."""
+
+
+@dataclass(frozen=True)
+class LogoSpec:
+    """A brand's emblem, word mark or both."""
+
+    id: int
+    brand: int
+    layout: str
+    """"emblem", "word", "stacked" or "row"."""
+    centre: Point
+    width: float
+    height: float
+    finish: str
+    """"metal", "embossed", "colour" or "bright"."""
+    colour: Colour
+    angle: float = 0.0
+
+
+@dataclass(frozen=True)
+class StickerSpec:
+    """One sticker; `shape` is its outline and `print` what is on it."""
+
+    id: int
+    shape: str
+    print: str
+    motif: str
+    """The figure, words or pattern of the print."""
+    centre: Point
+    width: float
+    height: float
+    angle: float
+    colours: tuple[Colour, ...]
+    border: float
+    """Width of the unprinted rim as a fraction of the shorter side."""
+    wear: float
+    """0 (new) to 1 (scratched and torn)."""
+    faded: float
+    peel: float
+    """Part of the sticker, along the direction `peel_angle`, that has come loose and folded over (0 to 0.35)."""
+    peel_angle: float
+    gloss: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class BackgroundSpec:
+    """What the laptop lies on and the tools beside it."""
+
+    kind: str
+    """"wood", "mat", "conveyor", "metal" or "cloth"."""
+    colour: Colour
+    angle: float
+    clutter: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True)
+class LightSpec:
+    """Light over the scene; positions are in the reference frame."""
+
+    direction: float
+    gradient: float
+    hot_spot: Point
+    hot_strength: float
+    hot_radius: float
+    specular: str
+    """"none", "streak", "window" or "lamp"."""
+    specular_centre: Point
+    specular_angle: float
+    specular_strength: float
+    shadow: str
+    """"none", "edge", "bars" or "arm"."""
+    shadow_strength: float
+    shadow_angle: float
+    shadow_offset: float
+    vignette: float
+
+
+@dataclass(frozen=True)
+class CameraSpec:
+    """The camera; blur lengths are fractions of the picture's width."""
+
+    blur: float
+    motion: float
+    motion_angle: float
+    noise: float
+    """Standard deviation in grey levels."""
+    noise_seed: int
+    white_balance: tuple[float, float, float]
+    gamma: float
+    exposure: float
+
+
+@dataclass(frozen=True)
+class SceneSpec:
+    """All there is to know about one scene; `render` turns it into a picture."""
+
+    seed: int
+    laptop: LaptopSpec
+    pose: PoseSpec
+    background: BackgroundSpec
+    light: LightSpec
+    camera: CameraSpec
+    logos: tuple[LogoSpec, ...] = field(default=())
+    stickers: tuple[StickerSpec, ...] = field(default=())
+    """In the order in which they were stuck on: later ones lie on top."""
+
+    def without_sticker(self, sticker_id: int) -> SceneSpec:
+        """The same scene with that sticker taken off; InvalidInput if it has no sticker of that id."""
+        left = tuple(sticker for sticker in self.stickers if sticker.id != sticker_id)
+        if len(left) == len(self.stickers):
+            present = ", ".join(str(sticker.id) for sticker in self.stickers) or "none"
+            raise InvalidInput(f"sticker_id {sticker_id}: expected the id of a sticker of this scene ({present})")
+        return replace(self, stickers=left)
