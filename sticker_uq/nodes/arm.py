@@ -1,0 +1,152 @@
+"""The action server of an arm that moves only while it holds a valid permit.
+
+:class:`PermittedArm` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
+implements :class:`Motion` (how to move, how to stop); the simulated arm does too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.action.server import ServerGoalHandle
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.node import Node
+from rclpy.time import Time
+
+from sticker_uq.nodes.permit import Permit, PermitWatch
+from sticker_uq.nodes.qos import LATCHED
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import GateState, ObservedObject
+
+CHECK_PERIOD_S = 0.05
+"""A permit is checked at least this often while the arm moves (20 Hz)."""
+
+
+@dataclass(frozen=True)
+class MotionStep:
+    """A piece of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it."""
+
+    phase: int
+    duration_s: float
+    progress: float
+
+
+class MotionFailed(RuntimeError):
+    """The arm could not do what was asked; the message says why."""
+
+
+class Motion(Protocol):
+    """How one arm moves."""
+
+    def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
+        """Start the next piece of the motion each time the iterator is advanced; raises :class:`MotionFailed`."""
+        ...
+
+    def stop(self) -> None:
+        """Stop at once and stay away from the lid; called whenever a motion ends before its last step."""
+        ...
+
+
+class PermittedArm:
+    """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``."""
+
+    def __init__(self, node: Node, motion: Motion, *, permit_wait_s: float = 1.0, timeout_s: float = 30.0) -> None:
+        self._node = node
+        self._motion = motion
+        self._permit_wait_s = permit_wait_s
+        self._timeout_s = timeout_s
+        self._busy = False
+        self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
+        # goals, cancellations and the gate must be served while a motion is under way
+        self._group = ReentrantCallbackGroup()
+        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, LATCHED, callback_group=self._group)
+        self._server = ActionServer(
+            node,
+            RemoveSticker,
+            "remove_sticker",
+            execute_callback=self._execute,
+            goal_callback=self._on_goal,
+            cancel_callback=self._on_cancel,
+            callback_group=self._group,
+        )
+
+    def destroy(self) -> None:
+        """Withdraw the action server."""
+        self._server.destroy()
+
+    def _on_gate(self, message: GateState) -> None:
+        open_states = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
+        if message.open and message.state in open_states:
+            valid_until = Time.from_msg(message.valid_until).nanoseconds
+            self._watch.update(Permit(message.decision_id, message.object_id, valid_until))
+        else:
+            self._watch.update(None)
+
+    def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
+        if self._busy:
+            self._node.get_logger().warning(f"goal for object {goal.object_id} rejected: the arm is busy")
+            return GoalResponse.REJECT
+        self._busy = True
+        return GoalResponse.ACCEPT
+
+    def _on_cancel(self, _: ServerGoalHandle) -> CancelResponse:
+        self._watch.wake()
+        return CancelResponse.ACCEPT
+
+    def _execute(self, handle: ServerGoalHandle) -> RemoveSticker.Result:
+        try:
+            code, text = self._remove(handle)
+        except MotionFailed as error:
+            code, text = RemoveSticker.Result.ERROR_MOTION_FAILED, str(error)
+        except Exception as error:
+            self._node.get_logger().error(f"the arm failed: {error!r}")
+            code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)
+        try:
+            if code != RemoveSticker.Result.ERROR_NONE:
+                self._motion.stop()
+        finally:
+            self._busy = False
+        if code == RemoveSticker.Result.ERROR_NONE:
+            handle.succeed()
+        elif handle.is_cancel_requested:
+            handle.canceled()
+        else:
+            handle.abort()
+        return RemoveSticker.Result(error_code=code, error_text=text)
+
+    def _remove(self, handle: ServerGoalHandle) -> tuple[int, str]:
+        goal: RemoveSticker.Goal = handle.request
+        if goal.label != ObservedObject.LABEL_STICKER or not goal.decision_id:
+            return RemoveSticker.Result.ERROR_INVALID_GOAL, f"label {goal.label} of decision {goal.decision_id!r} is not a sticker"
+        refusal = self._watch.wait_until_allowed(goal.decision_id, goal.object_id, self._permit_wait_s)
+        if refusal:
+            return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
+        started = time.monotonic()
+        for step in self._motion.steps(goal):
+            handle.publish_feedback(RemoveSticker.Feedback(phase=step.phase, progress=step.progress))
+            end = time.monotonic() + step.duration_s
+            while True:
+                stopped = self._stop_reason(handle, goal, started)
+                if stopped is not None:
+                    return stopped
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                self._watch.wait(min(left, CHECK_PERIOD_S))
+        return RemoveSticker.Result.ERROR_NONE, "peeled"
+
+    def _stop_reason(self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float) -> tuple[int, str] | None:
+        if handle.is_cancel_requested:
+            return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
+        refusal = self._watch.refusal(goal.decision_id, goal.object_id)
+        if refusal:
+            expired = self._watch.expired(goal.decision_id, goal.object_id)
+            code = RemoveSticker.Result.ERROR_STALE_PERMIT if expired else RemoveSticker.Result.ERROR_PERMIT_REVOKED
+            return code, refusal
+        if time.monotonic() - started > self._timeout_s:
+            return RemoveSticker.Result.ERROR_TIMEOUT, f"the motion took more than {self._timeout_s:g} s"
+        return None

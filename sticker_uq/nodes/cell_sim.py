@@ -1,0 +1,140 @@
+"""Node ``cell_sim``: camera, arm and laptops in one, so that the whole cell runs without hardware.
+
+Publishes pictures of a rendered laptop, peels what the supervisor permits, takes it off the picture, and hands over the
+next laptop when this one is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.executors import MultiThreadedExecutor
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.nodes.arm import MotionFailed, MotionStep, PermittedArm
+from sticker_uq.nodes.conversions import box_from_msg
+from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
+from sticker_uq.nodes.lifecycle import run_node
+from sticker_uq.nodes.parameters import declare_settings, read_settings
+from sticker_uq.nodes.qos import IMAGES, LATCHED, RELIABLE
+from sticker_uq.nodes.sim_person import SimulatedPerson
+from sticker_uq.nodes.simulation import SimulatedCell, SimulationSettings, Touch
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
+
+# share of a motion's duration that each phase takes, and the progress after it
+_PHASES = (
+    (RemoveSticker.Feedback.PHASE_APPROACH, 0.35, 0.35),
+    (RemoveSticker.Feedback.PHASE_CONTACT, 0.1, 0.45),
+    (RemoveSticker.Feedback.PHASE_PEEL, 0.35, 0.8),
+    (RemoveSticker.Feedback.PHASE_RETREAT, 0.2, 1.0),
+)
+
+
+class SimulatedMotion:
+    """Moves the simulated blade; peels at the end of the peeling phase. Implements :class:`sticker_uq.nodes.arm.Motion`."""
+
+    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
+        self._node = node
+        self._cell = cell
+        self._lock = lock
+
+    def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
+        """The four phases; the sticker leaves the picture between peeling and retreat."""
+        with self._lock:
+            fails = self._cell.motion_fails()
+        for phase, share, progress in _PHASES:
+            if phase == RemoveSticker.Feedback.PHASE_RETREAT:
+                if fails:
+                    with self._lock:
+                        self._cell.record.motions_failed += 1
+                    raise MotionFailed("the blade slipped off the sticker (simulated)")
+                self._peel(goal)
+            yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
+
+    def stop(self) -> None:
+        """The simulated blade is away from the lid at once."""
+
+    def _peel(self, goal: RemoveSticker.Goal) -> None:
+        with self._lock:
+            touched = self._cell.peel(box_from_msg(goal.box))
+            self._cell.write_record()
+        if touched is not Touch.STICKER:
+            self._node.get_logger().error(f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker")
+
+
+class CellSim(Node):
+    """The node; see the module's docstring."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__("cell_sim", **arguments)
+        declare_settings(self, SimulationSettings)
+        self._settings: SimulationSettings = read_settings(self, SimulationSettings)
+        self._lock = threading.Lock()
+        self._cell = SimulatedCell(self._settings)
+        self._images = self.create_publisher(Image, "image", IMAGES)
+        self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
+        self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
+        self._done_subscription = self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
+        self._arm = PermittedArm(self, SimulatedMotion(self, self._cell, self._lock))
+        self._person = SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
+        # rendering takes a while: it must not hold up the gate, the arm or the person
+        camera_group = MutuallyExclusiveCallbackGroup()
+        self._camera = self.create_timer(1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group)
+        self._publish_workpiece()
+
+    def _publish_picture(self) -> None:
+        raw, compressed = self._images.get_subscription_count(), self._compressed.get_subscription_count()
+        if not raw and not compressed:
+            return
+        stamp = self.get_clock().now().to_msg()
+        with self._lock:
+            picture = self._cell.picture()
+        if raw:
+            self._images.publish(bgr_to_image(picture, stamp, self._settings.frame_id))
+        if compressed:
+            quality = self._settings.jpeg_quality
+            self._compressed.publish(bgr_to_compressed(picture, stamp, self._settings.frame_id, quality))
+
+    def _publish_workpiece(self) -> None:
+        with self._lock:
+            record, index = self._cell.record, len(self._cell.records) - 1
+            self._cell.write_record()
+        message = Workpiece(id=record.workpiece_id, index=index)
+        message.header.stamp = self.get_clock().now().to_msg()
+        message.header.frame_id = self._settings.frame_id
+        self._workpiece.publish(message)
+        self.get_logger().info(f"{record.workpiece_id} lies in the cell ({record.stickers} stickers)")
+
+    def _on_done(self, message: WorkpieceDone) -> None:
+        if message.result not in (WorkpieceDone.RESULT_CLEAN, WorkpieceDone.RESULT_LEFT_TO_PEOPLE):
+            return
+        with self._lock:
+            record = self._cell.record
+            # a latched message of an earlier laptop or of an earlier run is none of ours
+            if message.workpiece_id != record.workpiece_id or self._cell.finished:
+                return
+            more = self._cell.hand_over()
+            self._cell.write_record()
+        self.get_logger().info(
+            f"{record.workpiece_id} leaves: {message.text}; {record.removed} removed, {record.left} left, "
+            f"{record.logos_touched + record.lid_touched} wrongly touched"
+        )
+        if more:
+            self._publish_workpiece()
+        else:
+            self.get_logger().info("that was the last laptop")
+            raise SystemExit(0)
+
+
+def main() -> None:
+    """Entry point of the executable ``cell_sim``."""
+    run_node(CellSim, executor=MultiThreadedExecutor(num_threads=4))
+
+
+if __name__ == "__main__":
+    main()

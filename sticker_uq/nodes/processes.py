@@ -1,0 +1,179 @@
+"""Which processes make up a cell, with which parameters and names: read by the launch files and by the runner.
+
+No ROS in here, so that a machine with launch and a machine without it start the same nodes in the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.scene import InvalidInput
+
+PACKAGE = "sticker_uq"
+LIFECYCLE_NODES = ("detector", "supervisor")
+
+
+class CellOptions(BaseModel):
+    """What a person chooses when starting a cell. An empty text or ``None`` leaves the parameters file and the defaults alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    camera_topic: str = Field("image", description="Topic of the camera's images (raw, or its /compressed variant)")
+    image_transport: Literal["", "raw", "compressed"] = Field("", description="raw or compressed images; empty: as in params_file")
+    model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
+    weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
+    policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
+    dropout_rate: float | None = Field(None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file")
+    passes: int | None = Field(None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file")
+    device: str = Field("", description="auto, cpu or cuda[:N]; empty: as in params_file")
+    sim: bool = Field(False, description="Start the simulated camera, arm and laptops instead of using real ones")
+    sim_person: Literal["none", "ground_truth"] = Field(
+        "none", description="Who answers interventions in the simulation: none (a real person does) or ground_truth"
+    )
+    sim_seed: int | None = Field(None, ge=0, description="Seed of the simulated laptops; empty: as in params_file")
+    sim_laptops: int | None = Field(None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file")
+    namespace: str = Field("", description="ROS namespace of every node")
+    params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
+    log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field("info", description="Level of every node's log")
+    use_sim_time: bool = Field(False, description="Take the time from /clock, as when a bag is played")
+    respawn: bool = Field(False, description="Start a node again when its process dies; it comes back with the gate closed")
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
+        """Options from launch arguments, where everything is text; raises :class:`InvalidInput` naming the argument."""
+        values: dict[str, Any] = {k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str}
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(p) for p in first["loc"])
+            raise InvalidInput(f"argument {name}={texts.get(name)!r}: {first['msg']}") from None
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process: the executable of this package, its node name, parameters beyond the file's, and topic remappings."""
+
+    executable: str
+    name: str
+    namespace: str
+    params_file: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+    remappings: tuple[tuple[str, str], ...] = ()
+    log_level: str = "info"
+    respawn: bool = False
+
+    def ros_arguments(self, own_parameters: Path | None) -> list[str]:
+        """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
+        arguments = ["--ros-args", "-r", f"__node:={self.name}", "--log-level", self.log_level]
+        if self.namespace:
+            arguments += ["-r", f"__ns:={absolute_namespace(self.namespace)}"]
+        for source, target in self.remappings:
+            arguments += ["-r", f"{source}:={target}"]
+        arguments += ["--params-file", str(self.params_file)]
+        if own_parameters is not None:
+            arguments += ["--params-file", str(own_parameters)]
+        return arguments
+
+    def write_parameters(self, folder: Path) -> Path:
+        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file keeps the types that a command line loses."""
+        path = folder / f"{self.name}.yaml"
+        with atomic_write(path, "w") as file:
+            yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)
+        return path
+
+
+def absolute_namespace(namespace: str) -> str:
+    """``namespace`` with exactly one leading slash and none at the end."""
+    return "/" + namespace.strip("/")
+
+
+def share_folder() -> Path:
+    """The installed share folder of this package, or the repository's root when it runs from a checkout.
+
+    Raises :class:`InvalidInput` when neither holds the configuration files.
+    """
+    candidates = [Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
+    candidates.append(Path(__file__).resolve().parents[2])
+    for folder in candidates:
+        if (folder / "config" / "cell.yaml").is_file():
+            return folder
+    raise InvalidInput(f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file")
+
+
+def transport_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that give Fast DDS a shared-memory segment large enough for images, unless the user brought a profile.
+
+    With the default segment of 512 KiB a best-effort image above VGA is nearly always lost.
+    """
+    names = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
+    if any(environment.get(name) for name in names):
+        return {}
+    profile = str(share_folder() / "config" / "fastdds.xml")
+    return dict.fromkeys(names, profile)
+
+
+def existing_file(text: str, what: str) -> Path:
+    """``text`` as the path of a file that is there; raises :class:`InvalidInput` otherwise."""
+    path = Path(text).expanduser().resolve()
+    if not path.is_file():
+        raise InvalidInput(f"{what} {text!r}: no such file")
+    return path
+
+
+def cell_processes(options: CellOptions) -> list[ProcessSpec]:
+    """The processes of a whole cell in the order of their start.
+
+    Raises :class:`InvalidInput` when a named file does not exist.
+    """
+    processes = [detector_process(options), _process(options, "supervisor", _given(policy=_file(options.policy, "policy")))]
+    if options.sim:
+        simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
+        remappings = _image_remappings(options.camera_topic)
+        processes.append(_process(options, "cell_sim", simulation, remappings))
+    return processes
+
+
+def detector_process(options: CellOptions) -> ProcessSpec:
+    """The process of the detector alone."""
+    parameters = _given(
+        model=options.model,
+        weights=_file(options.weights, "weights"),
+        dropout_rate=options.dropout_rate,
+        passes=options.passes,
+        device=options.device,
+        image_transport=options.image_transport,
+    )
+    return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
+
+
+def _process(
+    options: CellOptions, name: str, parameters: dict[str, Any], remappings: tuple[tuple[str, str], ...] = ()
+) -> ProcessSpec:
+    params_file = existing_file(options.params_file, "params_file") if options.params_file else share_folder() / "config" / "cell.yaml"
+    if name in LIFECYCLE_NODES:
+        parameters = {"autostart": True, **parameters}
+    parameters = {"use_sim_time": options.use_sim_time, **parameters}
+    return ProcessSpec(name, name, options.namespace, params_file, parameters, remappings, options.log_level, options.respawn)
+
+
+def _image_remappings(camera_topic: str) -> tuple[tuple[str, str], ...]:
+    if camera_topic == "image":
+        return ()
+    return (("image", camera_topic), ("image/compressed", f"{camera_topic}/compressed"))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None and value != ""}
+
+
+def _file(text: str, what: str) -> str:
+    return str(existing_file(text, what)) if text else ""
