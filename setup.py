@@ -9,7 +9,7 @@ SHARE = Path("share") / NAME
 
 
 def installed_tree(folder: str) -> list[tuple[str, list[str]]]:
-    """Returns data_files entries that install all files below `folder` to share/sticker_uq, keeping the folders."""
+    """Returns data_files entries that install `folder` with all below it to share/sticker_uq."""
     files = sorted(p for p in Path(folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     return [(str(SHARE / p.parent), [str(p)]) for p in files]
 
