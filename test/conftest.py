@@ -1,0 +1,63 @@
+"""What every test needs: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
+
+import importlib
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+LAUNCH_TESTS = Path(__file__).parent / "launch"
+_domains = itertools.count(os.getpid())
+
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
+
+
+def _importable(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+HAS_LAUNCH_TESTING = _importable("launch_testing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for module in ("rclpy", "sticker_uq_msgs.msg"):
+        if not _importable(module):
+            pytest.exit(
+                f"{module} cannot be imported: run scripts/test, or scripts/run python -m pytest; "
+                "in a colcon workspace build it and source its setup file first",
+                returncode=pytest.ExitCode.USAGE_ERROR,
+            )
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return True if collection_path == LAUNCH_TESTS and not HAS_LAUNCH_TESTING else None
+
+
+def pytest_report_header() -> str:
+    if HAS_LAUNCH_TESTING:
+        return "launch tests: collected"
+    return "launch tests: not collected, launch_testing comes with a ROS installation only"
+
+
+@pytest.fixture
+def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]:
+    """A ROS_DOMAIN_ID that no other test process on this machine uses; discovery and logs stay local.
+
+    Set in the environment before the test starts, so that its contexts and child processes inherit it.
+    """
+    import domain_coordinator
+
+    # Another one for each test: a process that takes long to die does not talk into the next test.
+    with domain_coordinator.domain_id(lambda: next(_domains) % 100 + 1) as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path / "ros_log"))
+        yield domain

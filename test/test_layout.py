@@ -1,0 +1,76 @@
+"""The rooms of the package keep to their order, and what runs beside the arm never loads torch."""
+
+import importlib.util
+import os
+import re
+import runpy
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics")
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+
+
+def test_rooms_import_only_what_lies_below_them() -> None:
+    check = subprocess.run(
+        ["lint-imports", "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+@pytest.mark.parametrize("room", ["scene", "datasets", "uncertainty", "supervision", "nodes.supervisor"])
+def test_room_loads_without_torch(room: str) -> None:
+    code = (
+        "import importlib, pkgutil, sys\n"
+        f"module = importlib.import_module('sticker_uq.{room}')\n"
+        "for found in pkgutil.walk_packages(getattr(module, '__path__', []), module.__name__ + '.'):\n"
+        "    importlib.import_module(found.name)\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    result = python(code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == ""
+
+
+def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    for executable, module, function in entry_points(monkeypatch):
+        found = importlib.util.find_spec(module)
+        assert found is not None, f"{executable}: {module} does not exist"
+        source = Path(str(found.origin)).read_text()
+        assert re.search(rf"^def {function}\(", source, re.M), f"{executable}: {module} has no {function}()"
+
+
+def test_versions_agree() -> None:
+    versions = {
+        ElementTree.parse(path).getroot().findtext("version")
+        for path in (ROOT / "package.xml", ROOT / "sticker_uq_msgs" / "package.xml")
+    }
+    setup_py = re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text())
+    assert setup_py is not None
+    assert versions == {setup_py[1]}
+
+
+def test_requirements_are_pinned_exactly() -> None:
+    lines = [line.strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
+    requirements = [line for line in lines if line and not line.startswith("#")]
+    assert requirements
+    assert [line for line in requirements if not re.fullmatch(r"[\w.-]+(\[\w+\])?==[\w.]+", line)] == []
+
+
+def entry_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """(executable, module, function) of every console script that setup.py installs."""
+    given: dict[str, object] = {}
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("setuptools.setup", lambda **arguments: given.update(arguments))
+    runpy.run_path("setup.py")
+    scripts = given["entry_points"]["console_scripts"]  # type: ignore[index]
+    return [tuple(re.split(r"\s*[=:]\s*", script)) for script in scripts]  # type: ignore[misc]
