@@ -4,9 +4,20 @@
 `read_coco` keep labelled pictures in COCO folders; `atomic_write` is how every file of the project is written.
 """
 
+from sticker_uq.datasets.coco import LabelledImage, encode_scene, read_coco, write_coco
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.datasets.render import RenderedScene, render
 from sticker_uq.datasets.scenes import sample_scene
 from sticker_uq.datasets.spec import SceneSpec
 
-__all__ = ["RenderedScene", "SceneSpec", "atomic_write", "render", "sample_scene"]
+__all__ = [
+    "LabelledImage",
+    "RenderedScene",
+    "SceneSpec",
+    "atomic_write",
+    "encode_scene",
+    "read_coco",
+    "render",
+    "sample_scene",
+    "write_coco",
+]

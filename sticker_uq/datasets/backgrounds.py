@@ -22,7 +22,9 @@ def paint_background(background: BackgroundSpec, width: int, height: int) -> Ima
     turn = cv2.getRotationMatrix2D((side / 2, side / 2), background.angle, 2.0)
     turn[0, 2] += width / 2 - side / 2
     turn[1, 2] += height / 2 - side / 2
-    image: Image = cv2.warpAffine(flat, turn, (width, height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    image: Image = cv2.warpAffine(
+        flat, turn, (width, height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT
+    )
     for tool in background.clutter:
         _paint_tool(image, tool, rng)
     return image
@@ -34,7 +36,10 @@ def _wood(rng: np.random.Generator, side: int) -> Floats:
     for top in range(0, side, plank):
         rows = min(plank, side - top)
         fibre = clouds(rng, side, rows, (5, 26), octaves=2) * 9 + clouds(rng, side, rows, (3, 4)) * 9
-        rings = np.sin(clouds(rng, side, rows, (3, 4)) * 9 + np.linspace(0, 9, rows, dtype=np.float32)[:, None]) * 5
+        rings = (
+            np.sin(clouds(rng, side, rows, (3, 4)) * 9 + np.linspace(0, 9, rows, dtype=np.float32)[:, None])
+            * 5
+        )
         texture[top : top + rows] = fibre + rings + np.float32(rng.uniform(-9, 9))
         texture[top : top + 2] -= 38
     texture += cv2.blur(grain(rng, side, side), (25, 1)) * 14
@@ -82,7 +87,9 @@ def _cloth(rng: np.random.Generator, side: int) -> Floats:
     weave = (np.sin(xs * 1.7) * np.sin(ys * 1.7)) * 5
     folds = clouds(rng, side, side, (4, 3), octaves=2)
     crease = cv2.Sobel(cv2.GaussianBlur(folds, (0, 0), side / 60), cv2.CV_32F, 1, 0, ksize=3)
-    return (weave + folds * 7 + np.clip(crease * (side * 0.22), -16, 16) + grain(rng, side, side) * 3)[:, :, None]
+    return (weave + folds * 7 + np.clip(crease * (side * 0.22), -16, 16) + grain(rng, side, side) * 3)[
+        :, :, None
+    ]
 
 
 _TEXTURES = {"wood": _wood, "mat": _mat, "conveyor": _conveyor, "metal": _metal, "cloth": _cloth}
@@ -105,10 +112,14 @@ def _paint_tool(image: Image, kind: str, rng: np.random.Generator) -> None:
     pad = round(unit * 0.2)
     rows, columns = slice(max(0, top - pad), top + h + pad), slice(max(0, left - pad), left + w + pad)
     cover = mask[rows, columns].astype(np.float32) / 255
-    fallen = cv2.GaussianBlur(np.roll(cover, (round(unit * 0.06), round(unit * 0.04)), (0, 1)), (0, 0), unit * 0.05)
+    fallen = cv2.GaussianBlur(
+        np.roll(cover, (round(unit * 0.06), round(unit * 0.04)), (0, 1)), (0, 0), unit * 0.05
+    )
     region = image[rows, columns]
     dimmed = region * (1 - 0.5 * fallen[:, :, None])
-    region[:] = (dimmed * (1 - cover[:, :, None]) + overlay[rows, columns] * cover[:, :, None]).astype(np.uint8)
+    region[:] = (dimmed * (1 - cover[:, :, None]) + overlay[rows, columns] * cover[:, :, None]).astype(
+        np.uint8
+    )
 
 
 def _along(angle: float, distance: float, across: float = 0.0) -> tuple[float, float]:
@@ -147,7 +158,12 @@ def _tape(pen: Pen, angle: float, rng: np.random.Generator) -> None:
 
 
 def _scraper(pen: Pen, angle: float, rng: np.random.Generator) -> None:
-    blade = [_along(angle, 0.1, -0.15), _along(angle, 0.7, -0.32), _along(angle, 0.7, 0.32), _along(angle, 0.1, 0.15)]
+    blade = [
+        _along(angle, 0.1, -0.15),
+        _along(angle, 0.7, -0.32),
+        _along(angle, 0.7, 0.32),
+        _along(angle, 0.1, 0.15),
+    ]
     pen.polygon(blade, (200, 200, 198))
     pen.line([_along(angle, -1.0), _along(angle, 0.12)], (50, 50, 54), 0.26)
 

@@ -27,7 +27,17 @@ _WORDS_WIDE = (
     "NEON OWLS", "LOUD FOXES", "SKATE OR NAP", "MOON/PIRATES", "TINY ROBOTS", "GO SLOW", "BEEP BOOP", "RAW TOAST",
     "I BRAKE/FOR BUGS", "STAY WEIRD", "DEEP SEA/RADIO", "NORTH PIER", "404 SLEEP/NOT FOUND", "VELVET STORM",
 )  # fmt: skip
-_WORDS_ROUND = ("WILD/CAMP", "SUPER/COFFEE/CLUB", "OPEN/DATA", "BIKE/CREW", "JAZZ/CATS", "RUN/2031", "YES", "WOW!", "100%")
+_WORDS_ROUND = (
+    "WILD/CAMP",
+    "SUPER/COFFEE/CLUB",
+    "OPEN/DATA",
+    "BIKE/CREW",
+    "JAZZ/CATS",
+    "RUN/2031",
+    "YES",
+    "WOW!",
+    "100%",
+)
 
 STICKER_KINDS: tuple[StickerKind, ...] = (
     StickerKind("figure", ("diecut",), tuple(FIGURES), (1.0, 1.0), (5.0, 2.6)),

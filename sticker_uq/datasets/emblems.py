@@ -42,7 +42,9 @@ def _spark(pen: Pen, name: str) -> None:
 
 def _hexagon(pen: Pen, name: str) -> None:
     for radius, ink in ((0.98, _INK), (0.7, _VOID), (0.45, _INK)):
-        pen.polygon([(radius * math.cos(math.pi * k / 3), radius * math.sin(math.pi * k / 3)) for k in range(6)], ink)
+        pen.polygon(
+            [(radius * math.cos(math.pi * k / 3), radius * math.sin(math.pi * k / 3)) for k in range(6)], ink
+        )
     pen.line([(0.2, 0), (1.0, 0)], _VOID, 0.16)
 
 
@@ -148,7 +150,9 @@ def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, I
     """A logo of `width` by `height` pixels: its colours (h,w,3), coverage (h,w) and how shiny it is (h,w)."""
     source = logo_mask(logo.brand, logo.layout)
     shrinking = width < source.shape[1]
-    mask = cv2.resize(source, (width, height), interpolation=cv2.INTER_AREA if shrinking else cv2.INTER_LINEAR)
+    mask = cv2.resize(
+        source, (width, height), interpolation=cv2.INTER_AREA if shrinking else cv2.INTER_LINEAR
+    )
     ramp = np.linspace(-1, 1, height, dtype=np.float32)[:, None]
     if logo.finish == "metal":
         # Chrome mirrors a bright sky above and a dark floor below the horizon.
@@ -171,9 +175,11 @@ def logo_colour(finish: str, surface: Colour, accent: Colour) -> Colour:
     """The colour of a logo on a surface: tone on tone, but never lost in it."""
     dark = luminance(surface) < 110
     if finish == "embossed":
-        return shade(surface, 1.42 if dark else 0.62)
+        return shade(surface, 1.5 if dark else 0.6)
     if finish == "bright":
         return (246, 246, 246) if luminance(surface) < 165 else (52, 50, 50)
     if finish == "metal":
         return (205, 204, 202) if luminance(surface) < 150 else (108, 106, 104)
-    return accent if abs(luminance(accent) - luminance(surface)) > 45 else mix(accent, (255, 255, 255) if dark else (0, 0, 0), 0.5)
+    if abs(luminance(accent) - luminance(surface)) > 75:
+        return accent
+    return mix(accent, (255, 255, 255) if dark else (0, 0, 0), 0.5)

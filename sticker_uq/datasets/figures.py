@@ -45,7 +45,7 @@ def heart_points(size: float = 1.0) -> list[tuple[float, float]]:
     for step in range(60):
         t = 2 * math.pi * step / 60
         y = 13 * math.cos(t) - 5 * math.cos(2 * t) - 2 * math.cos(3 * t) - math.cos(4 * t)
-        points.append((size * 16 * math.sin(t)**3 / 17, -size * (y + 2.5) / 16))
+        points.append((size * 16 * math.sin(t) ** 3 / 17, -size * (y + 2.5) / 16))
     return points
 
 
@@ -134,7 +134,9 @@ def watermelon(pen: Pen, colours: Sequence[Colour]) -> None:
 
 
 def strawberry(pen: Pen, colours: Sequence[Colour]) -> None:
-    pen.polygon([(-0.8, -0.35), (-0.4, -0.62), (0.4, -0.62), (0.8, -0.35), (0.6, 0.3), (0, 0.98), (-0.6, 0.3)], RED)
+    pen.polygon(
+        [(-0.8, -0.35), (-0.4, -0.62), (0.4, -0.62), (0.8, -0.35), (0.6, 0.3), (0, 0.98), (-0.6, 0.3)], RED
+    )
     for row, xs in ((-0.3, (-0.45, 0, 0.45)), (0.05, (-0.28, 0.28)), (0.35, (-0.15, 0.18)), (0.62, (0,))):
         for x in xs:
             pen.ellipse(x, row, 0.05, 0.08, (120, 220, 250))
@@ -158,7 +160,11 @@ def donut(pen: Pen, colours: Sequence[Colour]) -> None:
         a = step * 2.4
         r = 0.5 + 0.18 * math.sin(step * 5.1)
         x, y = r * math.cos(a), r * math.sin(a)
-        pen.line([(x, y), (x + 0.12 * math.cos(3 * a), y + 0.12 * math.sin(3 * a))], (WHITE, YELLOW)[step % 2], 0.07)
+        pen.line(
+            [(x, y), (x + 0.12 * math.cos(3 * a), y + 0.12 * math.sin(3 * a))],
+            (WHITE, YELLOW)[step % 2],
+            0.07,
+        )
     pen.circle(0, 0, 0.3, (90, 145, 200))
     pen.circle(0, 0, 0.24, WHITE)
 
@@ -186,8 +192,10 @@ def planet(pen: Pen, colours: Sequence[Colour]) -> None:
     pen.circle(0, 0, 0.62, colours[0])
     pen.ellipse(-0.02, 0.2, 0.58, 0.14, shade(colours[0], 0.75))
     pen.ellipse(0.05, -0.25, 0.5, 0.1, shade(colours[0], 1.3))
-    ring = [(0.98 * math.cos(t) * 0.96 + 0.2 * math.sin(t), -0.3 * math.cos(t) + 0.26 * math.sin(t))
-            for t in [math.pi * (-0.08 + 1.16 * i / 40) for i in range(41)]]
+    ring = [
+        (0.98 * math.cos(t) * 0.96 + 0.2 * math.sin(t), -0.3 * math.cos(t) + 0.26 * math.sin(t))
+        for t in [math.pi * (-0.08 + 1.16 * i / 40) for i in range(41)]
+    ]
     pen.line(ring, colours[1], 0.13)
 
 
@@ -203,7 +211,9 @@ def star(pen: Pen, colours: Sequence[Colour]) -> None:
 
 
 def bolt(pen: Pen, colours: Sequence[Colour]) -> None:
-    pen.polygon([(0.25, -0.98), (-0.55, 0.12), (-0.05, 0.12), (-0.25, 0.98), (0.55, -0.2), (0.05, -0.2)], YELLOW)
+    pen.polygon(
+        [(0.25, -0.98), (-0.55, 0.12), (-0.05, 0.12), (-0.25, 0.98), (0.55, -0.2), (0.05, -0.2)], YELLOW
+    )
 
 
 def mug(pen: Pen, colours: Sequence[Colour]) -> None:

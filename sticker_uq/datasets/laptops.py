@@ -80,7 +80,9 @@ def _rim(body: Image, laptop: LaptopSpec, scale: float) -> None:
     base = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     for inset, thickness, colour in ((0.0, 5.0, shade(base, 0.6)), (4.5, 3.5, shade(base, 1.45))):
         outer = rounded_mask(width, height, (laptop.corner - inset) * scale, inset * scale)
-        inner = rounded_mask(width, height, (laptop.corner - inset - thickness) * scale, (inset + thickness) * scale)
+        inner = rounded_mask(
+            width, height, (laptop.corner - inset - thickness) * scale, (inset + thickness) * scale
+        )
         ring = cv2.subtract(outer, inner).astype(np.float32)
         for part in _edges(height, width, max(2, round((laptop.corner + 8) * scale))):
             share = ring[part][:, :, None] / 255 * 0.75
@@ -137,7 +139,9 @@ def _paint_deck(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> 
     pad = parts.touchpad
     _rounded(body, pad, 10, scale, shade(base, 0.7))
     _rounded(body, (pad[0] + 3, pad[1] + 3, pad[2] - 3, pad[3] - 3), 8, scale, shade(base, 0.93))
-    pen.line([((pad[0] + pad[2]) / 2, pad[3] - 28), ((pad[0] + pad[2]) / 2, pad[3] - 4)], shade(base, 0.75), 2.5)
+    pen.line(
+        [((pad[0] + pad[2]) / 2, pad[3] - 28), ((pad[0] + pad[2]) / 2, pad[3] - 4)], shade(base, 0.75), 2.5
+    )
     if laptop.fingerprint:
         x, y = pad[2] + 26, pad[1] - 2
         _rounded(body, (x, y, x + 34, y + 34), 6, scale, shade(base, 0.55))
@@ -178,7 +182,9 @@ def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
         labels = ("",) * 14 if index == 0 else tuple(_ROWS[index - 1]) if index < 5 else ()
         _key_row(laptop, pen, _key_widths(index), labels, (left, y, main, y + height))
         if laptop.numpad:
-            legends = ("", "", "", "") if index == 0 else tuple(("/*-+", "789+", "456+", "123=", "0.,=")[index - 1])
+            legends = (
+                ("", "", "", "") if index == 0 else tuple(("/*-+", "789+", "456+", "123=", "0.,=")[index - 1])
+            )
             _key_row(laptop, pen, (1.0,) * 4, legends, (main + 12, y, right, y + height))
         y += height
     if laptop.trackpoint:
@@ -198,14 +204,18 @@ def _key_widths(row: int) -> tuple[float, ...]:
     }[row]
 
 
-def _key_row(laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: tuple[str, ...], rect: Rect) -> None:
+def _key_row(
+    laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: tuple[str, ...], rect: Rect
+) -> None:
     left, top, right, bottom = rect
     unit = (right - left) / sum(widths)
     cap, light = laptop.key_colour, shade(laptop.key_colour, 1.16)
     x, gap = left, 2.6
     for index, width in enumerate(widths):
         end = x + width * unit
-        pen.box((x + end) / 2, (top + bottom) / 2, (end - x) / 2 - gap, (bottom - top) / 2 - gap, shade(cap, 0.7))
+        pen.box(
+            (x + end) / 2, (top + bottom) / 2, (end - x) / 2 - gap, (bottom - top) / 2 - gap, shade(cap, 0.7)
+        )
         middle = (top + bottom) / 2 - 1.5
         pen.box((x + end) / 2, middle, (end - x) / 2 - gap - 1.5, (bottom - top) / 2 - gap - 2.5, light)
         if index < len(labels) and labels[index].strip():
@@ -224,14 +234,14 @@ def _legend(pen: Pen, glyph: str, x: float, y: float, colour: Colour) -> None:
 
 def _wear(laptop: LaptopSpec, body: Image, scale: float, rng: np.random.Generator) -> None:
     height, width = body.shape[:2]
+    case = laptop.colour if laptop.view == "lid" else laptop.deck_colour
     for _ in range(laptop.scratches):
         x, y = rng.uniform(0, width), rng.uniform(0, height)
         angle, length = rng.uniform(0, 2 * np.pi), rng.uniform(20, 160) * scale
         end = (int(x + length * np.cos(angle)), int(y + length * np.sin(angle)))
-        pixel = body[min(height - 1, int(y)), min(width - 1, int(x))].tolist()
-        cv2.line(body, (int(x), int(y)), end, shade(pixel, rng.uniform(1.1, 1.25)), 1, cv2.LINE_AA)
+        cv2.line(body, (int(x), int(y)), end, shade(case, rng.uniform(1.1, 1.25)), 1, cv2.LINE_AA)
     if laptop.dust > 0:
-        for _ in range(int(laptop.dust * 60)):
+        for _ in range(int(laptop.dust * 30)):
             x, y = int(rng.integers(width)), int(rng.integers(height))
             pixel = body[y, x].tolist()
             cv2.circle(body, (x, y), 1, shade(pixel, rng.uniform(1.15, 1.4)), -1, cv2.LINE_AA)

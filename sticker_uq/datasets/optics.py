@@ -39,7 +39,9 @@ def light_map(light: LightSpec, width: int, height: int) -> Floats:
     field = field * (1 - light.shadow_strength * _shadow(light, x, y))
     corner = ((x - 0.5) ** 2 + (y - FRAME_HEIGHT / 2) ** 2) / 0.39
     field = field * (1 - light.vignette * corner)
-    return cv2.resize(np.maximum(field, 0.15).astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR)
+    return cv2.resize(
+        np.maximum(field, 0.15).astype(np.float32), (width, height), interpolation=cv2.INTER_LINEAR
+    )
 
 
 def _shadow(light: LightSpec, x: Floats, y: Floats) -> Floats:

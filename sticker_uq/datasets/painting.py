@@ -26,7 +26,9 @@ class Pen:
     outlines are made.
     """
 
-    def __init__(self, image: Image, unit: float, origin: tuple[float, float], mask: Image | None = None) -> None:
+    def __init__(
+        self, image: Image, unit: float, origin: tuple[float, float], mask: Image | None = None
+    ) -> None:
         self.image = image
         self.mask = mask
         self.unit = unit
@@ -58,7 +60,8 @@ class Pen:
         turn, sweep = math.radians(angle), np.radians(np.linspace(start, end, 48))
         px, py = rx * np.cos(sweep), ry * np.sin(sweep)
         outline = np.stack(
-            (x + px * math.cos(turn) - py * math.sin(turn), y + px * math.sin(turn) + py * math.cos(turn)), axis=1
+            (x + px * math.cos(turn) - py * math.sin(turn), y + px * math.sin(turn) + py * math.cos(turn)),
+            axis=1,
         )
         self.polygon([(float(a), float(b)) for a, b in outline], colour)
 
@@ -75,7 +78,15 @@ class Pen:
             cv2.polylines(self.mask, fixed, False, (255,), thick, cv2.LINE_AA, _SHIFT)
 
     def arc(
-        self, x: float, y: float, r: float, start: float, end: float, colour: Colour, width: float, ry: float = 0.0
+        self,
+        x: float,
+        y: float,
+        r: float,
+        start: float,
+        end: float,
+        colour: Colour,
+        width: float,
+        ry: float = 0.0,
     ) -> None:
         """Draw a part of a circle (an ellipse where `ry` is given) from `start` to `end` degrees."""
         sweep = np.radians(np.linspace(start, end, 40))
@@ -130,7 +141,14 @@ def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
         hershey = {"serif": cv2.FONT_HERSHEY_TRIPLEX, "italic": cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC}
         thickness = 3 + max(0, weight - 400) // 80
         cv2.putText(
-            canvas, words, origin, hershey.get(face, cv2.FONT_HERSHEY_SIMPLEX), 2.0, (255,), thickness, cv2.LINE_AA
+            canvas,
+            words,
+            origin,
+            hershey.get(face, cv2.FONT_HERSHEY_SIMPLEX),
+            2.0,
+            (255,),
+            thickness,
+            cv2.LINE_AA,
         )
     x, y, w, h = cv2.boundingRect(canvas)
     ink = canvas[y : y + h, x : x + w].copy() if w else canvas[:2, :2].copy()
@@ -182,7 +200,9 @@ def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
     return tile[rows][:, columns]
 
 
-def clouds(rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1) -> Floats:
+def clouds(
+    rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
+) -> Floats:
     """Smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
@@ -200,7 +220,11 @@ def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
     """The colour made darker (factor below 1) or lighter (above 1)."""
-    return mix(colour, (0, 0, 0), 1 - factor) if factor <= 1 else mix(colour, (255, 255, 255), min(1.0, factor - 1))
+    return (
+        mix(colour, (0, 0, 0), 1 - factor)
+        if factor <= 1
+        else mix(colour, (255, 255, 255), min(1.0, factor - 1))
+    )
 
 
 def luminance(colour: Sequence[float]) -> float:

@@ -108,7 +108,9 @@ def _shared(a: _Box, b: _Box) -> float:
 def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
     """The largest overlap with a sticker and with a logo."""
     with_stickers = max((_shared(box, _box(other)) for other in placed), default=0.0)
-    with_logos = max((_shared(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos), default=0.0)
+    with_logos = max(
+        (_shared(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos), default=0.0
+    )
     return with_stickers, with_logos
 
 
@@ -128,8 +130,8 @@ def _place_badge(
         )
         candidate = replace(draft, centre=centre, angle=float(rng.normal(0, 2)))
         with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
-        if with_stickers + with_logos < least:
-            best, least = candidate, with_stickers + with_logos
+        if with_stickers + 3 * with_logos < least:
+            best, least = candidate, with_stickers + 3 * with_logos
         if least == 0:
             break
     return best

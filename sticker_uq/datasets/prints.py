@@ -30,7 +30,9 @@ def _scaled(pen: Pen, factor: float, x: float = 0.0, y: float = 0.0) -> Pen:
     return Pen(pen.image, pen.unit * factor, origin, pen.mask)
 
 
-def _barcode(pen: Pen, x: float, y: float, half_width: float, half_height: float, rng: np.random.Generator) -> None:
+def _barcode(
+    pen: Pen, x: float, y: float, half_width: float, half_height: float, rng: np.random.Generator
+) -> None:
     position, end = x - half_width, x + half_width
     while position < end:
         bar, gap = rng.choice((0.03, 0.05, 0.08), 2)
@@ -137,7 +139,9 @@ def _flag(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gene
         for row in range(4):
             pen.box(0, -ay + ay * (0.25 + row * 4 / 7) - 0.02, ax, ay / 7, a)
         pen.box(-ax * 0.55, -ay * 0.45, ax * 0.45, ay * 0.55, c)
-        pen.polygon([(-ax * 0.55 + 0.4 * ay * x, -ay * 0.45 + 0.4 * ay * y) for x, y in star_points(5, 0.42)], PAPER)
+        pen.polygon(
+            [(-ax * 0.55 + 0.4 * ay * x, -ay * 0.45 + 0.4 * ay * y) for x, y in star_points(5, 0.42)], PAPER
+        )
 
 
 def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
@@ -148,12 +152,16 @@ def _pattern(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.G
         for step in range(-6, 7):
             x = step * 0.5
             colour = (b, c)[step % 2]
-            pen.polygon([(x - far, far), (x - far + 0.25, far), (x + far + 0.25, -far), (x + far, -far)], colour)
+            pen.polygon(
+                [(x - far, far), (x - far + 0.25, far), (x + far + 0.25, -far), (x + far, -far)], colour
+            )
     elif spec.motif == "sunset":
         pen.circle(0, 0.0, 0.62, (40, 190, 252))
         for row in range(4):
             pen.box(0, 0.12 + row * 0.15, far, 0.02 + 0.013 * row, a)
-        pen.polygon([(-far, ay), (-far, 0.75), (-0.4, 0.35), (0.1, 0.7), (0.55, 0.45), (far, 0.9), (far, ay)], b)
+        pen.polygon(
+            [(-far, ay), (-far, 0.75), (-0.4, 0.35), (0.1, 0.7), (0.55, 0.45), (far, 0.9), (far, ay)], b
+        )
     elif spec.motif == "mountains":
         pen.image[:] = (225, 190, 120)
         pen.circle(0.45, -0.45, 0.2, (90, 220, 255))
@@ -203,7 +211,9 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.G
     for step in range(-8, 9, 2):
         x = step * 0.28
         for y in (-ay + 0.14, ay - 0.14):
-            pen.polygon([(x - 0.14, y + 0.14), (x + 0.14, y + 0.14), (x + 0.42, y - 0.14), (x + 0.14, y - 0.14)], INK)
+            pen.polygon(
+                [(x - 0.14, y + 0.14), (x + 0.14, y + 0.14), (x + 0.42, y - 0.14), (x + 0.14, y - 0.14)], INK
+            )
     pen.text(spec.motif, 0, 0, ax * 1.7, ay * 0.8, INK, "sans", 800)
 
 

@@ -43,7 +43,9 @@ class RenderedScene:
     """(H,W) uint8, the id of the object each pixel shows, 0 where there is none."""
 
 
-def render(spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None) -> RenderedScene:
+def render(
+    spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None
+) -> RenderedScene:
     """Render a scene at `size` (width, height) in pixels.
 
     The picture is a function of its arguments alone. Scenes that differ only by a sticker differ only where that
@@ -65,7 +67,9 @@ def render(spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int 
     full_areas = {logo.id: _apply_logo(surface, id_map, logo) for logo in spec.logos}
     full_areas |= {sticker.id: _apply_sticker(surface, id_map, sticker) for sticker in spec.stickers}
 
-    to_units = np.array([[1 / scale, 0, -surface.margin / scale], [0, 1 / scale, -surface.margin / scale], [0, 0, 1]])
+    to_units = np.array(
+        [[1 / scale, 0, -surface.margin / scale], [0, 1 / scale, -surface.margin / scale], [0, 0, 1]]
+    )
     matrix = laptop_to_picture @ to_units
     image = paint_background(spec.background, width, height)
     _cast_shadow(image, spec, laptop_to_picture)
@@ -74,7 +78,9 @@ def render(spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int 
     return _annotate(spec, image, id_map, matrix, full_areas)
 
 
-def _light_and_compose(image: Image, spec: SceneSpec, surface: Surface, matrix: npt.NDArray[np.float64]) -> None:
+def _light_and_compose(
+    image: Image, spec: SceneSpec, surface: Surface, matrix: npt.NDArray[np.float64]
+) -> None:
     height, width = image.shape[:2]
     layers = cv2.merge((surface.colours, surface.coverage))
     seen = cv2.warpPerspective(layers, matrix, (width, height), flags=cv2.INTER_LINEAR)
@@ -102,7 +108,9 @@ def _cast_shadow(image: Image, spec: SceneSpec, laptop_to_picture: npt.NDArray[n
         shifted = outline - spread * reach * np.array([math.cos(turn), math.sin(turn)])
         cv2.fillPoly(mask, [np.rint(shifted * 4).astype(np.int32)], (value,), cv2.LINE_AA, 4)
     mask = cv2.GaussianBlur(mask, (0, 0), max(0.8, 0.0035 * width))
-    full = cv2.resize(mask, (mask.shape[1] * 4, mask.shape[0] * 4), interpolation=cv2.INTER_LINEAR)[:height, :width]
+    full = cv2.resize(mask, (mask.shape[1] * 4, mask.shape[0] * 4), interpolation=cv2.INTER_LINEAR)[
+        :height, :width
+    ]
     keep = cv2.convertScaleAbs(full, alpha=-0.62, beta=255)
     image[:] = cv2.multiply(image, cv2.merge((keep, keep, keep)), scale=1 / 255)
 
@@ -142,11 +150,15 @@ def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int
     left, top = max(0, math.floor(x - reach_x)), max(0, math.floor(y - reach_y))
     right = min(id_map.shape[1], math.ceil(x + reach_x))
     bottom = min(id_map.shape[0], math.ceil(y + reach_y))
-    shift = np.array([x - left, y - top]) - np.array([[c, -s], [s, c]]) @ np.array([patch_width / 2, patch_height / 2])
+    shift = np.array([x - left, y - top]) - np.array([[c, -s], [s, c]]) @ np.array(
+        [patch_width / 2, patch_height / 2]
+    )
     matrix = np.array([[c, -s, shift[0]], [s, c, shift[1]]])
     size = (right - left, bottom - top)
     mask = cv2.warpAffine(patch.coverage, matrix, size, flags=cv2.INTER_LINEAR)
-    inks = cv2.warpAffine(patch.colours, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    inks = cv2.warpAffine(
+        patch.colours, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
     rows, columns = slice(top, bottom), slice(left, right)
     cover = mask.astype(np.float32) / 255
     drop = max(1, round(1.6 * scale))

@@ -170,5 +170,7 @@ class SceneSpec:
         left = tuple(sticker for sticker in self.stickers if sticker.id != sticker_id)
         if len(left) == len(self.stickers):
             present = ", ".join(str(sticker.id) for sticker in self.stickers) or "none"
-            raise InvalidInput(f"sticker_id {sticker_id}: expected the id of a sticker of this scene ({present})")
+            raise InvalidInput(
+                f"sticker_id {sticker_id}: expected the id of a sticker of this scene ({present})"
+            )
         return replace(self, stickers=left)

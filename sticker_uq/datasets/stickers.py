@@ -97,7 +97,9 @@ def _age(spec: StickerSpec, colours: Image, coverage: Image, rng: np.random.Gene
         fibres = cv2.GaussianBlur(grain(rng, width, height), (0, 0), 1.0) * 0.8
         depth = np.minimum(cv2.distanceTransform((coverage > 127).astype(np.uint8), cv2.DIST_L2, 3), 1e3)
         edge = 1.0 - np.minimum(1.0, depth / (0.22 * min(width, height)))
-        bare = np.clip((blotches * 0.55 + fibres + 1.1 * edge - 2.25 + 1.35 * spec.wear) * 4, 0, 1)[:, :, None]
+        bare = np.clip((blotches * 0.55 + fibres + 1.1 * edge - 2.25 + 1.35 * spec.wear) * 4, 0, 1)[
+            :, :, None
+        ]
         tinted += (np.float32(232) - tinted) * bare
         scuffed = np.zeros((height, width), np.uint8)
         for _ in range(int(2 + 9 * spec.wear)):

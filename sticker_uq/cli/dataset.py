@@ -1,0 +1,85 @@
+"""``sticker-uq dataset``: labelled pictures of laptops with stickers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import cv2
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sticker_uq.datasets.coco import IMAGE_FORMATS, EncodedScene, encode_scene, write_coco
+from sticker_uq.datasets.render import render as render_scene
+from sticker_uq.datasets.scenes import MAX_STICKERS, sample_scene
+from sticker_uq.scene import InvalidInput
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _about() -> None:
+    """Pictures of laptops with logos and stickers, with COCO annotations."""
+
+
+@app.command()
+def render(
+    out: Annotated[Path, typer.Option(help="Folder to write images/ and annotations.json to.")],
+    count: Annotated[int, typer.Option(help="How many scenes.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the first scene; scene i has seed + i.")] = 0,
+    size: Annotated[str, typer.Option(help="Picture size in pixels, WIDTHxHEIGHT.")] = "960x720",
+    stickers: Annotated[
+        str, typer.Option(help=f"Stickers per scene, MIN-MAX; any of 0-{MAX_STICKERS} when not given.")
+    ] = "",
+    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
+    jobs: Annotated[int, typer.Option(help="Processes that render.")] = 1,
+) -> None:
+    """Render scenes and write them as a COCO folder (logo=1, sticker=2)."""
+    if count < 1:
+        raise InvalidInput(f"--count {count}: expected 1 or more")
+    if jobs < 1:
+        raise InvalidInput(f"--jobs {jobs}: expected 1 or more")
+    if seed < 0:
+        raise InvalidInput(f"--seed {seed}: expected 0 or more")
+    if image_format not in IMAGE_FORMATS:
+        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
+    width, height = _pair("--size", size, r"(\d+)x(\d+)", "WIDTHxHEIGHT, for example 960x720")
+    limits = _pair("--stickers", stickers, r"(\d+)-(\d+)", "MIN-MAX, for example 0-8") if stickers else None
+    if limits and not limits[0] <= limits[1] <= MAX_STICKERS:
+        raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {MAX_STICKERS}")
+    make = partial(_make, size=(width, height), limits=limits, image_format=image_format)
+    columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar, _scenes(make, range(seed, seed + count), jobs) as scenes:
+        task = bar.add_task("", total=count)
+        write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
+    typer.echo(f"{count} scenes in {out}")
+
+
+def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int]:
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        raise InvalidInput(f"{option} {text!r}: expected {expected}")
+    return int(match[1]), int(match[2])
+
+
+def _make(
+    seed: int, size: tuple[int, int], limits: tuple[int, int] | None, image_format: str
+) -> EncodedScene:
+    # Counts walk through the range with the seed, so every count is as frequent as any other.
+    stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
+    return encode_scene(seed, render_scene(sample_scene(seed, stickers=stickers), size), image_format)
+
+
+@contextmanager
+def _scenes(make: partial[EncodedScene], seeds: range, jobs: int) -> Iterator[Iterator[EncodedScene]]:
+    if jobs == 1:
+        yield map(make, seeds)
+        return
+    # Fresh processes: OpenCV's thread pools do not survive a fork.
+    with multiprocessing.get_context("spawn").Pool(jobs, cv2.setNumThreads, (1,)) as pool:
+        yield pool.imap(make, seeds, chunksize=4)
