@@ -13,7 +13,7 @@ from sticker_uq.datasets.spec import Colour
 
 @dataclass(frozen=True)
 class StickerKind:
-    """A family of stickers; `aspects` bounds width over height, `weights` is how often on a lid and on a deck."""
+    """A family of stickers; `aspects` bounds width over height, `weights`: how often on a lid, on a deck."""
 
     print: str
     shapes: tuple[str, ...]
@@ -24,9 +24,21 @@ class StickerKind:
 
 
 _WORDS_WIDE = (
-    "NEON OWLS", "LOUD FOXES", "SKATE OR NAP", "MOON/PIRATES", "TINY ROBOTS", "GO SLOW", "BEEP BOOP", "RAW TOAST",
-    "I BRAKE/FOR BUGS", "STAY WEIRD", "DEEP SEA/RADIO", "NORTH PIER", "404 SLEEP/NOT FOUND", "VELVET STORM",
-)  # fmt: skip
+    "NEON OWLS",
+    "LOUD FOXES",
+    "SKATE OR NAP",
+    "MOON/PIRATES",
+    "TINY ROBOTS",
+    "GO SLOW",
+    "BEEP BOOP",
+    "RAW TOAST",
+    "I BRAKE/FOR BUGS",
+    "STAY WEIRD",
+    "DEEP SEA/RADIO",
+    "NORTH PIER",
+    "404 SLEEP/NOT FOUND",
+    "VELVET STORM",
+)
 _WORDS_ROUND = (
     "WILD/CAMP",
     "SUPER/COFFEE/CLUB",
@@ -41,24 +53,63 @@ _WORDS_ROUND = (
 
 STICKER_KINDS: tuple[StickerKind, ...] = (
     StickerKind("figure", ("diecut",), tuple(FIGURES), (1.0, 1.0), (5.0, 2.6)),
-    StickerKind("figure", ("circle", "rounded", "hexagon"), tuple(FIGURES), (1.0, 1.0), (3.0, 1.5), (0.0, 0.07)),
+    StickerKind(
+        "figure", ("circle", "rounded", "hexagon"), tuple(FIGURES), (1.0, 1.0), (3.0, 1.5), (0.0, 0.07)
+    ),
     StickerKind("words", ("rect", "rounded", "oval"), _WORDS_WIDE, (1.7, 2.8), (3.0, 1.4)),
     StickerKind("words", ("circle", "burst", "hexagon"), _WORDS_ROUND, (1.0, 1.0), (2.0, 1.0)),
-    StickerKind("label", ("rect", "rounded"), ("PROPERTY OF LAB 4", "ASSET TAG", "ASSET 0X", "INVENTORY", "IT DEPT"),
-                (1.7, 2.3), (1.6, 1.6), (0.0, 0.02)),
-    StickerKind("shipping", ("rect",), ("FRAGILE", "RETURNS", "SERVICE", "TESTED OK"), (1.2, 1.6), (1.0, 0.6), (0.0, 0.0)),
-    StickerKind("hello", ("rounded",), ("Ada", "Max", "Kim", "Robin", "Sam"), (1.3, 1.5), (0.8, 0.3), (0.0, 0.03)),
+    StickerKind(
+        "label",
+        ("rect", "rounded"),
+        ("PROPERTY OF LAB 4", "ASSET TAG", "ASSET 0X", "INVENTORY", "IT DEPT"),
+        (1.7, 2.3),
+        (1.6, 1.6),
+        (0.0, 0.02),
+    ),
+    StickerKind(
+        "shipping",
+        ("rect",),
+        ("FRAGILE", "RETURNS", "SERVICE", "TESTED OK"),
+        (1.2, 1.6),
+        (1.0, 0.6),
+        (0.0, 0.0),
+    ),
+    StickerKind(
+        "hello", ("rounded",), ("Ada", "Max", "Kim", "Robin", "Sam"), (1.3, 1.5), (0.8, 0.3), (0.0, 0.03)
+    ),
     StickerKind("qr", ("rect", "rounded"), ("SCAN ME",), (0.82, 1.0), (1.0, 0.8), (0.0, 0.0)),
-    StickerKind("flag", ("rect", "rounded"), ("bands", "columns", "cross", "stripes"), (1.45, 1.6), (1.2, 0.7)),
-    StickerKind("pattern", ("circle", "hexagon", "shield", "rounded"), ("sunset", "mountains", "rings", "stripes"),
-                (1.0, 1.0), (2.2, 1.0), (0.03, 0.08)),
-    StickerKind("pattern", ("star", "heart", "rounded"), ("dots", "stripes", "checker"), (1.0, 1.0), (1.4, 0.6),
-                (0.04, 0.1)),
+    StickerKind(
+        "flag", ("rect", "rounded"), ("bands", "columns", "cross", "stripes"), (1.45, 1.6), (1.2, 0.7)
+    ),
+    StickerKind(
+        "pattern",
+        ("circle", "hexagon", "shield", "rounded"),
+        ("sunset", "mountains", "rings", "stripes"),
+        (1.0, 1.0),
+        (2.2, 1.0),
+        (0.03, 0.08),
+    ),
+    StickerKind(
+        "pattern",
+        ("star", "heart", "rounded"),
+        ("dots", "stripes", "checker"),
+        (1.0, 1.0),
+        (1.4, 0.6),
+        (0.04, 0.1),
+    ),
     StickerKind("warning", ("triangle",), ("bolt", "mark"), (1.12, 1.16), (0.7, 0.4), (0.0, 0.0)),
-    StickerKind("warning", ("rect",), ("CAUTION", "WARNING", "DO NOT FEED", "HIGH VOLTAGE"), (2.2, 2.8), (0.7, 0.3)),
-    StickerKind("decal", ("circle", "rounded"), tuple(str(index) for index in range(len(BRANDS))), (1.0, 1.0),
-                (0.35, 0.2), (0.0, 0.06)),
-)  # fmt: skip
+    StickerKind(
+        "warning", ("rect",), ("CAUTION", "WARNING", "DO NOT FEED", "HIGH VOLTAGE"), (2.2, 2.8), (0.7, 0.3)
+    ),
+    StickerKind(
+        "decal",
+        ("circle", "rounded"),
+        tuple(str(index) for index in range(len(BRANDS))),
+        (1.0, 1.0),
+        (0.35, 0.2),
+        (0.0, 0.06),
+    ),
+)
 
 BADGES = StickerKind(
     "badge",
@@ -79,9 +130,21 @@ BADGE_COLOURS: tuple[tuple[Colour, Colour, Colour], ...] = (
 )
 
 _VIVID: tuple[Colour, ...] = (
-    (60, 60, 225), (40, 130, 245), (60, 205, 250), (90, 175, 70), (170, 160, 40), (205, 120, 40), (160, 70, 130),
-    (150, 110, 240), (60, 30, 20), (235, 236, 238), (120, 70, 30), (80, 90, 160), (200, 205, 140), (40, 36, 36),
-)  # fmt: skip
+    (60, 60, 225),
+    (40, 130, 245),
+    (60, 205, 250),
+    (90, 175, 70),
+    (170, 160, 40),
+    (205, 120, 40),
+    (160, 70, 130),
+    (150, 110, 240),
+    (60, 30, 20),
+    (235, 236, 238),
+    (120, 70, 30),
+    (80, 90, 160),
+    (200, 205, 140),
+    (40, 36, 36),
+)
 
 
 def pick_colours(rng: np.random.Generator) -> tuple[Colour, Colour, Colour]:

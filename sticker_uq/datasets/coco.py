@@ -70,9 +70,9 @@ def write_coco(
 ) -> int:
     """Write scenes as they come to a new COCO folder and return how many there were.
 
-    `annotations.json` appears last and whole: a folder without it was interrupted. `progress` is called with the
-    number of pictures written so far. InvalidInput if the folder already holds a dataset or is a file; OSError
-    (a full disk, no permission) propagates.
+    `annotations.json` appears last and whole: a folder without it was interrupted. `progress` is called with
+    the number of pictures written so far. InvalidInput if the folder already holds a dataset or is a file;
+    OSError (a full disk, no permission) propagates.
     """
     root = Path(folder)
     if root.exists() and not root.is_dir():
@@ -119,10 +119,10 @@ def _annotation(identity: int, image_id: int, box: list[float], label: int) -> d
 def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     """The labelled pictures of a COCO folder, in the order of the file.
 
-    Categories are matched by name ("logo", "sticker", any case), whatever their ids. A file name is looked up in
-    the folder itself and in its `images/`. InvalidInput names the file and the entry that is wrong: no or broken
-    annotations.json, a category that is neither, a box outside its image or without area, an id used twice, an
-    image that is not in the file or not on the disk.
+    Categories are matched by name ("logo", "sticker", any case), whatever their ids. A file name is looked up
+    in the folder itself and in its `images/`. InvalidInput names the file and the entry that is wrong: no or
+    broken annotations.json, a category that is neither, a box outside its image or without area, an id used
+    twice, an image that is not in the file or not on the disk.
     """
     root = Path(folder)
     path = root / ANNOTATIONS
@@ -226,8 +226,11 @@ def _box(
     """The corners of a box, clipped to its image."""
     width, height = (_length(path, image["id"], image, key) for key in ("width", "height"))
     box = annotation.get("bbox")
-    numbers = isinstance(box, list) and len(box) == 4 and all(type(part) in (int, float) for part in box)
-    if not numbers or not all(math.isfinite(part) for part in box):
+    if (
+        not isinstance(box, list)
+        or len(box) != 4
+        or not all(type(part) in (int, float) and math.isfinite(part) for part in box)
+    ):
         raise InvalidInput(
             f"{path}: annotation {identity}: bbox {box!r}: expected four numbers x, y, width, height"
         )

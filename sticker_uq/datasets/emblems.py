@@ -11,7 +11,7 @@ import numpy as np
 
 from sticker_uq.datasets.brands import BRANDS
 from sticker_uq.datasets.figures import star_points
-from sticker_uq.datasets.painting import Image, Pen, luminance, mix, shade, text_mask
+from sticker_uq.datasets.painting import Floats, Image, Pen, luminance, mix, shade, text_mask
 from sticker_uq.datasets.spec import Colour, LogoSpec
 
 _INK: Colour = (255, 255, 255)
@@ -156,7 +156,7 @@ def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, I
     ramp = np.linspace(-1, 1, height, dtype=np.float32)[:, None]
     if logo.finish == "metal":
         # Chrome mirrors a bright sky above and a dark floor below the horizon.
-        tone = np.where(ramp < 0.1, 0.25 - 0.5 * ramp, -0.5 + 0.9 * ramp) * 0.32
+        tone: Floats = np.where(ramp < 0.1, 0.25 - 0.5 * ramp, -0.5 + 0.9 * ramp) * 0.32
     elif logo.finish == "embossed":
         tone = ramp * -0.06
     else:

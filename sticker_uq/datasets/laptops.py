@@ -18,7 +18,7 @@ _ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
 class Surface:
     """The flat laptop on a canvas with room around it.
 
-    `colours` (h,w,3) are premultiplied by `coverage` (h,w); `gloss` (h,w) is 255 where light is mirrored fully.
+    `colours` (h,w,3) are premultiplied by `coverage` (h,w); `gloss` (h,w) is 255 where light is mirrored.
     """
 
     colours: Image

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from sticker_uq.datasets.spec import Colour
 
 Image = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.floating[Any]]
 
 _SHIFT = 4
 _TEXT_PIXELS = 72

@@ -1,4 +1,7 @@
-"""What is printed on stickers. A pen's unit is half the sticker's shorter side; (ax, ay) is half its extent."""
+"""What is printed on stickers.
+
+A pen's unit is half the sticker's shorter side; (ax, ay) is half the sticker's extent in that unit.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +50,8 @@ def _figure(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Ge
         for step in range(0, 24, 2):
             a, b = 2 * math.pi * step / 24, 2 * math.pi * (step + 1) / 24
             far = 2 * max(ax, ay)
-            pen.polygon([(0, 0), (far * math.cos(a), far * math.sin(a)), (far * math.cos(b), far * math.sin(b))],
-                        shade(spec.colours[2], 1.2))  # fmt: skip
+            ray = [(far * math.cos(turn), far * math.sin(turn)) for turn in (a, b)]
+            pen.polygon([(0, 0), *ray], shade(spec.colours[2], 1.2))
     FIGURES[spec.motif](_scaled(pen, 0.7), spec.colours)
 
 
@@ -79,7 +82,7 @@ def _label(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Gen
     pen.box(0, -ay * 0.68, ax, ay * 0.34, spec.colours[0])
     pen.text(spec.motif, 0, -ay * 0.66, ax * 1.7, ay * 0.36, contrast(spec.colours[0]), "sans", 800)
     _barcode(pen, 0, ay * 0.14, ax * 0.82, ay * 0.36, rng)
-    pen.text(f"{int(rng.integers(1e5, 1e6))}", 0, ay * 0.76, ax * 1.5, ay * 0.3, INK, "sans", 600)
+    pen.text(f"{int(rng.integers(100_000, 1_000_000))}", 0, ay * 0.76, ax * 1.5, ay * 0.3, INK, "sans", 600)
 
 
 def _shipping(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:

@@ -48,17 +48,17 @@ def render(
 ) -> RenderedScene:
     """Render a scene at `size` (width, height) in pixels.
 
-    The picture is a function of its arguments alone. Scenes that differ only by a sticker differ only where that
-    sticker, its shadow and what lay under it are seen. `noise_seed` replaces the seed of the camera's noise, so
-    that consecutive frames of one scene differ as a camera's would. InvalidInput if `size` is below 64 pixels.
+    The picture is a function of its arguments alone. Scenes that differ only by a sticker differ only where
+    that sticker, its shadow and what lay under it are seen. `noise_seed` replaces the seed of the camera's
+    noise, so that consecutive frames of one scene differ as a camera's would. InvalidInput if `size` is below
+    64 pixels.
     """
     width, height = size
     if width < 64 or height < 64:
         raise InvalidInput(f"size {width}x{height}: expected at least 64x64 pixels")
     frame_scale = min(width, height / FRAME_HEIGHT)
-    to_picture = np.array(
-        [[frame_scale, 0, (width - frame_scale) / 2], [0, frame_scale, (height - frame_scale * FRAME_HEIGHT) / 2], [0, 0, 1]]
-    )  # fmt: skip
+    left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
+    to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
     laptop_to_picture = to_picture @ np.asarray(spec.pose.homography).reshape(3, 3)
 
     scale = spec.pose.width * frame_scale / 1000 * _CANVAS_DETAIL

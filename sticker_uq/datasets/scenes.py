@@ -38,9 +38,10 @@ _BENCHES: dict[str, tuple[Colour, ...]] = {
 
 
 def sample_scene(seed: int, *, stickers: int | None = None) -> SceneSpec:
-    """The scene of a seed. `stickers` (0 to 8) fixes how many stickers it has; all else stays as the seed says.
+    """The scene of a seed; `stickers` (0 to 8) fixes how many stickers it has and leaves the rest as it is.
 
-    Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of range.
+    Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of
+    range.
     """
     if seed < 0:
         raise InvalidInput(f"seed {seed}: expected a number of 0 or more")

@@ -1,7 +1,8 @@
 """What a laptop scene consists of, described apart from the pixels it is rendered to.
 
-Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x runs right and y towards the person
-who would use it, the origin is its upper left corner. The reference frame of the picture is 1 wide and 0.75 high.
+Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x runs right and y towards the
+person who would use it, the origin is its upper left corner. The reference frame of the picture is 1 wide and
+0.75 high.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class StickerSpec:
     """0 (new) to 1 (scratched and torn)."""
     faded: float
     peel: float
-    """Part of the sticker, along the direction `peel_angle`, that has come loose and folded over (0 to 0.35)."""
+    """Part of the sticker, along `peel_angle`, that has come loose and folded over (0 to 0.35)."""
     peel_angle: float
     gloss: float
     seed: int
