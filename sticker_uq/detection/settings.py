@@ -1,0 +1,51 @@
+"""What a stochastic detector is made of: one validated model shared by the nodes and the command line."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ModelName = Literal[
+    "fasterrcnn_resnet50_fpn",
+    "fasterrcnn_resnet50_fpn_v2",
+    "retinanet_resnet50_fpn",
+    "retinanet_resnet50_fpn_v2",
+    "ssd300_vgg16",
+    "ssdlite320_mobilenet_v3_large",
+]
+MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
+"""The six sticker detection models, by their torchvision names."""
+
+
+class DetectorSettings(BaseModel):
+    """Settings of a stochastic detector. A bad value raises pydantic's ``ValidationError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: ModelName = Field(
+        "ssdlite320_mobilenet_v3_large", description="sticker detection model, by torchvision's name"
+    )
+    weights: str = Field(
+        "", description="weights file (.safetensors, .pth); empty: the model's packaged weights"
+    )
+    dropout_rate: float = Field(
+        0.2, ge=0.0, le=0.9, description="probability that a pass drops an element of a feature map"
+    )
+    dropout_site: Literal["in", "out"] = Field(
+        "in", description="SSD models only: dropout on the inputs of the detection head or on its outputs"
+    )
+    passes: int = Field(20, ge=1, le=200, description="stochastic passes per image (T)")
+    score_floor: float = Field(
+        0.2, ge=0.01, le=0.99, description="a box is kept when its best foreground probability is above this"
+    )
+    nms_threshold: float = Field(
+        0.5, ge=0.05, le=0.95, description="IoU above which the weaker of two boxes of one class is dropped"
+    )
+    max_detections: int = Field(100, ge=1, le=1000, description="boxes kept per pass")
+    min_size: int = Field(
+        480, ge=64, le=2048, description="FPN models only: shorter side of the resized image, px"
+    )
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    threads: int = Field(0, ge=0, le=256, description="threads of torch in this process; 0: torch's default")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of the dropout masks")

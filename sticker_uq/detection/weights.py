@@ -1,0 +1,187 @@
+"""Weights files: safetensors that say which model they belong to, checked before they are used.
+
+A file holds the tensors and one JSON text under the metadata key ``sticker_uq`` with at least ``format``
+(version), ``model``, ``classes`` and ``checksum``. The checksum is taken over the float32 values, so a file
+in half precision and the same weights written in full precision have the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
+
+FORMAT = 1
+CLASSES = [c.name.lower() for c in ObjectClass]
+_KEY = "sticker_uq"
+_COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
+
+State = dict[str, Tensor]
+PathLike = str | os.PathLike[str]
+
+
+def packaged_weights(name: str) -> Path | None:
+    """The weights file of model ``name`` that came with the package, or None when there is none."""
+    path = Path(__file__).parent / "weights" / f"{name}.safetensors"
+    return path if path.is_file() else None
+
+
+def checksum(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().to("cpu", torch.float32).contiguous()
+        digest.update(f"{name}{list(tensor.shape)}".encode())
+        digest.update(tensor.numpy().astype("<f4", copy=False).data)
+    return digest.hexdigest()
+
+
+def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], *, half: bool = False) -> str:
+    """Write the weights of ``model`` to the safetensors file ``path`` and return their checksum.
+
+    ``metadata`` must name the ``model`` (one of MODEL_NAMES) and may hold whatever JSON can; ``format``,
+    ``classes`` and ``checksum`` are added. ``half`` stores convolution and linear weights in half precision;
+    vectors (biases, normalisation) stay in full precision. The file is written completely or not at all.
+    Raises InvalidInput for an unknown model name and for weights that are not finite or too large for half
+    precision, OSError when the disk fails.
+    """
+    if metadata.get("model") not in MODEL_NAMES:
+        raise InvalidInput(
+            f"metadata of weights has model {metadata.get('model')!r}, expected one of {MODEL_NAMES}"
+        )
+    stored = {}
+    for name, tensor in model.state_dict().items():
+        if not name.endswith(_COUNTERS):
+            dtype = torch.float16 if half and tensor.ndim > 1 else torch.float32
+            stored[name] = tensor.detach().to("cpu", dtype).contiguous().clone()
+    _check_finite(stored, path)
+    digest = checksum(stored)
+    text = json.dumps({**metadata, "format": FORMAT, "classes": CLASSES, "checksum": digest}, sort_keys=True)
+    with atomic_write(path) as stream:
+        stream.write(save(stored, {"format": "pt", _KEY: text}))
+    return digest
+
+
+def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
+    """The float32 tensors of a weights file and its metadata.
+
+    Reads safetensors written by :func:`save_weights`, and ``.pth`` files with a state dict (plain, or under
+    ``model`` or ``state_dict``) through torch's restricted unpickler. Metadata of a ``.pth`` is the computed
+    ``checksum`` alone. Raises InvalidInput when the file is missing, broken or truncated, is of another
+    format version, does not match its checksum or holds values that are not finite.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInput(f"weights file {file} does not exist or is no file")
+    state, metadata = _read_pth(file) if file.suffix in (".pth", ".pt") else _read_safetensors(file)
+    state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(_COUNTERS)}
+    _check_finite(state, file)
+    found = checksum(state)
+    expected = metadata.setdefault("checksum", found)
+    if found != expected:
+        raise InvalidInput(f"weights file {file} is damaged: checksum {found}, expected {expected}")
+    return state, metadata
+
+
+def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
+    """Fill ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
+
+    Raises InvalidInput, naming the file, the value found and the one expected, for whatever
+    :func:`load_weights` refuses, weights of another model or number of classes, and missing, unexpected or
+    wrongly shaped tensors.
+    """
+    state, metadata = load_weights(path)
+    if metadata.get("model", name) != name:
+        raise InvalidInput(f"weights file {path} is for model {metadata['model']!r}, expected {name!r}")
+    if metadata.get("classes", CLASSES) != CLASSES:
+        raise InvalidInput(f"weights file {path} has classes {metadata['classes']}, expected {CLASSES}")
+    own = model.state_dict()
+    for key in sorted(own.keys() & state.keys()):
+        _check_shape(key, list(state[key].shape), list(own[key].shape), path)
+    try:
+        keys = model.load_state_dict(state, strict=False)
+    except RuntimeError as error:  # a wrong shape under a name that an older torchvision gave
+        raise InvalidInput(f"weights file {path} does not fit model {name!r}: {error}") from error
+    missing, extra = [k for k in keys.missing_keys if not k.endswith(_COUNTERS)], keys.unexpected_keys
+    if missing or extra:
+        raise InvalidInput(
+            f"weights file {path} does not fit {name!r}: {len(missing)} tensors missing{_some(missing)}, "
+            f"{len(extra)} unexpected{_some(extra)}"
+        )
+    return metadata
+
+
+def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
+    try:
+        with safe_open(file, framework="pt") as opened:
+            text = (opened.metadata() or {}).get(_KEY)
+            state = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError) as error:
+        raise InvalidInput(f"weights file {file} is no complete safetensors file: {error}") from error
+    if text is None:
+        raise InvalidInput(
+            f"weights file {file} has no metadata {_KEY!r}, expected a file of `sticker-uq train`"
+        )
+    try:
+        metadata = dict(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(
+            f"weights file {file} has metadata {text[:80]!r}, expected a JSON object"
+        ) from error
+    if metadata.get("format") != FORMAT:
+        raise InvalidInput(f"weights file {file} has format {metadata.get('format')!r}, expected {FORMAT}")
+    for key in ("model", "classes", "checksum"):
+        if key not in metadata:
+            raise InvalidInput(f"weights file {file} has no {key!r} in its metadata, expected one")
+    return state, metadata
+
+
+def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidInput(f"weights file {file} cannot be read as plain tensors: {reason}") from error
+    for key in ("model", "state_dict"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    tensors = content if isinstance(content, Mapping) else {}
+    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise InvalidInput(
+            f"weights file {file} holds a {type(content).__name__}, expected a state dict of tensors"
+        )
+    return {str(name): tensor for name, tensor in tensors.items()}, {}
+
+
+def _check_finite(state: Mapping[str, Tensor], path: PathLike) -> None:
+    for name, tensor in state.items():
+        if not torch.isfinite(tensor).all():
+            raise InvalidInput(f"weights {path}: tensor {name} has NaN or infinite values in {tensor.dtype}")
+
+
+def _check_shape(key: str, found: list[int], expected: list[int], path: PathLike) -> None:
+    if found == expected:
+        return
+    message = f"weights file {path}: tensor {key} has shape {found}, expected {expected}"
+    # the rows of a class layer are proportional to the number of classes; no other layer depends on it
+    class_layer = any(layer in key for layer in ("box_predictor", "classification_head"))
+    if class_layer and found[1:] == expected[1:] and found[0] * CLASS_COUNT % expected[0] == 0:
+        message += f" (weights of {found[0] * CLASS_COUNT // expected[0]} classes, expected {CLASS_COUNT})"
+    raise InvalidInput(message)
+
+
+def _some(names: list[str]) -> str:
+    return f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
