@@ -43,6 +43,7 @@ setup(
             "supervisor = sticker_uq.nodes.supervisor:main",
             "cell_sim = sticker_uq.nodes.cell_sim:main",
             "image_source = sticker_uq.nodes.image_source:main",
+            "recorder = sticker_uq.nodes.recorder:main",
         ],
     },
 )

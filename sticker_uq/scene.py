@@ -120,7 +120,9 @@ class StochasticSamples:
         if shapes != ((n, 4), (n, CLASS_COUNT), (n,)):
             raise InvalidInput(f"samples need shapes (N, 4), (N, {CLASS_COUNT}), (N,), got {shapes}")
         if self.passes < 1 or (n and (self.pass_index.min() < 0 or self.pass_index.max() >= self.passes)):
-            raise InvalidInput(f"pass indices must lie in [0, {self.passes}) and there must be at least one pass")
+            raise InvalidInput(
+                f"pass indices must lie in [0, {self.passes}) and there must be at least one pass"
+            )
 
     def __len__(self) -> int:
         return len(self.boxes)
@@ -130,7 +132,7 @@ class StochasticSamples:
 class ObservedObject:
     """One object: the cluster of boxes that the T passes drew around the same thing (Wu et al., section 3.2).
 
-    ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes in the cluster;
+    ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes of the cluster;
     ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
     ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left, bottom right.
     Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.

@@ -54,7 +54,9 @@ class Motion(Protocol):
 class PermittedArm:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``."""
 
-    def __init__(self, node: Node, motion: Motion, *, permit_wait_s: float = 1.0, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, node: Node, motion: Motion, *, permit_wait_s: float = 1.0, timeout_s: float = 30.0
+    ) -> None:
         self._node = node
         self._motion = motion
         self._permit_wait_s = permit_wait_s
@@ -63,7 +65,9 @@ class PermittedArm:
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
-        self._subscription = node.create_subscription(GateState, "gate", self._on_gate, LATCHED, callback_group=self._group)
+        self._subscription = node.create_subscription(
+            GateState, "gate", self._on_gate, LATCHED, callback_group=self._group
+        )
         self._server = ActionServer(
             node,
             RemoveSticker,
@@ -102,7 +106,7 @@ class PermittedArm:
             code, text = self._remove(handle)
         except MotionFailed as error:
             code, text = RemoveSticker.Result.ERROR_MOTION_FAILED, str(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # whatever a driver raises, the goal must end
             self._node.get_logger().error(f"the arm failed: {error!r}")
             code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)
         try:
@@ -121,7 +125,10 @@ class PermittedArm:
     def _remove(self, handle: ServerGoalHandle) -> tuple[int, str]:
         goal: RemoveSticker.Goal = handle.request
         if goal.label != ObservedObject.LABEL_STICKER or not goal.decision_id:
-            return RemoveSticker.Result.ERROR_INVALID_GOAL, f"label {goal.label} of decision {goal.decision_id!r} is not a sticker"
+            return (
+                RemoveSticker.Result.ERROR_INVALID_GOAL,
+                f"label {goal.label} of decision {goal.decision_id!r} is not a sticker",
+            )
         refusal = self._watch.wait_until_allowed(goal.decision_id, goal.object_id, self._permit_wait_s)
         if refusal:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
@@ -139,13 +146,19 @@ class PermittedArm:
                 self._watch.wait(min(left, CHECK_PERIOD_S))
         return RemoveSticker.Result.ERROR_NONE, "peeled"
 
-    def _stop_reason(self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float) -> tuple[int, str] | None:
+    def _stop_reason(
+        self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float
+    ) -> tuple[int, str] | None:
         if handle.is_cancel_requested:
             return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
         refusal = self._watch.refusal(goal.decision_id, goal.object_id)
         if refusal:
             expired = self._watch.expired(goal.decision_id, goal.object_id)
-            code = RemoveSticker.Result.ERROR_STALE_PERMIT if expired else RemoveSticker.Result.ERROR_PERMIT_REVOKED
+            code = (
+                RemoveSticker.Result.ERROR_STALE_PERMIT
+                if expired
+                else RemoveSticker.Result.ERROR_PERMIT_REVOKED
+            )
             return code, refusal
         if time.monotonic() - started > self._timeout_s:
             return RemoveSticker.Result.ERROR_TIMEOUT, f"the motion took more than {self._timeout_s:g} s"

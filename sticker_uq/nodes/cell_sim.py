@@ -20,7 +20,7 @@ from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.lifecycle import run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
-from sticker_uq.nodes.qos import IMAGES, LATCHED, RELIABLE
+from sticker_uq.nodes.qos import IMAGES, LATCHED
 from sticker_uq.nodes.sim_person import SimulatedPerson
 from sticker_uq.nodes.simulation import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
@@ -64,7 +64,9 @@ class SimulatedMotion:
             touched = self._cell.peel(box_from_msg(goal.box))
             self._cell.write_record()
         if touched is not Touch.STICKER:
-            self._node.get_logger().error(f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker")
+            self._node.get_logger().error(
+                f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker"
+            )
 
 
 class CellSim(Node):
@@ -79,12 +81,18 @@ class CellSim(Node):
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
-        self._done_subscription = self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
+        self._done_subscription = self.create_subscription(
+            WorkpieceDone, "workpiece/done", self._on_done, LATCHED
+        )
         self._arm = PermittedArm(self, SimulatedMotion(self, self._cell, self._lock))
-        self._person = SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
+        self._person = (
+            SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
+        )
         # rendering takes a while: it must not hold up the gate, the arm or the person
         camera_group = MutuallyExclusiveCallbackGroup()
-        self._camera = self.create_timer(1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group)
+        self._camera = self.create_timer(
+            1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
+        )
         self._publish_workpiece()
 
     def _publish_picture(self) -> None:

@@ -14,7 +14,13 @@ from launch.events import Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 
-from sticker_uq.nodes.processes import PACKAGE, CellOptions, ProcessSpec, absolute_namespace, transport_environment
+from sticker_uq.nodes.processes import (
+    PACKAGE,
+    CellOptions,
+    ProcessSpec,
+    absolute_namespace,
+    transport_environment,
+)
 
 
 def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:

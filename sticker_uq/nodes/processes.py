@@ -26,30 +26,52 @@ class CellOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    camera_topic: str = Field("image", description="Topic of the camera's images (raw, or its /compressed variant)")
-    image_transport: Literal["", "raw", "compressed"] = Field("", description="raw or compressed images; empty: as in params_file")
+    camera_topic: str = Field(
+        "image", description="Topic of the camera's images (raw, or its /compressed variant)"
+    )
+    image_transport: Literal["", "raw", "compressed"] = Field(
+        "", description="raw or compressed images; empty: as in params_file"
+    )
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
     policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
-    dropout_rate: float | None = Field(None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file")
-    passes: int | None = Field(None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file")
-    device: str = Field("", description="auto, cpu or cuda[:N]; empty: as in params_file")
-    sim: bool = Field(False, description="Start the simulated camera, arm and laptops instead of using real ones")
-    sim_person: Literal["none", "ground_truth"] = Field(
-        "none", description="Who answers interventions in the simulation: none (a real person does) or ground_truth"
+    dropout_rate: float | None = Field(
+        None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file"
     )
-    sim_seed: int | None = Field(None, ge=0, description="Seed of the simulated laptops; empty: as in params_file")
-    sim_laptops: int | None = Field(None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file")
+    passes: int | None = Field(
+        None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file"
+    )
+    device: str = Field("", description="auto, cpu or cuda[:N]; empty: as in params_file")
+    sim: bool = Field(
+        False, description="Start the simulated camera, arm and laptops instead of using real ones"
+    )
+    sim_person: Literal["none", "ground_truth"] = Field(
+        "none",
+        description="Who answers interventions in the simulation: none (a real person does) or ground_truth",
+    )
+    sim_seed: int | None = Field(
+        None, ge=0, description="Seed of the simulated laptops; empty: as in params_file"
+    )
+    sim_laptops: int | None = Field(
+        None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file"
+    )
+    record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
-    log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field("info", description="Level of every node's log")
+    log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field(
+        "info", description="Level of every node's log"
+    )
     use_sim_time: bool = Field(False, description="Take the time from /clock, as when a bag is played")
-    respawn: bool = Field(False, description="Start a node again when its process dies; it comes back with the gate closed")
+    respawn: bool = Field(
+        False, description="Start a node again when its process dies; it comes back with the gate closed"
+    )
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
         """Options from launch arguments, where everything is text; raises :class:`InvalidInput` naming the argument."""
-        values: dict[str, Any] = {k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str}
+        values: dict[str, Any] = {
+            k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
+        }
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -101,12 +123,16 @@ def share_folder() -> Path:
 
     Raises :class:`InvalidInput` when neither holds the configuration files.
     """
-    candidates = [Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
+    candidates = [
+        Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p
+    ]
     candidates.append(Path(__file__).resolve().parents[2])
     for folder in candidates:
         if (folder / "config" / "cell.yaml").is_file():
             return folder
-    raise InvalidInput(f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file")
+    raise InvalidInput(
+        f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
+    )
 
 
 def transport_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -134,7 +160,14 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
     Raises :class:`InvalidInput` when a named file does not exist.
     """
-    processes = [detector_process(options), _process(options, "supervisor", _given(policy=_file(options.policy, "policy")))]
+    processes = [
+        detector_process(options),
+        _process(options, "supervisor", _given(policy=_file(options.policy, "policy"))),
+    ]
+    if options.record:
+        processes.append(
+            _process(options, "recorder", {"bag": str(Path(options.record).expanduser().resolve())})
+        )
     if options.sim:
         simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
         remappings = _image_remappings(options.camera_topic)
@@ -158,11 +191,17 @@ def detector_process(options: CellOptions) -> ProcessSpec:
 def _process(
     options: CellOptions, name: str, parameters: dict[str, Any], remappings: tuple[tuple[str, str], ...] = ()
 ) -> ProcessSpec:
-    params_file = existing_file(options.params_file, "params_file") if options.params_file else share_folder() / "config" / "cell.yaml"
+    params_file = (
+        existing_file(options.params_file, "params_file")
+        if options.params_file
+        else share_folder() / "config" / "cell.yaml"
+    )
     if name in LIFECYCLE_NODES:
         parameters = {"autostart": True, **parameters}
     parameters = {"use_sim_time": options.use_sim_time, **parameters}
-    return ProcessSpec(name, name, options.namespace, params_file, parameters, remappings, options.log_level, options.respawn)
+    return ProcessSpec(
+        name, name, options.namespace, params_file, parameters, remappings, options.log_level, options.respawn
+    )
 
 
 def _image_remappings(camera_topic: str) -> tuple[tuple[str, str], ...]:

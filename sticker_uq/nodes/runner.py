@@ -93,7 +93,12 @@ class ProcessGroup:
 
     def _start(self, spec: ProcessSpec) -> None:
         parameters = spec.write_parameters(Path(self._folder.name))
-        command = [sys.executable, "-m", f"sticker_uq.nodes.{spec.executable}", *spec.ros_arguments(parameters)]
+        command = [
+            sys.executable,
+            "-m",
+            f"sticker_uq.nodes.{spec.executable}",
+            *spec.ros_arguments(parameters),
+        ]
         environment = {**os.environ, **transport_environment(os.environ), "PYTHONUNBUFFERED": "1"}
         # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
         process = subprocess.Popen(

@@ -43,7 +43,9 @@ class SimulatedPerson:
         self._thinking: Timer | None = None
         group = self._group
         node.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE, callback_group=group)
-        node.create_subscription(InterventionRequest, "intervention/request", self._on_request, LATCHED, callback_group=group)
+        node.create_subscription(
+            InterventionRequest, "intervention/request", self._on_request, LATCHED, callback_group=group
+        )
         self._client = node.create_client(ResolveIntervention, "intervention/resolve", callback_group=group)
 
     def _on_decision(self, message: SceneDecision) -> None:
@@ -56,7 +58,9 @@ class SimulatedPerson:
         self._request_id = message.request_id
         if message.request_id:
             delay = max(self._cell.settings.person_delay_s, 1e-3)
-            self._thinking = self._node.create_timer(delay, lambda: self._answer(message), callback_group=self._group)
+            self._thinking = self._node.create_timer(
+                delay, lambda: self._answer(message), callback_group=self._group
+            )
 
     def _stop_thinking(self) -> None:
         if self._thinking is not None:
@@ -81,12 +85,16 @@ class SimulatedPerson:
         for answer in answers:
             request.answers.append(ObjectAnswer(answer=_ANSWERS[answer.truth], box=box_to_msg(answer.box)))
         for box in missed:
-            request.answers.append(ObjectAnswer(answer=ObjectAnswer.ANSWER_MISSED, box=box_to_msg(np.asarray(box))))
+            request.answers.append(
+                ObjectAnswer(answer=ObjectAnswer.ANSWER_MISSED, box=box_to_msg(np.asarray(box)))
+            )
         if left == 0:
             request.scene_answer = ResolveIntervention.Request.SCENE_CLEAN
         elif not request.answers:
             request.scene_answer = ResolveIntervention.Request.SCENE_RESCAN
-        said = ", ".join(answer.truth.name.lower() for answer in answers) or "nothing was asked about an object"
+        said = (
+            ", ".join(answer.truth.name.lower() for answer in answers) or "nothing was asked about an object"
+        )
         self._node.get_logger().info(
             f"answering {message.request_id} from the simulation's ground truth: {said}; {len(missed)} missed, {left} left"
         )

@@ -46,11 +46,15 @@ class SimulationSettings(BaseModel):
     jpeg_quality: int = Field(92, ge=10, le=100, description="Quality of the compressed pictures")
     frame_id: str = Field("camera", min_length=1, description="frame_id of the pictures")
     motion_s: float = Field(1.6, gt=0.0, le=60.0, description="Duration of one removal, s")
-    failure_rate: float = Field(0.05, ge=0.0, le=1.0, description="Share of the removals at which the motion fails")
+    failure_rate: float = Field(
+        0.05, ge=0.0, le=1.0, description="Share of the removals at which the motion fails"
+    )
     person: Literal["none", "ground_truth"] = Field(
         "none", description="Who answers interventions: none, or ground_truth (the simulation itself)"
     )
-    record_file: str = Field("", description="JSON file that keeps what really happened to each laptop; empty: none")
+    record_file: str = Field(
+        "", description="JSON file that keeps what really happened to each laptop; empty: none"
+    )
     person_delay_s: float = Field(0.5, ge=0.0, le=60.0, description="Time the simulated person thinks, s")
 
 
@@ -142,7 +146,11 @@ class SimulatedCell:
         answers = []
         for box in boxes:
             kind, _ = self.touched_by(box)
-            truth = {Touch.STICKER: ObjectClass.STICKER, Touch.LOGO: ObjectClass.LOGO, Touch.LID: ObjectClass.BACKGROUND}[kind]
+            truth = {
+                Touch.STICKER: ObjectClass.STICKER,
+                Touch.LOGO: ObjectClass.LOGO,
+                Touch.LID: ObjectClass.BACKGROUND,
+            }[kind]
             answers.append(PersonAnswer(np.asarray(box, np.float32), truth))
         return answers
 
