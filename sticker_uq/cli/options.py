@@ -60,7 +60,7 @@ def settings_options(
         parameters = [*own, file_option, *generated]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        del run.__wrapped__  # type: ignore[attr-defined]  # typer reads the signature of the wrapper
+        del run.__wrapped__  # typer reads the signature of the wrapper
         return run
 
     return decorate
