@@ -149,7 +149,9 @@ def orange(pen: Pen, colours: Sequence[Colour]) -> None:
     pen.circle(0, 0, 0.95, (20, 130, 250))
     pen.circle(0, 0, 0.82, (170, 225, 255))
     for step in range(8):
-        pen.ellipse(0, 0, 0.74, 0.74, (40, 150, 252), 45 * step, 6, 39)
+        turns = [math.pi * (step / 4 + part / 32) for part in range(1, 8)]
+        rim = [(0.74 * math.cos(turn), 0.74 * math.sin(turn)) for turn in turns]
+        pen.polygon([(0.1 * math.cos(turns[3]), 0.1 * math.sin(turns[3])), *rim], (40, 150, 252))
     pen.circle(0, 0, 0.1, (170, 225, 255))
 
 

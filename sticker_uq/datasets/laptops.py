@@ -45,10 +45,9 @@ def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
     _wear(laptop, body, scale, rng)
     coverage = rounded_mask(width, height, laptop.corner * scale)
     _rim(body, laptop, scale)
-    cut = coverage.astype(np.uint16)[:, :, None]
     canvas = np.zeros((height + 2 * margin, width + 2 * margin, 3), np.uint8)
     inside = (slice(margin, margin + height), slice(margin, margin + width))
-    canvas[inside] = (body * cut // 255).astype(np.uint8)
+    canvas[inside] = cv2.multiply(body, cv2.merge((coverage, coverage, coverage)), scale=1 / 255)
     full_coverage = np.zeros(canvas.shape[:2], np.uint8)
     full_coverage[inside] = coverage
     full_gloss = np.zeros(canvas.shape[:2], np.uint8)
@@ -71,7 +70,7 @@ def _textured(laptop: LaptopSpec, body: Image, rng: np.random.Generator) -> Imag
     else:
         texture = clouds(rng, width, height, (3, 2)) * 2
     texture += clouds(rng, width, height, (4, 3)) * 4
-    return np.clip(body + texture[:, :, None], 0, 255).astype(np.uint8)
+    return cv2.add(body, cv2.merge((texture, texture, texture)), dtype=cv2.CV_8U)
 
 
 def _rim(body: Image, laptop: LaptopSpec, scale: float) -> None:
@@ -235,11 +234,13 @@ def _legend(pen: Pen, glyph: str, x: float, y: float, colour: Colour) -> None:
 def _wear(laptop: LaptopSpec, body: Image, scale: float, rng: np.random.Generator) -> None:
     height, width = body.shape[:2]
     case = laptop.colour if laptop.view == "lid" else laptop.deck_colour
+    # The screen of an open laptop is glass; scratches are for the case.
+    top = 0.0 if laptop.view == "lid" else deck_layout(laptop).keyboard[3] * scale
     for _ in range(laptop.scratches):
-        x, y = rng.uniform(0, width), rng.uniform(0, height)
-        angle, length = rng.uniform(0, 2 * np.pi), rng.uniform(20, 160) * scale
-        end = (int(x + length * np.cos(angle)), int(y + length * np.sin(angle)))
-        cv2.line(body, (int(x), int(y)), end, shade(case, rng.uniform(1.1, 1.25)), 1, cv2.LINE_AA)
+        x, y = rng.uniform(0, width), rng.uniform(top, height)
+        angle, length = rng.uniform(0, 2 * np.pi), rng.uniform(15, 110) * scale
+        end = (int(x + length * np.cos(angle)), int(max(top, y + length * np.sin(angle))))
+        cv2.line(body, (int(x), int(y)), end, shade(case, rng.uniform(1.06, 1.2)), 1, cv2.LINE_AA)
     if laptop.dust > 0:
         for _ in range(int(laptop.dust * 30)):
             x, y = int(rng.integers(width)), int(rng.integers(height))

@@ -7,7 +7,7 @@ import math
 import cv2
 import numpy as np
 
-from sticker_uq.datasets.painting import Floats, Image
+from sticker_uq.datasets.painting import Floats, Image, grain
 from sticker_uq.datasets.spec import FRAME_HEIGHT, CameraSpec, LightSpec
 
 _COARSE = 96
@@ -100,12 +100,13 @@ def photograph(image: Image, camera: CameraSpec, noise_seed: int) -> Image:
         curve[0, :, channel] = np.rint(exposed * 255)
     image = cv2.LUT(image, curve)
     rng = np.random.default_rng(noise_seed)
-    fine = rng.standard_normal((height, width), dtype=np.float32) * np.float32(camera.noise)
-    coarse = rng.standard_normal(((height + 1) // 2, (width + 1) // 2, 3), dtype=np.float32)
-    coarse *= np.float32(camera.noise * 0.7)
-    colour = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR)
-    colour += fine[:, :, None]
-    return cv2.add(image, colour, dtype=cv2.CV_8U)
+    # Demosaicing spreads a sensor's colour noise over neighbouring pixels; its brightness noise stays fine.
+    fine = grain(rng, width, height) * np.float32(camera.noise)
+    channels = []
+    for _ in range(3):
+        coarse = grain(rng, (width + 1) // 2, (height + 1) // 2) * np.float32(camera.noise * 0.7)
+        channels.append(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_LINEAR) + fine)
+    return cv2.add(image, cv2.merge(channels), dtype=cv2.CV_8U)
 
 
 def _motion_kernel(length: float, angle: float) -> Floats:

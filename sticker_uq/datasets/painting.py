@@ -187,18 +187,17 @@ def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> 
     return mask
 
 
-@lru_cache(maxsize=4)
-def _noise_tile(octave: int) -> Floats:
-    return np.random.default_rng(octave).standard_normal((1024, 1024), dtype=np.float32)
+@lru_cache(maxsize=2)
+def _noise_tile(side: int) -> Floats:
+    return np.random.default_rng(side).standard_normal((side, side), dtype=np.float32)
 
 
 def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
-    """White noise (height,width), standard deviation 1, cut from a fixed tile because drawing it is slow."""
-    tile = _noise_tile(0)
-    x, y = rng.integers(0, 1024, 2)
-    rows = np.arange(y, y + height) % 1024
-    columns = np.arange(x, x + width) % 1024
-    return tile[rows][:, columns]
+    """White noise (height,width), standard deviation 1, read only: cut from a tile as drawing it is slow."""
+    tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
+    x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
+    piece = tile[y : y + height, x : x + width]
+    return piece[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
 
 
 def clouds(
@@ -215,7 +214,7 @@ def clouds(
 
 def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
     """The colour `share` of the way from `a` to `b`."""
-    blue, green, red = (int(np.clip(round(p + (q - p) * share), 0, 255)) for p, q in zip(a, b, strict=True))
+    blue, green, red = (min(255, max(0, round(p + (q - p) * share))) for p, q in zip(a, b, strict=True))
     return blue, green, red
 
 

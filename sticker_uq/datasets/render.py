@@ -173,6 +173,11 @@ def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int
     return int(np.count_nonzero(covered))
 
 
+def _areas(ids: Image) -> Floats:
+    """Pixels (256,) of every id."""
+    return cv2.calcHist([ids], [0], None, [256], [0, 256]).ravel()
+
+
 def _annotate(
     spec: SceneSpec,
     image: Image,
@@ -185,7 +190,7 @@ def _annotate(
     shift = np.array([[1, 0, pad], [0, 1, pad], [0, 0, 1]], np.float64) @ matrix
     wide = cv2.warpPerspective(id_map, shift, (width + 2 * pad, height + 2 * pad), flags=cv2.INTER_NEAREST)
     seen = np.ascontiguousarray(wide[pad : pad + height, pad : pad + width])
-    on_canvas, in_wide, in_picture = (np.bincount(ids.ravel(), minlength=256) for ids in (id_map, wide, seen))
+    on_canvas, in_wide, in_picture = (_areas(ids) for ids in (id_map, wide, seen))
     boxes, labels, ids, fractions = [], [], [], []
     classes = [(logo.id, ObjectClass.LOGO) for logo in spec.logos]
     classes += [(sticker.id, ObjectClass.STICKER) for sticker in spec.stickers]
