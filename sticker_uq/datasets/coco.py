@@ -140,7 +140,7 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
         identity = _unique(path, "annotation", annotation, seen)
         seen[identity] = annotation
         image_id = annotation.get("image_id")
-        if image_id not in entries:
+        if not isinstance(image_id, int) or image_id not in entries:
             raise InvalidInput(
                 f"{path}: annotation {identity}: image_id {image_id!r} is not among the images"
             )
