@@ -134,7 +134,8 @@ class ObservedObject:
 
     ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes of the cluster;
     ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
-    ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left, bottom right.
+    ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left,
+    bottom right.
     Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.
     Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.

@@ -6,6 +6,7 @@ No ROS in here, so that a machine with launch and a machine without it start the
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,15 @@ class ProcessSpec:
         if own_parameters is not None:
             arguments += ["--params-file", str(own_parameters)]
         return arguments
+
+    def command(self, own_parameters: Path | None) -> list[str]:
+        """The command line that runs this node with the present Python."""
+        return [
+            sys.executable,
+            "-m",
+            f"{PACKAGE}.nodes.{self.executable}",
+            *self.ros_arguments(own_parameters),
+        ]
 
     def write_parameters(self, folder: Path) -> Path:
         """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file keeps the types that a command line loses."""

@@ -10,7 +10,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -92,13 +91,7 @@ class ProcessGroup:
             self._start(spec)
 
     def _start(self, spec: ProcessSpec) -> None:
-        parameters = spec.write_parameters(Path(self._folder.name))
-        command = [
-            sys.executable,
-            "-m",
-            f"sticker_uq.nodes.{spec.executable}",
-            *spec.ros_arguments(parameters),
-        ]
+        command = spec.command(spec.write_parameters(Path(self._folder.name)))
         environment = {**os.environ, **transport_environment(os.environ), "PYTHONUNBUFFERED": "1"}
         # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
         process = subprocess.Popen(

@@ -1,0 +1,64 @@
+"""Which processes make up a cell, and how options reach them."""
+
+import pytest
+import yaml
+
+from sticker_uq.nodes.processes import CellOptions, cell_processes, share_folder, transport_environment
+from sticker_uq.scene import InvalidInput
+
+
+def _by_name(**options):
+    return {spec.name: spec for spec in cell_processes(CellOptions(**options))}
+
+
+def test_a_real_cell_has_no_simulation():
+    assert list(_by_name()) == ["detector", "supervisor"]
+    assert list(_by_name(sim=True, record="out/bag")) == ["detector", "supervisor", "recorder", "cell_sim"]
+
+
+def test_only_given_options_override_the_parameter_file():
+    specs = _by_name(passes=7, sim=True, sim_person="ground_truth")
+    assert specs["detector"].parameters == {"autostart": True, "use_sim_time": False, "passes": 7}
+    assert specs["cell_sim"].parameters == {"use_sim_time": False, "person": "ground_truth"}
+
+
+def test_texts_become_options_and_keep_their_types():
+    options = CellOptions.from_texts(
+        {"passes": "5", "dropout_rate": "0.3", "sim": "true", "model": "", "sim_seed": ""}
+    )
+    assert (options.passes, options.dropout_rate, options.sim, options.sim_seed) == (5, 0.3, True, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("passes", "0"), ("dropout_rate", "0.95"), ("sim", "perhaps"), ("log_level", "loud"), ("colour", "red")],
+)
+def test_an_unusable_argument_is_named_with_its_value(name, text):
+    with pytest.raises(InvalidInput, match=rf"{name}='{text}'"):
+        CellOptions.from_texts({name: text})
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(InvalidInput, match=r"weights 'nowhere\.safetensors': no such file"):
+        cell_processes(CellOptions(weights="nowhere.safetensors"))
+
+
+def test_camera_topic_and_namespace_reach_the_command_line():
+    arguments = _by_name(camera_topic="/camera/image_raw", namespace="cell_2/")["detector"].ros_arguments(
+        None
+    )
+    assert "image:=/camera/image_raw" in arguments
+    assert "image/compressed:=/camera/image_raw/compressed" in arguments
+    assert "__ns:=/cell_2" in arguments
+
+
+def test_own_parameters_are_written_with_their_types(tmp_path):
+    spec = _by_name(model="123E5")["detector"]
+    written = yaml.safe_load(spec.write_parameters(tmp_path).read_text())
+    assert written["/**"]["ros__parameters"] == {"autostart": True, "use_sim_time": False, "model": "123E5"}
+
+
+def test_the_transport_profile_is_set_unless_the_user_brought_one():
+    profile = str(share_folder() / "config" / "fastdds.xml")
+    assert set(transport_environment({}).values()) == {profile}
+    assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}) == {}
