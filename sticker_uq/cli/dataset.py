@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -75,11 +76,17 @@ def _make(
     return encode_scene(seed, render_scene(sample_scene(seed, stickers=stickers), size), image_format)
 
 
+def _start_worker() -> None:
+    # Ctrl-C reaches every process of the terminal; the one that owns the pool ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cv2.setNumThreads(1)
+
+
 @contextmanager
 def _scenes(make: partial[EncodedScene], seeds: range, jobs: int) -> Iterator[Iterator[EncodedScene]]:
     if jobs == 1:
         yield map(make, seeds)
         return
     # Fresh processes: OpenCV's thread pools do not survive a fork.
-    with multiprocessing.get_context("spawn").Pool(jobs, cv2.setNumThreads, (1,)) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, _start_worker) as pool:
         yield pool.imap(make, seeds, chunksize=4)

@@ -27,7 +27,7 @@ def place_stickers(
     badges = 0
     if laptop.view == "deck" and rng.random() < 0.75:
         badges = min(count, int(rng.integers(1, 4)))
-    column = _badge_column(rng, laptop)
+    column = _badge_column(rng, laptop, logos)
     for index in range(count):
         identity = len(logos) + index + 1
         if index < badges:
@@ -38,9 +38,16 @@ def place_stickers(
     return tuple(placed)
 
 
-def _badge_column(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
+def _badge_column(rng: np.random.Generator, laptop: LaptopSpec, logos: tuple[LogoSpec, ...]) -> Rect:
+    """The side of the touchpad for badges: more often the left one, but not the one with a logo."""
     parts = deck_layout(laptop)
-    return parts.palm_left if rng.random() < 0.7 else parts.palm_right
+    sides = [parts.palm_left, parts.palm_right] if rng.random() < 0.7 else [parts.palm_right, parts.palm_left]
+    free = [side for side in sides if not any(_within(logo.centre, side) for logo in logos)]
+    return (free or sides)[0]
+
+
+def _within(point: Point, rect: Rect) -> bool:
+    return rect[0] < point[0] < rect[2] and rect[1] < point[1] < rect[3]
 
 
 def _badge(rng: np.random.Generator, identity: int, pose: PoseSpec) -> StickerSpec:
@@ -126,7 +133,7 @@ def _place_badge(
         half_x, half_y = draft.width / 2, draft.height / 2
         centre = (
             float(rng.uniform(column[0] + half_x, column[2] - half_x)),
-            float(rng.uniform((column[1] + column[3]) / 2, column[3] - half_y)),
+            float(rng.uniform(column[1] + half_y, column[3] - half_y)),
         )
         candidate = replace(draft, centre=centre, angle=float(rng.normal(0, 2)))
         with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
