@@ -1,0 +1,1 @@
+"""The tests; a package, so that they find ``test.helpers`` and not the interpreter's own ``test``."""

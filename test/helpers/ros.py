@@ -1,0 +1,211 @@
+"""A bench for nodes: one executor in the test's own thread, a probe node that talks to them, and waiting
+without sleeping.
+
+Use it through the fixture ``bench`` of test/nodes/conftest.py, or for real processes together with
+:class:`NodeProcess`.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile
+
+from sticker_uq.nodes import qos
+
+PATIENCE_S = 30.0
+ROOT = Path(__file__).parents[2]
+
+
+class Bench:
+    """Spins the nodes under test and a probe node until what is waited for has happened."""
+
+    def __init__(self) -> None:
+        self.executor = SingleThreadedExecutor()
+        self.probe = Node("probe", enable_rosout=False)
+        self._nodes: list[Node] = []
+        self.executor.add_node(self.probe)
+
+    def add(self, node: Any) -> Any:
+        """Spin ``node`` too; returns it."""
+        self._nodes.append(node)
+        self.executor.add_node(node)
+        return node
+
+    def until(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+        """Spin until ``condition()`` is true and return its value; fails the test with ``what`` after
+        ``patience_s``.
+        """
+        end = time.monotonic() + patience_s
+        while not (value := condition()):
+            assert time.monotonic() < end, f"did not happen within {patience_s:g} s: {what}"
+            self.executor.spin_once(timeout_sec=0.05)
+        return value
+
+    def collect(self, message_type: type, topic: str, profile: QoSProfile = qos.RELIABLE) -> list[Any]:
+        """A list that grows with every message on ``topic``."""
+        messages: list[Any] = []
+        self.probe.create_subscription(message_type, topic, messages.append, profile)
+        return messages
+
+    def publisher(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
+        """A publisher of the probe."""
+        return self.probe.create_publisher(message_type, topic, profile)
+
+    def publisher_matched(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
+        """A publisher of the probe that has found a subscriber."""
+        publisher = self.publisher(message_type, topic, profile)
+        self.until(publisher.get_subscription_count, f"a subscriber of {topic}")
+        return publisher
+
+    def call(self, service_type: type, name: str, request: Any) -> Any:
+        """The response of the service ``name``."""
+        client = self.probe.create_client(service_type, name)
+        self.until(client.service_is_ready, f"service {name}")
+        future = client.call_async(request)
+        self.until(future.done, f"answer of {name}")
+        self.probe.destroy_client(client)
+        return future.result()
+
+    def transition(self, node: str, name: str) -> bool:
+        """Ask the lifecycle node ``node`` for a transition (configure, activate, ...) over its service."""
+        ids = {
+            "configure": Transition.TRANSITION_CONFIGURE,
+            "activate": Transition.TRANSITION_ACTIVATE,
+            "deactivate": Transition.TRANSITION_DEACTIVATE,
+            "cleanup": Transition.TRANSITION_CLEANUP,
+        }
+        request = ChangeState.Request(transition=Transition(id=ids[name]))
+        return bool(self.call(ChangeState, f"{node}/change_state", request).success)
+
+    def state(self, node: str) -> str:
+        """The state of the lifecycle node ``node`` as its service tells it."""
+        return str(self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.label)
+
+    def diagnostics(self) -> dict[str, Any]:
+        """A dict from part (``detector: image``) to its newest DiagnosticStatus that follows /diagnostics
+        from now on.
+        """
+        newest: dict[str, Any] = {}
+
+        def take(message: DiagnosticArray) -> None:
+            newest.update({status.name: status for status in message.status})
+
+        self.probe.create_subscription(DiagnosticArray, "/diagnostics", take, qos.DIAGNOSTICS)
+        return newest
+
+    def close(self) -> None:
+        """Destroy every node."""
+        for node in (*self._nodes, self.probe):
+            self.executor.remove_node(node)
+            node.destroy_node()
+        self.executor.shutdown()
+
+
+def values_of(status: Any) -> dict[str, str]:
+    """The key-value pairs of a DiagnosticStatus."""
+    return {pair.key: pair.value for pair in status.values}
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
+    rclpy.init(args=[])
+    try:
+        made = Bench()
+        try:
+            yield made
+        finally:
+            made.close()
+    finally:
+        rclpy.try_shutdown()
+
+
+def overrides(**values: Any) -> list[Parameter]:
+    """``parameter_overrides`` for the constructor of a node."""
+    return [Parameter(name, value=value) for name, value in values.items()]
+
+
+class NodeProcess:
+    """A real process ``python -m MODULE --ros-args -p name:=value ...`` whose output lines can be waited for."""
+
+    def __init__(
+        self, module: str, parameters: dict[str, str] | None = None, arguments: Sequence[str] = ()
+    ) -> None:
+        ros_arguments = [
+            part for name, value in (parameters or {}).items() for part in ("-p", f"{name}:={value}")
+        ]
+        command = [sys.executable, "-m", module, "--ros-args", *ros_arguments, *arguments]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._queue.put(line.rstrip("\n"))
+        self._queue.put(None)
+
+    def wait_for(self, text: str, patience_s: float = PATIENCE_S) -> str:
+        """The next line of output that contains ``text``."""
+        end = time.monotonic() + patience_s
+        while True:
+            try:
+                line = self._queue.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(
+                    f"no line with {text!r} within {patience_s:g} s:\n{self.output}"
+                ) from None
+            assert line is not None, f"the process ended without a line with {text!r}:\n{self.output}"
+            self.lines.append(line)
+            if text in line:
+                return line
+
+    def stop(self, number: signal.Signals) -> int:
+        """Send a signal and return the exit status."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self, patience_s: float = PATIENCE_S) -> int:
+        """The exit status, once the process has ended by itself; all its output is in :attr:`output` then."""
+        status = self.process.wait(timeout=patience_s)
+        self._reader.join(timeout=patience_s)
+        while (line := self._queue.get(timeout=patience_s)) is not None:
+            self.lines.append(line)
+        return status
+
+    @property
+    def output(self) -> str:
+        """What the process has written so far, as far as it was waited for."""
+        return "\n".join(self.lines)
+
+    def __enter__(self) -> NodeProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
