@@ -159,7 +159,7 @@ def _place(
     best, least = draft, np.inf
     for _ in range(_TRIES):
         if habit < 0.1 and logos:
-            centre = _near(rng, draft, logos[int(rng.integers(len(logos)))])
+            centre = _near(rng, draft, logos[int(rng.integers(len(logos)))], laptop)
         else:
             centre = _somewhere(rng, draft, laptop, over_edge)
         candidate = replace(draft, centre=centre)
@@ -172,16 +172,17 @@ def _place(
     return best
 
 
-def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec) -> Point:
+def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> Point:
+    """A place beside a logo, at times touching it, with at least two thirds of the sticker on the laptop."""
     reach_x, reach_y = (draft.width + logo.width) / 2, (draft.height + logo.height) / 2
+    away, along = rng.choice((-1, 1)) * rng.uniform(0.8, 1.1), rng.uniform(-0.5, 0.5)
     if rng.random() < 0.5:
-        return (
-            float(logo.centre[0] + rng.choice((-1, 1)) * reach_x * rng.uniform(0.8, 1.1)),
-            float(logo.centre[1] + rng.uniform(-0.5, 0.5) * reach_y),
-        )
+        away, along = along, away
+    x, y = logo.centre[0] + away * reach_x, logo.centre[1] + along * reach_y
+    margin_x, margin_y = draft.width / 6, draft.height / 6
     return (
-        float(logo.centre[0] + rng.uniform(-0.5, 0.5) * reach_x),
-        float(logo.centre[1] + rng.choice((-1, 1)) * reach_y * rng.uniform(0.8, 1.1)),
+        float(np.clip(x, margin_x, 1000 - margin_x)),
+        float(np.clip(y, margin_y, laptop.depth - margin_y)),
     )
 
 
@@ -191,7 +192,7 @@ def _somewhere(rng: np.random.Generator, draft: StickerSpec, laptop: LaptopSpec,
     if over_edge:
         # Up to two fifths of the sticker hang over one of the edges the zone shares with the laptop.
         x, y = rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3])
-        hang = rng.uniform(-0.3, 0.5)
+        hang = rng.uniform(0.2, 0.9)
         edges = [("x", half_x * hang), ("x", 1000 - half_x * hang), ("y", laptop.depth - half_y * hang)]
         if laptop.view == "lid":
             edges.append(("y", half_y * hang))

@@ -63,6 +63,14 @@ def test_badges_only_on_decks_and_large_enough_to_see():
             assert max(sticker.width, sticker.height) / 1000 * scene.pose.width >= 0.06
 
 
+def test_every_sticker_sticks_to_the_laptop():
+    for seed in range(300):
+        scene = sample_scene(seed)
+        for sticker in scene.stickers:
+            assert 0 < sticker.centre[0] < 1000
+            assert 0 < sticker.centre[1] < scene.laptop.depth
+
+
 def test_without_sticker_takes_off_just_that_one():
     scene = sample_scene(3, stickers=4)
     gone = scene.stickers[1].id
