@@ -13,7 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Literal
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.datasets import RenderedScene, SceneSpec, atomic_write, render, sample_scene
@@ -22,6 +24,11 @@ from sticker_uq.uncertainty import iou_matrix
 
 TOUCH_IOU = 0.3
 """An arm that is sent to a box works on the object that overlaps it at least this much."""
+
+
+SENSOR_NOISE = 3
+"""Largest grey level that a pixel differs between two pictures of the same scene."""
+ImageArray = NDArray[np.uint8]
 
 
 class Touch(Enum):
@@ -108,11 +115,13 @@ class SimulatedCell:
         """Whether the last laptop has left the cell."""
         return self.record.handed_over
 
-    def picture(self) -> FloatArray:
+    def picture(self) -> ImageArray:
         """The camera's next picture, BGR uint8 (H, W, 3); the sensor noise is new each time."""
         self._frames += 1
-        size = (self.settings.width, self.settings.height)
-        return render(self._scene, size, noise_seed=self._frames).image
+        noise = np.random.default_rng([self.settings.seed, self._frames]).integers(
+            -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
+        )
+        return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
         """What an arm that is sent to ``box`` (4,) px touches: the kind and the id of the sticker or logo (-1: the lid)."""
