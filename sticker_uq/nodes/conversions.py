@@ -9,34 +9,42 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 from __future__ import annotations
 
 from array import array
-from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
 from sticker_uq import scene as sc
+from sticker_uq.datasets.messages import (
+    METRIC_FIELDS,
+    NANOSECONDS,
+    box_from_msg,
+    decision_from_msg,
+    reason_from_msg,
+    scene_from_msg,
+    stamp_to_ns,
+)
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
 
-E = TypeVar("E", bound=IntEnum)
-
-NANOSECONDS = 1_000_000_000
-_METRICS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-    "relative_total_variance",
-    "relative_predictive_surface",
-)
-
-
-def stamp_to_ns(stamp: Time) -> int:
-    """Nanoseconds since the epoch of ``stamp``."""
-    return stamp.sec * NANOSECONDS + stamp.nanosec
+__all__ = [
+    "box_from_msg",
+    "box_to_msg",
+    "decision_from_msg",
+    "decision_to_msg",
+    "detections_to_msg",
+    "header_of",
+    "localization_to_msg",
+    "ns_to_stamp",
+    "reason_from_msg",
+    "reason_to_msg",
+    "scene_from_msg",
+    "scene_to_msg",
+    "stamp_to_ns",
+    "uncertainty_to_msg",
+    "verdict_to_msg",
+]
 
 
 def ns_to_stamp(stamp_ns: int) -> Time:
@@ -58,11 +66,6 @@ def box_to_msg(box: sc.FloatArray) -> m.Box:
     """``box`` (4,) px as a message."""
     x1, y1, x2, y2 = (float(value) for value in box)
     return m.Box(x1=x1, y1=y1, x2=x2, y2=y2)
-
-
-def box_from_msg(message: m.Box) -> sc.FloatArray:
-    """The box (4,) float32 px of ``message``."""
-    return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
@@ -91,32 +94,6 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
     )
 
 
-def scene_from_msg(message: m.SceneAssessment) -> sc.SceneAssessment:
-    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays do not fit together."""
-    return sc.SceneAssessment(
-        stamp_ns=stamp_to_ns(message.header.stamp),
-        frame_id=message.header.frame_id,
-        status=_known(sc.Status, message.status, sc.Status.UNKNOWN),
-        status_text=message.status_text,
-        image_size=(message.image_width, message.image_height),
-        image_digest=message.image_digest,
-        model=message.model,
-        model_hash=message.model_hash,
-        settings_hash=message.settings_hash,
-        passes=message.passes,
-        dropout_rate=message.dropout_rate,
-        objects=tuple(_object_from_msg(o) for o in message.objects),
-        unstable=tuple(_object_from_msg(o) for o in message.unstable),
-        uncertainty=sc.ImageUncertainty(
-            objects=message.uncertainty.objects,
-            unstable=message.uncertainty.unstable,
-            **{name: getattr(message.uncertainty, name) for name in _METRICS},
-        ),
-        localization=_localization_from_msg(message.dil),
-        timings={time.stage: time.ms for time in message.timings},
-    )
-
-
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
     """The clustered objects of ``scene`` without their uncertainty."""
     detections = [
@@ -133,7 +110,7 @@ def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
         header=header_of(scene.stamp_ns, scene.frame_id),
         objects=int(uncertainty.objects),
         unstable=int(uncertainty.unstable),
-        **_floats(uncertainty, _METRICS),
+        **_floats(uncertainty, METRIC_FIELDS),
     )
 
 
@@ -154,11 +131,6 @@ def reason_to_msg(reason: sc.Reason) -> m.Reason:
     return m.Reason(
         metric=reason.metric, value=float(reason.value), limit=float(reason.limit), text=reason.text
     )
-
-
-def reason_from_msg(message: m.Reason) -> sc.Reason:
-    """The reason in ``message``."""
-    return sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict) -> m.Verdict:
@@ -187,43 +159,6 @@ def decision_to_msg(decision: sc.SceneDecision) -> m.SceneDecision:
     )
 
 
-def decision_from_msg(message: m.SceneDecision, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in ``message`` about ``scene``, whose objects it names.
-
-    Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
-    """
-    stamp_ns = stamp_to_ns(message.header.stamp)
-    if stamp_ns != scene.stamp_ns:
-        raise InvalidInput(
-            f"decision {message.decision_id} is about the image at {stamp_ns} ns, not {scene.stamp_ns} ns"
-        )
-    objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
-    missing = [v.object_id for v in message.verdicts if v.object_id not in objects]
-    if missing:
-        raise InvalidInput(
-            f"decision {message.decision_id} names objects {missing} that the scene does not have"
-        )
-    return sc.SceneDecision(
-        decision_id=message.decision_id,
-        stamp_ns=stamp_ns,
-        frame_id=message.header.frame_id,
-        outcome=_known(sc.Outcome, message.outcome, sc.Outcome.UNKNOWN),
-        verdicts=tuple(
-            sc.ObjectVerdict(
-                object=objects[v.object_id],
-                verdict=_known(sc.Verdict, v.verdict, sc.Verdict.UNKNOWN),
-                reasons=tuple(reason_from_msg(reason) for reason in v.reasons),
-                by_person=v.by_person,
-            )
-            for v in message.verdicts
-        ),
-        reasons=tuple(reason_from_msg(reason) for reason in message.reasons),
-        model_hash=message.model_hash,
-        policy_hash=message.policy_hash,
-        workpiece_id=message.workpiece_id,
-    )
-
-
 def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
     return m.ObservedObject(
         id=observed.id,
@@ -240,50 +175,8 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        **_floats(observed, _METRICS),
+        **_floats(observed, METRIC_FIELDS),
     )
-
-
-def _object_from_msg(message: m.ObservedObject) -> sc.ObservedObject:
-    if len(message.probabilities) != sc.CLASS_COUNT or len(message.box_covariance) != 16:
-        raise InvalidInput(
-            f"object {message.id} has {len(message.probabilities)} probabilities and "
-            f"{len(message.box_covariance)} covariances, expected {sc.CLASS_COUNT} and 16"
-        )
-    if any(len(hull.x) != len(hull.y) for hull in message.corner_hulls):
-        raise InvalidInput(f"object {message.id} has a corner hull with different numbers of x and y")
-    return sc.ObservedObject(
-        id=message.id,
-        label=_known(sc.ObjectClass, message.label, sc.ObjectClass.BACKGROUND),
-        box=box_from_msg(message.box),
-        probabilities=np.array(message.probabilities, np.float32),
-        detections=message.detections,
-        passes=message.passes,
-        detection_rate=message.detection_rate,
-        duplicated=message.duplicated,
-        unstable=message.unstable,
-        box_covariance=np.array(message.box_covariance, np.float64).reshape(4, 4),
-        corner_hulls=tuple(
-            np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
-            for hull in message.corner_hulls
-        ),
-        **{name: getattr(message, name) for name in _METRICS},
-    )
-
-
-def _localization_from_msg(message: m.DistinctiveLocalization) -> sc.Localization | None:
-    if not message.valid:
-        return None
-    return sc.Localization(
-        complete_localization=message.complete_localization,
-        background_localization=message.background_localization,
-        dil=message.dil,
-        decision_threshold=message.decision_threshold,
-    )
-
-
-def _known(kind: type[E], value: int, otherwise: E) -> E:
-    return kind(value) if value in set(kind) else otherwise
 
 
 def _floats(source: Any, names: tuple[str, ...]) -> dict[str, float]:

@@ -1,0 +1,149 @@
+"""Messages of the package read back into the vocabulary of :mod:`sticker_uq.scene`.
+
+Works on anything that has the fields of the message: what rclpy hands over, and what a recording holds. ROS is not needed.
+A value of an enumeration that this version does not know becomes UNKNOWN, which blocks; a label that it does not know becomes
+BACKGROUND, which is never removed. A message whose arrays do not fit together raises :class:`sticker_uq.scene.InvalidInput`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sticker_uq import scene as sc
+from sticker_uq.scene import InvalidInput
+
+E = TypeVar("E", bound=IntEnum)
+
+NANOSECONDS = 1_000_000_000
+METRIC_FIELDS = (
+    "variation_ratio",
+    "shannon_entropy",
+    "mutual_information",
+    "total_variance",
+    "predictive_surface",
+    "relative_total_variance",
+    "relative_predictive_surface",
+)
+
+
+def stamp_to_ns(stamp: Any) -> int:
+    """Nanoseconds since the epoch of ``stamp``."""
+    return stamp.sec * NANOSECONDS + stamp.nanosec
+
+
+def box_from_msg(message: Any) -> sc.FloatArray:
+    """The box (4,) float32 px of ``message``."""
+    return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
+
+
+def scene_from_msg(message: Any) -> sc.SceneAssessment:
+    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays do not fit together."""
+    return sc.SceneAssessment(
+        stamp_ns=stamp_to_ns(message.header.stamp),
+        frame_id=message.header.frame_id,
+        status=_known(sc.Status, message.status, sc.Status.UNKNOWN),
+        status_text=message.status_text,
+        image_size=(message.image_width, message.image_height),
+        image_digest=message.image_digest,
+        model=message.model,
+        model_hash=message.model_hash,
+        settings_hash=message.settings_hash,
+        passes=message.passes,
+        dropout_rate=message.dropout_rate,
+        objects=tuple(_object_from_msg(o) for o in message.objects),
+        unstable=tuple(_object_from_msg(o) for o in message.unstable),
+        uncertainty=sc.ImageUncertainty(
+            objects=message.uncertainty.objects,
+            unstable=message.uncertainty.unstable,
+            **{name: getattr(message.uncertainty, name) for name in METRIC_FIELDS},
+        ),
+        localization=_localization_from_msg(message.dil),
+        timings={time.stage: time.ms for time in message.timings},
+    )
+
+
+def reason_from_msg(message: Any) -> sc.Reason:
+    """The reason in ``message``."""
+    return sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
+
+
+def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
+    """The decision in ``message`` about ``scene``, whose objects it names.
+
+    Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
+    """
+    stamp_ns = stamp_to_ns(message.header.stamp)
+    if stamp_ns != scene.stamp_ns:
+        raise InvalidInput(
+            f"decision {message.decision_id} is about the image at {stamp_ns} ns, not {scene.stamp_ns} ns"
+        )
+    objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
+    missing = [v.object_id for v in message.verdicts if v.object_id not in objects]
+    if missing:
+        raise InvalidInput(
+            f"decision {message.decision_id} names objects {missing} that the scene does not have"
+        )
+    return sc.SceneDecision(
+        decision_id=message.decision_id,
+        stamp_ns=stamp_ns,
+        frame_id=message.header.frame_id,
+        outcome=_known(sc.Outcome, message.outcome, sc.Outcome.UNKNOWN),
+        verdicts=tuple(
+            sc.ObjectVerdict(
+                object=objects[v.object_id],
+                verdict=_known(sc.Verdict, v.verdict, sc.Verdict.UNKNOWN),
+                reasons=tuple(reason_from_msg(reason) for reason in v.reasons),
+                by_person=v.by_person,
+            )
+            for v in message.verdicts
+        ),
+        reasons=tuple(reason_from_msg(reason) for reason in message.reasons),
+        model_hash=message.model_hash,
+        policy_hash=message.policy_hash,
+        workpiece_id=message.workpiece_id,
+    )
+
+
+def _object_from_msg(message: Any) -> sc.ObservedObject:
+    if len(message.probabilities) != sc.CLASS_COUNT or len(message.box_covariance) != 16:
+        raise InvalidInput(
+            f"object {message.id} has {len(message.probabilities)} probabilities and "
+            f"{len(message.box_covariance)} covariances, expected {sc.CLASS_COUNT} and 16"
+        )
+    if any(len(hull.x) != len(hull.y) for hull in message.corner_hulls):
+        raise InvalidInput(f"object {message.id} has a corner hull with different numbers of x and y")
+    return sc.ObservedObject(
+        id=message.id,
+        label=_known(sc.ObjectClass, message.label, sc.ObjectClass.BACKGROUND),
+        box=box_from_msg(message.box),
+        probabilities=np.array(message.probabilities, np.float32),
+        detections=message.detections,
+        passes=message.passes,
+        detection_rate=message.detection_rate,
+        duplicated=message.duplicated,
+        unstable=message.unstable,
+        box_covariance=np.array(message.box_covariance, np.float64).reshape(4, 4),
+        corner_hulls=tuple(
+            np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
+            for hull in message.corner_hulls
+        ),
+        **{name: getattr(message, name) for name in METRIC_FIELDS},
+    )
+
+
+def _localization_from_msg(message: Any) -> sc.Localization | None:
+    if not message.valid:
+        return None
+    return sc.Localization(
+        complete_localization=message.complete_localization,
+        background_localization=message.background_localization,
+        dil=message.dil,
+        decision_threshold=message.decision_threshold,
+    )
+
+
+def _known(kind: type[E], value: int, otherwise: E) -> E:
+    return kind(value) if value in set(kind) else otherwise
