@@ -112,9 +112,9 @@ def _paint_tool(image: Image, kind: str, rng: np.random.Generator) -> None:
     pad = round(unit * 0.2)
     rows, columns = slice(max(0, top - pad), top + h + pad), slice(max(0, left - pad), left + w + pad)
     cover = mask[rows, columns].astype(np.float32) / 255
-    fallen = cv2.GaussianBlur(
-        np.roll(cover, (round(unit * 0.06), round(unit * 0.04)), (0, 1)), (0, 0), unit * 0.05
-    )
+    aside = np.array([[1, 0, unit * 0.04], [0, 1, unit * 0.06]])
+    moved = cv2.warpAffine(cover, aside, cover.shape[::-1], borderMode=cv2.BORDER_REPLICATE)
+    fallen = cv2.GaussianBlur(moved, (0, 0), unit * 0.05)
     region = image[rows, columns]
     dimmed = region * (1 - 0.5 * fallen[:, :, None])
     region[:] = (dimmed * (1 - cover[:, :, None]) + overlay[rows, columns] * cover[:, :, None]).astype(
