@@ -160,6 +160,31 @@ class ObservedObject:
     box_covariance: FloatArray
     corner_hulls: tuple[FloatArray, ...]
 
+    @classmethod
+    def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
+        """An object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
+        nan = float("nan")
+        return cls(
+            id=object_id,
+            label=label,
+            box=np.asarray(box, np.float32),
+            probabilities=np.full(CLASS_COUNT, np.nan, np.float32),
+            detections=0,
+            passes=0,
+            detection_rate=0.0,
+            duplicated=False,
+            unstable=True,
+            variation_ratio=nan,
+            shannon_entropy=nan,
+            mutual_information=nan,
+            total_variance=nan,
+            predictive_surface=nan,
+            relative_total_variance=nan,
+            relative_predictive_surface=nan,
+            box_covariance=np.full((4, 4), np.nan),
+            corner_hulls=(),
+        )
+
     @property
     def score(self) -> float:
         """Mean probability of the label, 0..1."""

@@ -71,7 +71,7 @@ def reason_from_msg(message: Any) -> sc.Reason:
 
 
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in ``message`` about ``scene``, whose objects it names.
+    """The decision in ``message`` about ``scene``, whose objects it names; what only a person saw is added as drawn.
 
     Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
     """
@@ -81,6 +81,12 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
             f"decision {message.decision_id} is about the image at {stamp_ns} ns, not {scene.stamp_ns} ns"
         )
     objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
+    for verdict in message.verdicts:
+        if verdict.object_id not in objects and verdict.by_person:
+            label = _known(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
+            objects[verdict.object_id] = sc.ObservedObject.drawn(
+                verdict.object_id, label, box_from_msg(verdict.box)
+            )
     missing = [v.object_id for v in message.verdicts if v.object_id not in objects]
     if missing:
         raise InvalidInput(
