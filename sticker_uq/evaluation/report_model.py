@@ -47,8 +47,20 @@ class ReportEntry:
 
 
 @dataclass(frozen=True)
+class Course:
+    """How one number went from image to image. NaN where there is none; ``limit`` NaN when there is no limit."""
+
+    label: str
+    values: tuple[float, ...]
+    limit: float = float("nan")
+
+
+@dataclass(frozen=True)
 class ReportLaptop:
-    """One laptop, or one stretch of a recording. ``result``: how it ended, in a few words; ``facts``: (label, value) pairs."""
+    """One laptop, or one stretch of a recording.
+
+    ``result``: how it ended, in a few words; ``facts``: (label, value) pairs; ``courses``: drawn as small charts.
+    """
 
     title: str
     entries: tuple[ReportEntry, ...]
@@ -56,6 +68,7 @@ class ReportLaptop:
     result: str = ""
     tone: Tone = Tone.PLAIN
     facts: tuple[tuple[str, str], ...] = ()
+    courses: tuple[Course, ...] = ()
 
 
 @dataclass(frozen=True)
