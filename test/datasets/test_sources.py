@@ -187,7 +187,7 @@ def test_a_video_gives_its_frames_with_the_time_since_its_start(tmp_path):
 def test_nothing_there_is_said(tmp_path):
     with pytest.raises(InvalidInput, match=r"missing.mcap: no such file or folder"):
         open_source(tmp_path / "missing.mcap")
-    with pytest.raises(InvalidInput, match="no pictures .* and no recording in this folder"):
+    with pytest.raises(InvalidInput, match=r"no pictures .* and no recording in this folder"):
         open_source(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(InvalidInput, match="neither a recording, a picture"):
