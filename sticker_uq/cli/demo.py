@@ -1,0 +1,160 @@
+"""``sticker-uq demo``: laptops through the whole simulated cell, recorded, judged afterwards by the ground truth."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.nodes.processes import CellOptions, ProcessSpec, cell_processes
+from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq.scene import InvalidInput
+
+_LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
+_SHOWN = ("cell_sim", "supervisor")
+_MADE_BY_DEMO = "truth.json"
+
+
+def command(
+    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Laptops that go through the cell.")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
+    out: Annotated[Path, typer.Option(help="Folder of the recording, the pictures and the report.")] = Path(
+        "out/demo"
+    ),
+    person: Annotated[
+        str, typer.Option(help="Who answers questions: ground_truth (the simulation) or none.")
+    ] = "ground_truth",
+    params: Annotated[
+        Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds after which the demo gives up.")] = 600.0,
+) -> None:
+    """Send laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
+
+    The person of the demo answers from the simulation's ground truth. Exits with 0 only if every laptop was done, nothing but
+    stickers was touched, no laptop called clean has a sticker left, and recording and report are whole.
+    """
+    console = Console()
+    _prepare(out)
+    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    # a demo must not talk to a cell on the same machine
+    os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
+    options = CellOptions.from_texts(
+        {
+            "sim": "true",
+            "sim_person": person,
+            "sim_seed": str(seed),
+            "sim_laptops": str(laptops),
+            "image_transport": "compressed",
+            "record": str(out / "bag"),
+            "params_file": "" if params is None else str(params),
+        }
+    )
+    _run(cell_processes(options), laptops, out, timeout, console)
+    console.print("reading the recording, drawing pictures, writing the report ...")
+    outcome = read_outcome(out, laptops, _environment())
+    with atomic_write(out / "summary.json", "w") as file:
+        json.dump(outcome.summary(), file, indent=1)
+    _print_table(outcome, console)
+    console.print(f"report: {out / 'report.html'}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
+    for failure in outcome.failures:
+        console.print(f"[bold red]NOT ACHIEVED[/]: {failure}")
+    raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _prepare(out: Path) -> None:
+    if out.exists():
+        if not (out / _MADE_BY_DEMO).is_file() and any(out.iterdir()):
+            raise InvalidInput(f"{out} holds something that no demo made: name another folder with --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    with atomic_write(out / _MADE_BY_DEMO, "w") as file:
+        file.write("[]")
+
+
+def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float, console: Console) -> None:
+    """Run the cell until the last laptop has left; raises :class:`RuntimeError` when it does not come to that."""
+    for spec in specs:
+        if spec.name == "cell_sim":
+            spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())
+    bar = Progress(
+        TextColumn("laptops"), BarColumn(), TextColumn("{task.completed:.0f} of {task.total:.0f}"), TimeElapsedColumn(),
+        TextColumn("{task.description}"), console=console,
+    )  # fmt: skip
+    with bar, (out / "log.txt").open("w") as log:
+        task = bar.add_task("starting", total=laptops)
+
+        def show(line: str) -> None:
+            print(line, file=log, flush=True)
+            match = _LOG_LINE.match(line)
+            if match is None or (match["node"] not in _SHOWN and match["level"] == "INFO"):
+                return
+            if match["node"] == "cell_sim":
+                done, removed, stickers = _progress(out)
+                bar.update(task, completed=done, description=f"{removed} of {stickers} stickers so far")
+            colour = {"WARN": "yellow", "ERROR": "red", "FATAL": "red"}.get(match["level"], "default")
+            bar.console.print(f"[dim]{match['node']:>10}[/] [{colour}]{_plain(match['text'])}[/]")
+
+        with ProcessGroup(specs, show) as group:
+            ended = group.wait_for_exit(timeout)
+    if ended is None:
+        raise RuntimeError(f"the demo gave up after {timeout:g} s; what happened is in {out / 'log.txt'}")
+    name, code = ended
+    if (name, code) != ("cell_sim", 0):
+        raise RuntimeError(
+            f"the node {name} ended with exit code {code}; what happened is in {out / 'log.txt'}"
+        )
+
+
+def _progress(out: Path) -> tuple[int, int, int]:
+    records = json.loads((out / _MADE_BY_DEMO).read_text())
+    done = sum(record["handed_over"] for record in records)
+    return done, sum(record["removed"] for record in records), sum(record["stickers"] for record in records)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def _print_table(outcome: DemoOutcome, console: Console) -> None:
+    table = Table(title="What happened, by the simulation's ground truth")
+    for column in LAPTOP_COLUMNS:
+        table.add_column(column, justify="left" if column in ("laptop", "result") else "right")
+    *laptops, total = outcome.rows
+    for row in laptops:
+        table.add_row(*map(_cell, row))
+    table.add_section()
+    table.add_row(*map(_cell, total), style="bold")
+    console.print(table)
+    stages = Table(title="Milliseconds per image (median)")
+    for stage in outcome.stages:
+        stages.add_column(stage, justify="right")
+    stages.add_row(*(f"{ms:.1f}" for ms in outcome.stages.values()))
+    console.print(stages)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _environment() -> dict[str, str]:
+    import torch
+    import torchvision
+
+    return {
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "torchvision": torchvision.__version__,
+        "processor": f"{platform.machine()}, {os.cpu_count()} cores",
+    }

@@ -1,0 +1,140 @@
+"""What a demo achieved: the recording against the simulation's ground truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sticker_uq.datasets.bags import Bag
+from sticker_uq.evaluation.cell_report import cell_report, stage_times
+from sticker_uq.evaluation.recording import RecordedLaptop, read_recording
+from sticker_uq.evaluation.report import write_report
+from sticker_uq.evaluation.report_model import Headline, Tone
+from sticker_uq.nodes.simulation import LaptopRecord
+from sticker_uq.supervision import Policy
+
+LAPTOP_COLUMNS = (
+    "laptop",
+    "stickers",
+    "removed",
+    "by a person's word",
+    "left",
+    "wrongly touched",
+    "questions",
+    "images",
+    "result",
+)
+Row = tuple[str | int | float | None, ...]
+
+
+@dataclass(frozen=True)
+class DemoOutcome:
+    """``rows``: one per laptop and the total; ``stages``: median ms per image; ``failures``: what a demo promises and missed."""
+
+    rows: tuple[Row, ...]
+    stages: Mapping[str, float]
+    failures: tuple[str, ...]
+
+    def summary(self) -> dict[str, Any]:
+        """Everything as JSON holds it."""
+        laptops = [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows]
+        return {
+            "laptops": laptops[:-1],
+            "total": laptops[-1],
+            "ms": dict(self.stages),
+            "failures": list(self.failures),
+        }
+
+
+def read_outcome(out: Path, laptops: int, environment: Mapping[str, str]) -> DemoOutcome:
+    """Compare the recording in ``out`` with the truth beside it; writes the pictures and report.html there.
+
+    Raises :class:`sticker_uq.scene.InvalidInput` when the recording cannot be read.
+    """
+    records = [LaptopRecord(**record) for record in json.loads((out / "truth.json").read_text())]
+    bag = Bag(out / "bag")
+    recorded = {laptop.workpiece_id: laptop for laptop in read_recording(bag)}
+    rows = [_row(record, recorded.get(record.workpiece_id)) for record in records]
+    totals = [sum(row[i] for row in rows if isinstance(row[i], int)) for i in range(1, 8)]
+    clean = sum(laptop.clean for laptop in recorded.values())
+    total: Row = ("all", *totals, f"{clean} of {laptops} clean")
+    failures = _failures(records, recorded, laptops)
+    if bag.damage:
+        failures.append(f"the recording is damaged: {bag.damage}")
+    stages = stage_times(list(recorded.values()))
+    policy = Policy.load(_policy_file(out))
+    stickers, removed, by_person, left, wrong = totals[:5]
+    report = cell_report(
+        list(recorded.values()),
+        out / "bag",
+        out / "pictures",
+        policy,
+        title=f"{laptops} laptops through the cell",
+        lead=(
+            f"{removed} of {stickers} stickers were removed, {by_person} of them after a person was asked; {left} are left and "
+            f"{wrong} times something else was touched. Laptops, camera, arm and the person's answers are simulated; detector, "
+            "uncertainty, policy and gate are those of a real cell."
+        ),
+        headlines=[
+            Headline(
+                "stickers removed",
+                f"{removed} of {stickers}",
+                Tone.GOOD if removed == stickers else Tone.WARN,
+            ),
+            Headline("wrongly touched", str(wrong), Tone.BAD if wrong else Tone.GOOD),
+            Headline("laptops clean", f"{clean} of {laptops}", Tone.GOOD if clean == laptops else Tone.WARN),
+            Headline("questions to a person", str(totals[5])),
+            Headline("per image", f"{stages.get('total', float('nan')):.0f} ms"),
+        ],
+        columns=LAPTOP_COLUMNS,
+        rows=[*rows, total],
+        environment=environment,
+    )
+    write_report(report, out / "report.html")
+    return DemoOutcome((*rows, total), stages, tuple(failures))
+
+
+def _policy_file(out: Path) -> Path:
+    from sticker_uq.nodes.processes import share_folder
+
+    return share_folder() / "config" / "policy.yaml"
+
+
+def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
+    removals = laptop.removals() if laptop is not None else []
+    return (
+        record.workpiece_id,
+        record.stickers,
+        record.removed,
+        sum(laptop.by_person(r) for r in removals) if laptop is not None else 0,
+        record.left,
+        record.logos_touched + record.lid_touched,
+        len(laptop.questions) if laptop is not None else 0,
+        len(laptop.scenes) if laptop is not None else 0,
+        laptop.result if laptop is not None else "not in the recording",
+    )
+
+
+def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop], laptops: int) -> list[str]:
+    failures = []
+    done = sum(record.handed_over for record in records)
+    if done != laptops:
+        failures.append(f"{laptops} laptops were to be done, {done} were")
+    for record in records:
+        laptop = recorded.get(record.workpiece_id)
+        wrong = record.logos_touched + record.lid_touched
+        if wrong:
+            failures.append(
+                f"{record.workpiece_id}: {wrong} times something other than a sticker was touched"
+            )
+        if laptop is None:
+            failures.append(f"{record.workpiece_id} is not in the recording")
+            continue
+        if laptop.clean and record.left:
+            failures.append(f"{record.workpiece_id} was called clean with {record.left} stickers left")
+        if not laptop.scenes:
+            failures.append(f"{record.workpiece_id}: no image of it was assessed")
+    return failures
