@@ -1,0 +1,30 @@
+"""What may be done about a scene, and when the arm may move: policy, people's answers, judgement, and the gate.
+
+Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
+verdicts; the gate (:func:`step`) turns a stream of decisions and events into a permit that must be renewed to last;
+:class:`Supervisor` joins the two.
+"""
+
+from sticker_uq.supervision.core import Supervisor, facts_of
+from sticker_uq.supervision.gate import step
+from sticker_uq.supervision.judge import judge
+from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.supervision.policy import Policy
+from sticker_uq.supervision.settings import GateSettings
+from sticker_uq.supervision.state import Closed, GateState, Phase
+
+__all__ = [
+    "Answer",
+    "Closed",
+    "GateSettings",
+    "GateState",
+    "Memory",
+    "PersonAnswer",
+    "Phase",
+    "Policy",
+    "SceneAnswer",
+    "Supervisor",
+    "facts_of",
+    "judge",
+    "step",
+]

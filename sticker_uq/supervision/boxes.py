@@ -1,0 +1,60 @@
+"""Two boxes at a time: how much they overlap, as the gate and a person's answers need it.
+
+The gate's state must be hashable, so a box is a tuple here. Whatever is not a proper box overlaps nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sticker_uq.scene import FloatArray, InvalidInput
+
+Box = tuple[float, float, float, float]
+"""``(x1, y1, x2, y2)`` in px of the original image."""
+
+SAME_PLACE_IOU = 0.5
+"""Two boxes that overlap at least this much are the same place: a person's answer is found again by it."""
+
+
+def as_box(values: FloatArray | tuple[float, ...]) -> Box:
+    """``values`` (4,) as a tuple of floats; raises :class:`InvalidInput` when there are not four."""
+    if len(values) != 4:
+        raise InvalidInput(f"a box has 4 coordinates, got {len(values)}")
+    x1, y1, x2, y2 = (float(value) for value in values)
+    return x1, y1, x2, y2
+
+
+def is_proper(box: Box) -> bool:
+    """Whether all coordinates of ``box`` are finite and it has an area."""
+    return all(math.isfinite(value) for value in box) and box[2] > box[0] and box[3] > box[1]
+
+
+def area(box: Box) -> float:
+    """Area of ``box``, px^2; 0 when it is not a proper box."""
+    return (box[2] - box[0]) * (box[3] - box[1]) if is_proper(box) else 0.0
+
+
+def intersection(first: Box, second: Box) -> float:
+    """Area that both boxes cover, px^2; 0 when one of them is not a proper box."""
+    if not (is_proper(first) and is_proper(second)):
+        return 0.0
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
+    return max(width, 0.0) * max(height, 0.0)
+
+
+def iou(first: Box, second: Box) -> float:
+    """Intersection over union, 0..1; 0 when one of them is not a proper box."""
+    shared = intersection(first, second)
+    return shared / (area(first) + area(second) - shared) if shared > 0.0 else 0.0
+
+
+def cover(first: Box, second: Box) -> float:
+    """Share of the smaller box that the other one covers, 0..1: 1 when one lies inside the other."""
+    shared = intersection(first, second)
+    return shared / min(area(first), area(second)) if shared > 0.0 else 0.0
+
+
+def same_place(first: Box, second: Box) -> bool:
+    """Whether both boxes mean the same place (IoU of at least :data:`SAME_PLACE_IOU`)."""
+    return iou(first, second) >= SAME_PLACE_IOU

@@ -1,0 +1,205 @@
+"""From what was seen to what may be done: a pure function of the assessment, the policy and what people said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sticker_uq.scene import (
+    ObjectClass,
+    ObjectVerdict,
+    ObservedObject,
+    Outcome,
+    Reason,
+    SceneAssessment,
+    SceneDecision,
+    Status,
+    Verdict,
+    to_plain,
+)
+from sticker_uq.supervision.boxes import Box, as_box, iou, is_proper, same_place
+from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer
+from sticker_uq.supervision.policy import Policy
+from sticker_uq.supervision.rules import is_possible_logo, judge_object, within
+
+NAN = float("nan")
+NOTHING_SAID = Memory()
+
+
+def judge(
+    assessment: SceneAssessment, policy: Policy, memory: Memory = NOTHING_SAID, workpiece_id: str = ""
+) -> SceneDecision:
+    """What may be done about one scene.
+
+    One verdict per object, the clustered ones first, then those seen in few passes, then the places that a person drew and
+    the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene, ASK when there is a doubt
+    about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
+    The same input gives the same decision with the same ``decision_id``.
+    """
+    verdicts: tuple[ObjectVerdict, ...] = ()
+    if assessment.status not in (Status.OK, Status.DEGRADED):
+        outcome = Outcome.BLOCKED
+        reasons = [Reason("status", assessment.status_text or f"perception says {assessment.status.name}")]
+    else:
+        verdicts = _verdicts(_seen(assessment), policy, memory)
+        outcome, reasons = _outcome(assessment, verdicts, policy, memory)
+        if assessment.status is Status.DEGRADED:
+            reasons.append(Reason("status", f"perception is restricted: {assessment.status_text}"))
+    return SceneDecision(
+        decision_id=_decision_id(assessment, policy, memory, workpiece_id),
+        stamp_ns=assessment.stamp_ns,
+        frame_id=assessment.frame_id,
+        outcome=outcome,
+        verdicts=verdicts,
+        reasons=tuple(reasons),
+        model_hash=assessment.model_hash,
+        policy_hash=policy.hash,
+        workpiece_id=workpiece_id,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One object of the scene; ``unstable`` when it was seen in too few passes to cluster."""
+
+    object: ObservedObject
+    unstable: bool
+
+    @property
+    def box(self) -> Box:
+        return as_box(self.object.box)
+
+
+def _seen(assessment: SceneAssessment) -> list[_Seen]:
+    clustered = [_Seen(o, o.unstable) for o in assessment.objects]
+    return clustered + [_Seen(o, True) for o in assessment.unstable]
+
+
+def _verdicts(seen: list[_Seen], policy: Policy, memory: Memory) -> tuple[ObjectVerdict, ...]:
+    approved, drawn = _approved(seen, memory)
+    protected = [
+        s.object
+        for s in seen
+        if is_possible_logo(s.object, s.unstable, policy) and not _not_there(memory.silences(s.box))
+    ]
+    verdicts = []
+    for index, one in enumerate(seen):
+        by_person = _said_by_person(one, approved.get(index), memory)
+        if by_person is None:
+            others = [o for o in protected if o is not one.object]
+            by_person = ObjectVerdict(one.object, *judge_object(one.object, one.unstable, others, policy))
+        verdicts.append(by_person)
+    first_free = max((s.object.id for s in seen), default=-1) + 1
+    for number, answer in enumerate(drawn):
+        reason = Reason("person", "a person drew a sticker that was not detected")
+        unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
+        verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
+    return tuple(verdicts)
+
+
+def _approved(seen: Sequence[_Seen], memory: Memory) -> tuple[dict[int, PersonAnswer], list[PersonAnswer]]:
+    """For each approval the object that it fits best, and the drawn places where nothing is seen.
+
+    Other objects at the same place are left to the rules: one approval never covers two objects.
+    """
+    approved: dict[int, PersonAnswer] = {}
+    drawn = []
+    for answer in memory.approvals:
+        overlaps = [iou(one.box, answer.box) for one in seen]
+        best = max(range(len(seen)), key=overlaps.__getitem__, default=-1)
+        if best >= 0 and same_place(seen[best].box, answer.box):
+            approved.setdefault(best, answer)
+        elif answer.answer is Answer.MISSED:
+            drawn.append(answer)
+    return approved, drawn
+
+
+def _said_by_person(one: _Seen, approval: PersonAnswer | None, memory: Memory) -> ObjectVerdict | None:
+    """The verdict that a person's answer settles; ``None`` when nobody said anything about this object."""
+    if memory.scene_clean:
+        text = "a person said that no sticker is left"
+        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+    silent = memory.silences(one.box)
+    if silent is not None and approval is not None:
+        text = "two answers of people fit it: to remove it and to leave it alone"
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
+    if silent is not None:
+        text = (
+            "a person said that nothing is there" if _not_there(silent) else "a person said to leave it alone"
+        )
+        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+    if approval is None or not is_proper(one.box):
+        return None
+    if approval.answer is Answer.MISSED and one.object.label is ObjectClass.LOGO:
+        # the drawing was about something nobody had detected, not about this logo
+        text = "a person drew a sticker where a logo is seen now"
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
+    return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("person", "a person said to remove it"),), True)
+
+
+def _not_there(answer: PersonAnswer | None) -> bool:
+    return answer is not None and answer.answer is Answer.NOT_THERE
+
+
+def _outcome(
+    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: Memory
+) -> tuple[Outcome, list[Reason]]:
+    doubts = [] if memory.scene_checked else _dil_doubts(assessment, policy.max_dil)
+    if doubts:
+        return Outcome.ASK, doubts
+    if any(v.verdict is Verdict.REMOVE for v in verdicts):
+        return Outcome.WORK, []
+    if any(v.verdict is Verdict.ASK for v in verdicts):
+        return Outcome.ASK, []
+    doubts = [] if memory.scene_checked else _clean_doubts(assessment, verdicts, policy)
+    return (Outcome.ASK, doubts) if doubts else (Outcome.CLEAN, [])
+
+
+def _dil_doubts(assessment: SceneAssessment, limit: float) -> list[Reason]:
+    """DiL is in [0, 1], so that a limit of 1 asks nothing, not even that it was measured."""
+    if limit >= 1.0:
+        return []
+    dil = assessment.localization.dil if assessment.localization is not None else NAN
+    passed, reason = within("dil", "distinctive localization (saliency that no box explains)", dil, limit)
+    return [] if passed else [reason]
+
+
+def _clean_doubts(
+    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy
+) -> list[Reason]:
+    """Why a scene in which nothing is to be removed or asked about is not clean yet."""
+    doubts = [] if _background_is_quiet(assessment, policy) else _dil_doubts(assessment, policy.max_dil_clean)
+    rare = [
+        v
+        for v in verdicts
+        if not v.by_person
+        and any(reason.metric == "unstable" for reason in v.reasons)
+        and not float(v.object.probabilities[ObjectClass.STICKER]) < policy.min_unstable_probability
+    ]
+    if rare:
+        text = f"{len(rare)} possible stickers were seen in too few passes to tell"
+        doubts.append(Reason("unstable", text, float(len(rare)), 0.0))
+    return doubts
+
+
+def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
+    """DiL is a ratio: on an empty lid it is 1 however faint the saliency. Its absolute amount tells the two apart."""
+    localization = assessment.localization
+    pixels = assessment.image_size[0] * assessment.image_size[1]
+    if (
+        localization is None
+        or policy.max_background_saliency <= 0.0
+        or not pixels
+        or np.isnan(localization.dil)
+    ):
+        return False
+    return localization.background_localization / pixels <= policy.max_background_saliency
+
+
+def _decision_id(assessment: SceneAssessment, policy: Policy, memory: Memory, workpiece_id: str) -> str:
+    basis = [assessment.digest, policy.hash, to_plain(memory), workpiece_id]
+    return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,144 @@
+"""What the policy says about one object, before any person is heard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
+from sticker_uq.supervision.boxes import as_box, cover, is_proper
+from sticker_uq.supervision.policy import Policy
+
+_UPPER_LIMITS = (
+    ("variation_ratio", "variation ratio"),
+    ("shannon_entropy", "Shannon entropy"),
+    ("mutual_information", "mutual information"),
+    ("relative_total_variance", "total variance over box area"),
+    ("relative_predictive_surface", "predictive surface over box area"),
+)
+
+Finding = tuple[Verdict, tuple[Reason, ...]]
+
+
+def judge_object(
+    observed: ObservedObject, unstable: bool, others: Sequence[ObservedObject], policy: Policy
+) -> Finding:
+    """The verdict about ``observed`` and at least one reason.
+
+    ``unstable``: it was seen in too few passes to cluster, so that it is never removable. ``others``: everything else that
+    the scene shows; a possible logo among them protects its neighbourhood. Whatever is not a number never passes a limit.
+    """
+    if not is_sound(observed):
+        return Verdict.ASK, (Reason("finite", "box or probabilities are not finite numbers with an area"),)
+    if unstable:
+        return _unstable(observed, policy)
+    if observed.label is ObjectClass.STICKER:
+        return _sticker(observed, others, policy)
+    if observed.label is ObjectClass.LOGO:
+        return _logo(observed, policy)
+    return _background(observed, policy)
+
+
+def is_sound(observed: ObservedObject) -> bool:
+    """Whether the box of ``observed`` has an area and its box and probabilities are finite."""
+    return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.probabilities).all())
+
+
+def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
+    """Whether ``observed`` might be a logo. Of an object seen in few passes only its label is believed."""
+    likely = not _probability(observed, ObjectClass.LOGO) < policy.notable_probability
+    return observed.label is ObjectClass.LOGO or (likely and not unstable)
+
+
+def within(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+    """Whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
+    passed = value <= limit
+    return passed, _reason(metric, words, value, limit, "within" if passed else "above", passed)
+
+
+def at_least(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+    """Whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
+    passed = value >= limit
+    return passed, _reason(metric, words, value, limit, "at least" if passed else "below", passed)
+
+
+def _reason(metric: str, words: str, value: float, limit: float, relation: str, passed: bool) -> Reason:
+    if math.isnan(value):
+        return Reason(metric, f"{words} could not be measured", value, limit)
+    suffix = "" if passed else " the limit"
+    return Reason(metric, f"{words} {value:.3g} is {relation}{suffix} {limit:.3g}", value, limit)
+
+
+def _sticker(observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy) -> Finding:
+    checks = [
+        at_least("probability", "probability of sticker", observed.score, policy.min_probability),
+        at_least(
+            "detection_rate",
+            "share of the passes that saw it",
+            observed.detection_rate,
+            policy.min_detection_rate,
+        ),
+    ]
+    checks += [
+        within(metric, words, getattr(observed, metric), getattr(policy, f"max_{metric}"))
+        for metric, words in _UPPER_LIMITS
+    ]
+    box = as_box(observed.box)
+    overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
+    checks.append(within("logo_overlap", "overlap with a possible logo", overlap, policy.max_logo_overlap))
+    failed = tuple(reason for passed, reason in checks if not passed)
+    if observed.duplicated:
+        failed += (Reason("duplicated", "one pass saw it twice: it may be two things"),)
+    if failed:
+        return Verdict.ASK, failed
+    return Verdict.REMOVE, tuple(reason for _, reason in checks)
+
+
+def _logo(observed: ObservedObject, policy: Policy) -> Finding:
+    sure, reason = at_least("probability", "probability of logo", observed.score, policy.min_logo_probability)
+    if sure:
+        return Verdict.KEEP, (reason,)
+    sticker = _probability(observed, ObjectClass.STICKER)
+    if sticker < policy.notable_probability:
+        return Verdict.KEEP, (_no_sticker(sticker, policy),)
+    return Verdict.ASK, (reason, _maybe_sticker(sticker, policy))
+
+
+def _background(observed: ObservedObject, policy: Policy) -> Finding:
+    sticker = _probability(observed, ObjectClass.STICKER)
+    if sticker < policy.notable_probability:
+        return Verdict.KEEP, (_no_sticker(sticker, policy),)
+    return Verdict.ASK, (_maybe_sticker(sticker, policy),)
+
+
+def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
+    sticker = _probability(observed, ObjectClass.STICKER)
+    likely, probability = at_least(
+        "probability", "probability of sticker", sticker, policy.min_unstable_probability
+    )
+    often, rate = at_least(
+        "detection_rate",
+        "share of the passes that saw it",
+        observed.detection_rate,
+        policy.min_unstable_detection_rate,
+    )
+    few = Reason("unstable", f"only {observed.passes} passes saw it")
+    if likely and often:
+        return Verdict.ASK, (few, probability, rate)
+    return Verdict.KEEP, (few, rate if likely else probability)
+
+
+def _no_sticker(sticker: float, policy: Policy) -> Reason:
+    text = f"not a sticker: its probability {sticker:.3g} is below {policy.notable_probability:.3g}"
+    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+
+
+def _maybe_sticker(sticker: float, policy: Policy) -> Reason:
+    text = f"it may be a sticker: probability {sticker:.3g}, notable from {policy.notable_probability:.3g}"
+    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+
+
+def _probability(observed: ObservedObject, label: ObjectClass) -> float:
+    return float(observed.probabilities[label])

@@ -1,0 +1,83 @@
+"""How patient the gate is: counts, ages and time limits, as one validated model."""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SECOND = 1_000_000_000
+"""Nanoseconds."""
+
+
+class GateSettings(BaseModel):
+    """Settings of the gate; times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    consecutive_scenes: int = Field(
+        3, ge=1, le=50, description="Fresh scenes in a row that must agree before anything is concluded (K)"
+    )
+    max_scene_age: float = Field(
+        2.0,
+        ge=0.05,
+        le=60.0,
+        description="Age of the newest scene, since its image and since its arrival, that closes, s",
+    )
+    max_clock_skew: float = Field(
+        0.1, ge=0.0, le=5.0, description="How far the stamp of an image may lie ahead of this clock, s"
+    )
+    lease: float = Field(
+        0.5, ge=0.1, le=5.0, description="A permit that is not renewed ends after this time, s"
+    )
+    tick_period: float = Field(
+        0.1, ge=0.01, le=1.0, description="Period at which the gate is re-sent and renewed, s"
+    )
+    match_iou: float = Field(
+        0.5, ge=0.1, le=0.95, description="Overlap (IoU) at which an object of the next scene is the same one"
+    )
+    accept_timeout: float = Field(
+        2.0, ge=0.1, le=60.0, description="Time within which the arm must accept a goal, s"
+    )
+    removal_timeout: float = Field(60.0, ge=1.0, le=600.0, description="Longest duration of one removal, s")
+    cancel_timeout: float = Field(
+        2.0,
+        ge=0.1,
+        le=30.0,
+        description="Time within which the arm must end a cancelled goal, else the gate faults, s",
+    )
+    verify_timeout: float = Field(
+        20.0, ge=0.5, le=600.0, description="Time within which scenes must agree whether a sticker is gone, s"
+    )
+    undecided_timeout: float = Field(
+        30.0,
+        ge=0.5,
+        le=3600.0,
+        description="Time after which a person is asked when the scenes keep disagreeing, s",
+    )
+    intervention_timeout: float = Field(
+        300.0,
+        ge=1.0,
+        le=86400.0,
+        description="Time after which an unanswered request is overdue; the gate stays closed, s",
+    )
+    max_attempts: int = Field(
+        2, ge=1, le=10, description="Removals tried at one place before a person is asked"
+    )
+
+    @model_validator(mode="after")
+    def _lease_outlives_a_tick(self) -> Self:
+        if self.lease < 2 * self.tick_period:
+            raise ValueError(f"lease = {self.lease} must be at least twice tick_period = {self.tick_period}")
+        return self
+
+    @property
+    def max_silent_ticks(self) -> int:
+        """Ticks without a scene after which the newest one is too old even if the clock stands still."""
+        return math.ceil(self.max_scene_age / self.tick_period) + 1
+
+
+def nanoseconds(seconds: float) -> int:
+    """``seconds`` as a whole number of nanoseconds."""
+    return round(seconds * SECOND)
