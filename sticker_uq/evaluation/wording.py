@@ -1,0 +1,138 @@
+"""The words that pictures and reports use for metrics, verdicts and reasons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How one metric is called and read. ``top``: the value at which a bar is full; ``low_is_good`` the direction."""
+
+    field: str
+    short: str
+    name: str
+    unit: str
+    top: float
+    low_is_good: bool
+    meaning: str
+
+
+METRICS = (
+    Metric(
+        "score",
+        "P",
+        "probability",
+        "",
+        1.0,
+        False,
+        "How strongly the passes together vote for the class that is named. 1 is certain.",
+    ),
+    Metric(
+        "detection_rate",
+        "K/T",
+        "seen in",
+        "",
+        1.0,
+        False,
+        "Share of the passes that saw the object at all. What is seen only now and then is doubtful.",
+    ),
+    Metric(
+        "variation_ratio",
+        "VR",
+        "variation ratio",
+        "",
+        2 / 3,
+        True,
+        "Share of the passes that named another class than the majority. 0: all agree.",
+    ),
+    Metric(
+        "shannon_entropy",
+        "SE",
+        "Shannon entropy",
+        "bit",
+        math.log2(3),
+        True,
+        "How undecided the mean class probabilities are. 0: one class for certain, 1.58: no idea at all.",
+    ),
+    Metric(
+        "mutual_information",
+        "MI",
+        "mutual information",
+        "bit",
+        math.log2(3),
+        True,
+        "How much the passes contradict each other: the part of the entropy that more training data could remove.",
+    ),
+    Metric(
+        "relative_total_variance",
+        "TV",
+        "total variance / area",
+        "",
+        0.1,
+        True,
+        "How much the edges of the box jump from pass to pass, against the size of the object.",
+    ),
+    Metric(
+        "relative_predictive_surface",
+        "PS",
+        "predictive surface / area",
+        "",
+        0.1,
+        True,
+        "The area over which the corners of the box wander from pass to pass, against the size of the object.",
+    ),
+)
+"""What is shown of every object, in this order."""
+
+SHORT = {metric.field: metric.short for metric in METRICS} | {
+    "probability": "P",
+    "sticker_probability": "P(sticker)",
+    "dil": "DiL",
+    "logo_overlap": "logo overlap",
+}
+VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}
+OUTCOME = {
+    Outcome.WORK: "a sticker may be removed",
+    Outcome.ASK: "a person is asked",
+    Outcome.CLEAN: "clean",
+    Outcome.BLOCKED: "blocked: the image cannot be used",
+    Outcome.UNKNOWN: "undecided",
+}
+CLASS = {ObjectClass.BACKGROUND: "background", ObjectClass.LOGO: "logo", ObjectClass.STICKER: "sticker"}
+
+
+def number(value: float) -> str:
+    """`value` with at most three significant digits, "n/a" when it was not measured."""
+    return "n/a" if math.isnan(value) else f"{value:.3g}"
+
+
+def short_reason(reason: Reason) -> str:
+    """The comparison behind a reason ("SE 1.02 > 0.9"), or its words where there is no number."""
+    name = SHORT.get(reason.metric)
+    if name is None or math.isnan(reason.limit):
+        return reason.text
+    if math.isnan(reason.value):
+        return f"{name} not measured"
+    relation = ">" if reason.value > reason.limit else "<" if reason.value < reason.limit else "="
+    return f"{name} {number(reason.value)} {relation} {number(reason.limit)}"
+
+
+def deciding_words(verdict: ObjectVerdict) -> str:
+    """Why an object got its verdict, in a few words."""
+    if verdict.by_person:
+        return "a person said so"
+    if verdict.verdict is Verdict.REMOVE:
+        return "within all limits"
+    return short_reason(verdict.reasons[0]) if verdict.reasons else "no reason given"
+
+
+def outcome_words(decision: SceneDecision) -> str:
+    """What was decided about the scene, in one sentence without a full stop."""
+    removable = len(decision.removable())
+    if decision.outcome is Outcome.WORK and removable > 1:
+        return f"{removable} stickers may be removed, one at a time"
+    return OUTCOME[decision.outcome]
