@@ -1,0 +1,126 @@
+"""Which boxes of the T stochastic passes are the same object.
+
+HDBSCAN on the distance 1 - IoU (Wu et al., section 3.2.2, with minimum cluster size and minimum samples 3). As published, on
+raw coordinates, it never finds a lone object, because the root of its tree is excluded; here the root may be a cluster.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hdbscan import hdbscan
+from pydantic import BaseModel, ConfigDict, Field
+
+from sticker_uq.scene import IntArray, InvalidInput, StochasticSamples
+from sticker_uq.uncertainty.overlap import in_order_of_appearance, iou_matrix, overlap_groups
+from sticker_uq.uncertainty.split import split_objects
+
+NOISE = -1
+
+
+class ClusterSettings(BaseModel):
+    """How boxes are clustered to objects."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_cluster_size: int = Field(
+        3,
+        ge=2,
+        le=100,
+        description="Passes that must have seen an object before it counts as clustered, count.",
+    )
+    min_samples: int = Field(
+        3,
+        ge=1,
+        le=100,
+        description="Neighbours that make a box the core of a cluster (HDBSCAN min_samples), count.",
+    )
+    epsilon: float = Field(
+        0.5,
+        ge=0.05,
+        le=0.95,
+        description="Distance 1 - IoU up to which boxes belong together, dimensionless.",
+    )
+
+
+def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None) -> IntArray:
+    """The object of each box of ``samples``, (N,) int64: 0, 1, ..., or -1 for a box of no clustered object.
+
+    Every label belongs to an object that at least ``min_cluster_size`` passes saw; boxes of an object that fewer passes saw
+    are -1. Neither the order of the rows nor the numbering of the passes changes which boxes are together. Boxes that do not
+    hang together through overlaps of ``1 - epsilon`` never share a label, and an object's boxes do not depend on what else is
+    in the image. Two objects that overlap are told apart where several passes show both.
+
+    Raises InvalidInput when a box or a probability is not finite.
+    """
+    settings = settings or ClusterSettings()
+    if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
+        raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
+    order = canonical_order(samples)
+    labels = np.full(len(samples), NOISE, np.int64)
+    labels[order] = _cluster_sorted(
+        samples.boxes[order].astype(np.float64), np.asarray(samples.pass_index)[order], settings
+    )
+    return labels
+
+
+def canonical_order(samples: StochasticSamples) -> IntArray:
+    """The order of the rows by box, then probabilities, then pass, (N,) int64.
+
+    Sums over rows taken in this order are bit-identical however the rows arrive.
+    """
+    return np.lexsort((samples.pass_index, *samples.probabilities.T[::-1], *samples.boxes.T[::-1]))
+
+
+def _cluster_sorted(boxes: np.ndarray, passes: IntArray, settings: ClusterSettings) -> IntArray:
+    # HDBSCAN sees one connected group at a time. Between groups every distance is 1 (or nearly): in one common tree these ties
+    # are broken by the order of the rows, and far away boxes end up as outlying members of somebody else's cluster.
+    groups = overlap_groups(boxes, 1.0 - settings.epsilon)
+    labels = np.full(len(boxes), NOISE, np.int64)
+    found = 0
+    for group in range(int(groups.max(initial=-1)) + 1):
+        members = np.flatnonzero(groups == group)
+        for part in _objects_of_group(boxes[members], passes[members], settings):
+            labels[members[part]] = found
+            found += 1
+    return in_order_of_appearance(labels)
+
+
+def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSettings) -> list[IntArray]:
+    """Indices of the boxes of each object among connected ``boxes``; boxes in none of them are noise."""
+    if len(np.unique(passes)) < settings.min_cluster_size:
+        return []
+    found = _hdbscan(boxes, settings)
+    candidates = [np.flatnonzero(found == label) for label in range(int(found.max(initial=-1)) + 1)]
+    clusters = [c for c in candidates if len(np.unique(passes[c])) >= settings.min_cluster_size]
+    taken = np.concatenate(clusters) if clusters else np.zeros(0, np.int64)
+    rest = np.delete(np.arange(len(boxes)), taken)
+    # HDBSCAN does not count a box as its own neighbour, so it calls an object with as many boxes as min_samples noise as soon as
+    # another box is near. Enough passes that agree are an object all the same.
+    leftover = overlap_groups(boxes[rest], 1.0 - settings.epsilon)
+    for label in range(int(leftover.max(initial=-1)) + 1):
+        members = rest[leftover == label]
+        if len(np.unique(passes[members])) >= settings.min_cluster_size:
+            clusters.append(members)
+    return [
+        members[part]
+        for members in clusters
+        for part in split_objects(boxes[members], passes[members], settings.min_cluster_size)
+    ]
+
+
+def _hdbscan(boxes: np.ndarray, settings: ClusterSettings) -> IntArray:
+    distance = 1.0 - iou_matrix(boxes, boxes)
+    np.fill_diagonal(distance, 0.0)
+    if len(boxes) >= settings.min_cluster_size and distance.max() < settings.epsilon:
+        # Nothing in here can part at a distance of epsilon or more, so HDBSCAN would answer one cluster of everything.
+        return np.zeros(len(boxes), np.int64)
+    labels = hdbscan(
+        distance,
+        metric="precomputed",
+        min_cluster_size=settings.min_cluster_size,
+        min_samples=settings.min_samples,
+        cluster_selection_epsilon=settings.epsilon,
+        allow_single_cluster=True,
+        core_dist_n_jobs=1,
+    )[0]
+    return np.asarray(labels, np.int64)

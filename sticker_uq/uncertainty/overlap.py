@@ -1,0 +1,74 @@
+"""Overlap of axis-aligned boxes: intersection over union and the groups it connects."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from sticker_uq.scene import FloatArray, IntArray
+
+_ROWS_AT_ONCE = 256  # bounds the memory of the pairs in flight: at most 256 x N
+
+
+def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Intersection over union of every box of ``first`` (N, 4) with every box of ``second`` (M, 4): (N, M) float64, 0..1.
+
+    Boxes are ``(x1, y1, x2, y2)``. A box without area overlaps nothing, not even itself.
+    """
+    a = np.asarray(first, np.float64).reshape(-1, 4)
+    b = np.asarray(second, np.float64).reshape(-1, 4)
+    rows, columns = np.indices((len(a), len(b)))
+    return _paired_iou(a[rows.ravel()], b[columns.ravel()]).reshape(len(a), len(b))
+
+
+def box_areas(boxes: FloatArray) -> FloatArray:
+    """Area of each box of ``boxes`` (N, 4), (N,) float64 px^2; 0 for a box whose corners are in the wrong order."""
+    sides = np.maximum(np.asarray(boxes, np.float64)[:, 2:] - np.asarray(boxes, np.float64)[:, :2], 0.0)
+    return np.asarray(sides[:, 0] * sides[:, 1])
+
+
+def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
+    """Which boxes hang together through chains of neighbours that overlap by at least ``min_iou`` > 0.
+
+    Returns the group of each of the ``boxes`` (N, 4), (N,) int64, numbered from 0 in the order of their first member.
+    """
+    n = len(boxes)
+    if n == 0:
+        return np.zeros(0, np.int64)
+    corners = np.asarray(boxes, np.float64)
+    order = np.argsort(corners[:, 0], kind="stable")
+    corners = corners[order]
+    # From left to right: only boxes that begin before this one ends can overlap it.
+    end = np.searchsorted(corners[:, 0], corners[:, 2], side="left")
+    firsts, seconds = [], []
+    for start in range(0, n, _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, n))
+        counts = np.maximum(end[rows] - rows - 1, 0)
+        first = np.repeat(rows, counts)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        near = _paired_iou(corners[first], corners[second]) >= min_iou
+        firsts.append(first[near])
+        seconds.append(second[near])
+    pairs = order[np.concatenate(firsts)], order[np.concatenate(seconds)]
+    graph = coo_array((np.ones(len(pairs[0]), np.int8), pairs), shape=(n, n))
+    return in_order_of_appearance(connected_components(graph, directed=False)[1])
+
+
+def _paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
+    width = np.minimum(a[:, 2], b[:, 2]) - np.maximum(a[:, 0], b[:, 0])
+    height = np.minimum(a[:, 3], b[:, 3]) - np.maximum(a[:, 1], b[:, 1])
+    shared = np.maximum(width, 0.0) * np.maximum(height, 0.0)
+    union = box_areas(a) + box_areas(b) - shared
+    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0.0)
+
+
+def in_order_of_appearance(labels: IntArray) -> IntArray:
+    """``labels`` renumbered 0, 1, ... in the order in which each first appears; negative labels stay as they are."""
+    labels = np.asarray(labels, np.int64)
+    values, first = np.unique(labels[labels >= 0], return_index=True)
+    rank = np.empty(len(values), np.int64)
+    rank[np.argsort(first)] = np.arange(len(values))
+    renumbered = labels.copy()
+    renumbered[labels >= 0] = rank[np.searchsorted(values, labels[labels >= 0])]
+    return renumbered

@@ -1,0 +1,72 @@
+"""Cannot-link: two boxes that one pass drew are two objects, unless they are twins of the same one.
+
+Density clustering merges stickers that overlap by half or more. But a pass that sees both draws two boxes, and several such
+passes are evidence of two objects. The split is a constrained 2-means (Wagstaff et al. 2001, COP-k-means) in IoU.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from sticker_uq.scene import IntArray
+from sticker_uq.uncertainty.overlap import iou_matrix
+
+TWIN_IOU = 0.7
+"""Mean boxes that overlap more than this outline the same thing, e.g. once as a logo and once as a sticker."""
+
+_MAX_ROUNDS = 20
+
+
+def split_objects(boxes: np.ndarray, passes: IntArray, min_passes: int) -> list[IntArray]:
+    """Indices of the boxes of each distinct object in one cluster, in the order of their first member.
+
+    ``boxes`` (N, 4) px and ``passes`` (N,), the pass of each. A cluster is split in two, and the halves again, where at least
+    ``min_passes`` passes drew a box in both halves and the mean boxes of the halves overlap by no more than ``TWIN_IOU``.
+    Otherwise it stays whole, even with several boxes of one pass.
+    """
+    everything = np.arange(len(boxes))
+    halves = _halve(boxes, passes) if _repeated(passes) >= min_passes else None
+    if halves is None:
+        return [everything]
+    first, second = everything[halves], everything[~halves]
+    both = np.intersect1d(passes[first], passes[second])
+    means = np.stack([boxes[first].mean(axis=0), boxes[second].mean(axis=0)])
+    if len(both) < min_passes or iou_matrix(means[:1], means[1:])[0, 0] > TWIN_IOU:
+        return [everything]
+    parts = [
+        half[part]
+        for half in (first, second)
+        for part in split_objects(boxes[half], passes[half], min_passes)
+    ]
+    return sorted(parts, key=lambda part: int(part[0]))
+
+
+def _repeated(passes: IntArray) -> int:
+    """How many passes occur more than once."""
+    return int((np.unique(passes, return_counts=True)[1] > 1).sum())
+
+
+def _halve(boxes: np.ndarray, passes: IntArray) -> np.ndarray | None:
+    """True for the boxes of the first half, False for the second, (N,) bool; None when there are no two halves."""
+    overlap = iou_matrix(boxes, boxes)
+    apart = np.where(passes[:, None] == passes[None, :], overlap, np.inf)
+    np.fill_diagonal(apart, np.inf)
+    seeds = np.unravel_index(int(apart.argmin()), apart.shape)
+    centres = boxes[list(seeds)]
+    halves: np.ndarray | None = None
+    for _ in range(_MAX_ROUNDS):
+        closeness = iou_matrix(boxes, centres)
+        assigned = closeness[:, 0] >= closeness[:, 1]
+        for number in np.unique(passes):
+            rows = np.flatnonzero(passes == number)
+            if len(rows) > 1:
+                chosen, side = linear_sum_assignment(closeness[rows], maximize=True)
+                assigned[rows[chosen]] = side == 0
+        if assigned.all() or not assigned.any():
+            return None
+        if halves is not None and (assigned == halves).all():
+            break
+        halves = assigned
+        centres = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
+    return halves

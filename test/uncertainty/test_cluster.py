@@ -1,0 +1,257 @@
+"""Which boxes are one object: the normal cases, the odd ones, and independence of order and surroundings."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hdbscan import hdbscan
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sticker_uq.scene import InvalidInput, StochasticSamples
+from sticker_uq.uncertainty import ClusterSettings, cluster, iou_matrix
+from test.helpers.samples import LOGO, STICKER, Row, samples, seen
+
+A = (100.0, 100.0, 200.0, 180.0)
+B = (400.0, 120.0, 480.0, 200.0)
+FAR = (700.0, 500.0, 760.0, 570.0)
+T = 20
+
+
+def labels_of(rows: list[Row], passes: int = T) -> list[int]:
+    return cluster(samples(rows, passes)).tolist()
+
+
+def together(labels: np.ndarray) -> np.ndarray:
+    """Which pairs of rows share an object."""
+    return (labels[:, None] == labels[None, :]) & (labels >= 0)[:, None]
+
+
+def shifted(box: tuple[float, ...], right: float) -> tuple[float, ...]:
+    return (box[0] + right, box[1], box[2] + right, box[3])
+
+
+def test_a_lone_object_is_one_cluster() -> None:
+    assert labels_of(seen(A, range(T), noise=2.0)) == [0] * T
+
+
+def test_no_boxes_have_no_labels() -> None:
+    labels = cluster(samples([], T))
+    assert labels.shape == (0,)
+    assert labels.dtype == np.int64
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_fewer_than_three_boxes_are_no_object(count: int) -> None:
+    assert labels_of(seen(A, range(count))) == [-1] * count
+
+
+def test_three_boxes_are_an_object_alone_and_in_company() -> None:
+    assert labels_of(seen(A, range(3), noise=1.0)) == [0] * 3
+    assert labels_of(seen(A, range(3), noise=1.0) + seen(B, range(3), noise=1.0)) == [0] * 3 + [1] * 3
+    assert labels_of(seen(FAR, range(3), noise=1.0) + seen(A, range(T), noise=1.0)) == [1] * 3 + [0] * T
+
+
+def test_an_object_that_hdbscan_calls_noise_is_an_object_when_enough_passes_agree() -> None:
+    # Four boxes whose third neighbours are all further than epsilon, though each overlaps another by more than half.
+    corners = [(107, 76, 203, 167), (102, 100, 201, 181), (107, 100, 223, 195), (105, 114, 190, 182)]
+    assert labels_of([(t, box, STICKER) for t, box in enumerate(corners)]) == [0] * 4
+
+
+def test_a_thin_bridge_does_not_join_two_objects() -> None:
+    # Neighbours in the chain overlap by more than half, but the box in the middle has too few of them to be a core.
+    rights = [*[0.0] * 9, 10.0, 70.0, *[80.0] * 9]
+    rows: list[Row] = [(t, shifted(A, right), STICKER) for t, right in enumerate(rights)]
+    assert labels_of([*rows, (0, shifted(A, 40.0), STICKER)])[:T] == [0] * 10 + [1] * 10
+
+
+def test_identical_boxes_are_one_object_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert labels_of(seen(A, range(T))) == [0] * T
+        assert labels_of(seen(A, range(T)) + seen(B, range(T))) == [0] * T + [1] * T
+        spread = seen(A, range(T)) + seen(shifted(A, 30.0), range(10)) + seen(shifted(A, 60.0), range(10))
+        assert min(labels_of(spread)) >= 0
+
+
+def test_boxes_of_one_pass_alone_are_no_object() -> None:
+    assert labels_of(seen(A, [0] * 6, noise=1.0)) == [-1] * 6
+
+
+def test_boxes_without_area_are_no_object() -> None:
+    assert labels_of([(t, (5.0, 5.0, 5.0, 9.0), LOGO) for t in range(5)]) == [-1] * 5
+
+
+def test_far_boxes_never_join_somebody_else() -> None:
+    # Every distance between them is 1: one tree over all boxes breaks the ties by the order of the rows and gives the far
+    # boxes to one of the clusters.
+    for far in (1, 2):
+        rows = seen(FAR, range(far), noise=3.0) + seen(A, range(T), noise=3.0) + seen(B, range(T), noise=3.0)
+        assert labels_of(rows) == [-1] * far + [0] * T + [1] * T
+
+
+def test_a_small_box_inside_an_object_does_not_join_it() -> None:
+    inside = [(0, (100.0, 100.0, 130.0, 125.0), LOGO)]
+    assert labels_of(seen(A, range(T), noise=2.0) + inside) == [0] * T + [-1]
+
+
+@pytest.mark.parametrize("overlap", [0.3, 0.45, 0.55, 0.65])
+def test_two_overlapping_objects_that_passes_show_together_are_two(overlap: float) -> None:
+    width = A[2] - A[0]
+    other = shifted(A, width * (1 - overlap) / (1 + overlap))
+    assert iou_matrix(np.array([A]), np.array([other]))[0, 0] == pytest.approx(overlap)
+    rows = seen(A, range(T), noise=1.5, seed=1) + seen(other, range(T), noise=1.5, seed=2)
+    assert labels_of(rows) == [0] * T + [1] * T
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_of_two_overlapping_objects_takes_one_box_of_every_pass(seed: int) -> None:
+    # The boxes move so much that some lie nearer to the other object: only its partner of the same pass tells.
+    rows = seen(A, range(T), noise=7.0, seed=seed) + seen(
+        shifted(A, 25.0), range(T), noise=7.0, seed=seed + 100
+    )
+    labels = np.array(labels_of(rows))
+    assert set(labels) == {0, 1}
+    assert (labels[:T] != labels[T:]).all()
+
+
+def test_three_objects_in_a_row_that_overlap_are_three() -> None:
+    rows: list[Row] = []
+    for index in range(3):
+        rows += seen(shifted(A, 30.0 * index), range(T), noise=1.0, seed=index)
+    assert labels_of(rows) == [0] * T + [1] * T + [2] * T
+
+
+def test_an_overlapping_object_that_some_passes_miss_stays_apart() -> None:
+    other = shifted(A, 30.0)
+    rows = seen(A, range(0, T, 2), noise=1.0, seed=1) + seen(other, range(0, T, 3), noise=1.0, seed=2)
+    assert labels_of(rows) == [0] * 10 + [1] * 7
+
+
+def test_twins_of_one_thing_stay_one_object() -> None:
+    # The same outline once as a sticker and once as a logo: suppression works per class and keeps both.
+    rows = seen(A, range(T), noise=1.0, seed=1) + seen(A, range(T), noise=1.0, seed=2, probabilities=LOGO)
+    assert labels_of(rows) == [0] * 2 * T
+
+
+def test_two_boxes_in_too_few_passes_are_no_second_object() -> None:
+    rows = seen(A, range(T), noise=1.0) + seen(shifted(A, 25.0), range(2), noise=1.0)
+    assert labels_of(rows) == [0] * (T + 2)
+
+
+def test_mutually_exclusive_boxes_stay_one_object() -> None:
+    # No pass shows two: there is no evidence of a second object, only of an uncertain box.
+    rows = seen(A, range(10), noise=1.0) + seen(shifted(A, 25.0), range(10, T), noise=1.0)
+    assert labels_of(rows) == [0] * T
+
+
+def test_cluster_size_is_counted_in_passes() -> None:
+    rows = seen(A, range(4), noise=1.0) + seen(B, range(5), noise=1.0)
+    labels = cluster(samples(rows, T), ClusterSettings(min_cluster_size=5, min_samples=5))
+    assert labels.tolist() == [-1] * 4 + [0] * 5
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_none_are_refused(value: float) -> None:
+    with pytest.raises(InvalidInput, match="finite"):
+        cluster(samples([(0, (0.0, 0.0, value, 9.0), LOGO)], T))
+
+
+@pytest.mark.parametrize("values", [{"min_cluster_size": 1}, {"epsilon": 1.0}, {"epsilonn": 0.5}])
+def test_settings_have_ranges(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values))):
+        ClusterSettings.model_validate(values)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> StochasticSamples:
+    """Up to six objects, some overlapping, that some passes miss, with false positives: boxes on half pixels."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    passes = draw(st.integers(1, 12))
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(0, 6))):
+        corner, size = random.uniform(0, 500, 2), random.uniform(20, 150, 2)
+        noise = draw(st.sampled_from([0.0, 1.0, 6.0]))
+        visible = np.flatnonzero(random.random(passes) < draw(st.sampled_from([0.3, 0.7, 1.0])))
+        for t in visible:
+            box = (
+                np.round(2 * (np.concatenate([corner, corner + size]) + noise * random.standard_normal(4)))
+                / 2
+            )
+            rows.append((int(t), box.tolist(), random.dirichlet([0.3, 0.3, 3.0]).tolist()))
+    for _ in range(draw(st.integers(0, 6))):
+        corner = random.uniform(0, 500, 2)
+        box = np.round(np.concatenate([corner, corner + random.uniform(20, 150, 2)]))
+        rows.append((int(random.integers(passes)), box.tolist(), LOGO))
+    return samples(rows, passes)
+
+
+def taken(some: StochasticSamples, order: np.ndarray) -> StochasticSamples:
+    return StochasticSamples(
+        some.boxes[order], some.probabilities[order], some.pass_index[order], some.passes
+    )
+
+
+@given(scenes(), st.integers(0, 2**32 - 1))
+def test_the_order_of_rows_and_the_numbers_of_passes_do_not_matter(
+    some: StochasticSamples, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(some))
+    other = taken(some, order)
+    other = StochasticSamples(
+        other.boxes, other.probabilities, random.permutation(some.passes)[other.pass_index], some.passes
+    )
+    assert (together(cluster(other)) == together(cluster(some))[np.ix_(order, order)]).all()
+
+
+@given(scenes(), st.integers(-2000, 2000), st.sampled_from([0.25, 1.0, 4.0]))
+def test_neither_place_nor_scale_matters(some: StochasticSamples, shift: int, scale: float) -> None:
+    other = StochasticSamples(
+        (some.boxes + np.float32(shift)) * np.float32(scale), some.probabilities, some.pass_index, some.passes
+    )
+    assert cluster(other).tolist() == cluster(some).tolist()
+
+
+@given(scenes())
+def test_objects_do_not_depend_on_what_else_is_in_the_image(some: StochasticSamples) -> None:
+    company = samples(seen((5000, 5000, 5060, 5070), range(some.passes), noise=2.0), some.passes)
+    both = StochasticSamples(
+        np.concatenate([some.boxes, company.boxes]),
+        np.concatenate([some.probabilities, company.probabilities]),
+        np.concatenate([some.pass_index, company.pass_index]),
+        some.passes,
+    )
+    alone = cluster(some)
+    assert cluster(both)[: len(some)].tolist() == alone.tolist()
+
+
+@given(scenes())
+def test_every_label_is_an_object_of_enough_passes_that_hangs_together(some: StochasticSamples) -> None:
+    labels = cluster(some)
+    assert set(labels.tolist()) - {-1} == set(range(int(labels.max(initial=-1)) + 1))
+    for label in range(int(labels.max(initial=-1)) + 1):
+        rows = labels == label
+        assert len(set(some.pass_index[rows].tolist())) >= 3
+        overlap = iou_matrix(some.boxes[rows], some.boxes[rows])
+        np.fill_diagonal(overlap, 0.0)
+        assert overlap.max(axis=1).min() > 0.0
+
+
+@given(st.integers(3, 40), st.integers(0, 2**32 - 1))
+def test_boxes_that_all_overlap_by_half_need_no_tree(count: int, seed: int) -> None:
+    # cluster() answers without HDBSCAN where all boxes overlap by more than half; HDBSCAN must say the same.
+    random = np.random.default_rng(seed)
+    boxes = np.round(np.array(A) + random.uniform(0.0, 7.0) * random.standard_normal((count, 4)))
+    distance = 1.0 - iou_matrix(boxes, boxes)
+    np.fill_diagonal(distance, 0.0)
+    found = hdbscan(
+        distance,
+        metric="precomputed",
+        min_cluster_size=3,
+        min_samples=3,
+        cluster_selection_epsilon=0.5,
+        allow_single_cluster=True,
+    )[0]
+    if distance.max() < 0.5:
+        assert (found == 0).all()

@@ -1,0 +1,208 @@
+"""The five metrics: worked examples, ranges and invariances."""
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.spatial import ConvexHull
+
+from sticker_uq.scene import InvalidInput
+from sticker_uq.uncertainty import (
+    box_covariance,
+    corner_hulls,
+    mutual_information,
+    predictive_surface,
+    shannon_entropy,
+    total_variance,
+    variation_ratio,
+)
+from sticker_uq.uncertainty.metrics import mean_probabilities
+
+LOG2_3 = math.log2(3)
+
+
+@st.composite
+def distributions(draw: st.DrawFn) -> np.ndarray:
+    """(M, 3) float32 class vectors, certain ones and zeros included."""
+    count = draw(st.integers(1, 24))
+    weights = draw(
+        hnp.arrays(np.float64, (count, 3), elements=st.floats(0.0, 1.0).map(lambda v: 0.0 if v < 0.05 else v))
+    )
+    weights[weights.sum(axis=1) == 0.0] = (0.0, 0.0, 1.0)
+    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+@st.composite
+def boxes(draw: st.DrawFn, least: int = 1) -> np.ndarray:
+    """(M, 4) float32 boxes on quarter pixels, so that shifts and scales by powers of two are exact."""
+    count = draw(st.integers(least, 24))
+    quarters = draw(hnp.arrays(np.int64, (count, 4), elements=st.integers(0, 800)))
+    corner, size = quarters[:, :2], quarters[:, 2:] + 1
+    return np.hstack([corner, corner + size]).astype(np.float32) / 4
+
+
+def test_unanimous_detections_have_no_label_uncertainty() -> None:
+    certain = np.tile(np.float32([0, 0, 1]), (20, 1))
+    assert variation_ratio(certain) == 0.0
+    assert shannon_entropy(certain) == 0.0
+    assert math.copysign(1.0, shannon_entropy(certain)) == 1.0
+    assert mutual_information(certain) == 0.0
+
+
+def test_worked_example_of_the_label_metrics() -> None:
+    vectors = np.float32([[0.0, 0.5, 0.5], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    # Labels 1 (a tie goes to the lower class), 2, 2, 0; mean vector (1/4, 1/8, 5/8); entropies 1, 0, 0, 0 bits.
+    entropy = 0.25 * 2 + 0.125 * 3 + 0.625 * math.log2(1.6)
+    assert variation_ratio(vectors) == 0.5
+    assert shannon_entropy(vectors) == pytest.approx(entropy, abs=1e-12)
+    assert mutual_information(vectors) == pytest.approx(entropy - 0.25, abs=1e-12)
+
+
+def test_passes_that_disagree_with_certainty_have_only_mutual_information() -> None:
+    vectors = np.eye(3, dtype=np.float32).repeat(2, axis=0)
+    assert variation_ratio(vectors) == pytest.approx(2 / 3)
+    assert mutual_information(vectors) == pytest.approx(LOG2_3)
+
+
+def test_passes_that_agree_on_a_doubt_have_only_entropy() -> None:
+    vectors = np.tile(np.float32([0.25, 0.25, 0.5]), (7, 1))
+    assert shannon_entropy(vectors) == pytest.approx(1.5)
+    assert mutual_information(vectors) == 0.0
+
+
+@given(distributions())
+def test_label_metrics_keep_their_ranges(vectors: np.ndarray) -> None:
+    ratio, entropy, information = (
+        variation_ratio(vectors),
+        shannon_entropy(vectors),
+        mutual_information(vectors),
+    )
+    assert 0.0 <= ratio <= 2 / 3 + 1e-12
+    assert 0.0 <= entropy <= LOG2_3 + 1e-12
+    assert 0.0 <= information <= entropy + 1e-12
+    assert mean_probabilities(vectors).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@given(distributions())
+def test_variation_ratio_is_zero_only_for_one_label(vectors: np.ndarray) -> None:
+    unanimous = len(set(vectors.astype(np.float64).argmax(axis=1))) == 1
+    assert (variation_ratio(vectors) == 0.0) == unanimous
+
+
+@given(distributions(), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_label_metrics_ignore_order_and_repetition(vectors: np.ndarray, times: int, random: Random) -> None:
+    order = list(range(len(vectors))) * times
+    random.shuffle(order)
+    for metric in (variation_ratio, shannon_entropy, mutual_information):
+        assert metric(vectors[order]) == pytest.approx(metric(vectors), abs=1e-12)
+
+
+@given(distributions(), st.permutations([0, 1, 2]))
+def test_entropies_do_not_care_which_class_is_which(vectors: np.ndarray, classes: list[int]) -> None:
+    assert shannon_entropy(vectors[:, classes]) == pytest.approx(shannon_entropy(vectors), abs=1e-12)
+    assert mutual_information(vectors[:, classes]) == pytest.approx(mutual_information(vectors), abs=1e-12)
+
+
+def test_worked_example_of_the_box_metrics() -> None:
+    # The four corners take the corners of squares of side 2, 2, 2 and 2: variance 1 per coordinate, area 4.
+    moved = np.float32([[0, 0, 10, 20], [2, 0, 12, 20], [2, 2, 12, 22], [0, 2, 10, 22]])
+    assert total_variance(moved) == 4.0
+    assert predictive_surface(moved) == 4.0
+    # Only the right edge moves: two corners move on a line, two stand still, no hull has an area.
+    widened = np.float32([[0, 0, 10, 20], [0, 0, 14, 20], [0, 0, 12, 20]])
+    assert total_variance(widened) == pytest.approx(8 / 3)
+    assert predictive_surface(widened) == 0.0
+    assert [len(hull) for hull in corner_hulls(widened)] == [1, 2, 1, 2]
+
+
+def test_identical_boxes_have_no_box_uncertainty() -> None:
+    same = np.tile(np.float32([10.1, 20.2, 30.3, 40.4]), (20, 1))
+    assert total_variance(same) == pytest.approx(0.0, abs=1e-20)
+    assert predictive_surface(same) == 0.0
+    for hull, corner in zip(corner_hulls(same), ((0, 1), (2, 1), (0, 3), (2, 3)), strict=True):
+        assert hull.tolist() == [same[0, list(corner)].tolist()]
+
+
+def test_corners_in_one_line_have_no_surface() -> None:
+    steps = np.arange(5, dtype=np.float32)[:, None]
+    diagonal = np.float32([0, 0, 50, 50]) + steps
+    assert predictive_surface(diagonal) == 0.0
+    assert all(len(hull) == 2 for hull in corner_hulls(diagonal))
+
+
+@given(boxes())
+def test_total_variance_is_the_trace_of_a_true_covariance(some: np.ndarray) -> None:
+    covariance = box_covariance(some)
+    assert covariance == pytest.approx(np.cov(some.astype(np.float64), rowvar=False, ddof=0), abs=1e-8)
+    assert (covariance == covariance.T).all()
+    assert np.linalg.eigvalsh(covariance).min() >= -1e-8 * max(1.0, covariance.max())
+    assert total_variance(some) == pytest.approx(np.trace(covariance), rel=1e-12)
+
+
+@given(boxes())
+def test_predictive_surface_agrees_with_opencv(some: np.ndarray) -> None:
+    corners = [some[:, [0, 1]], some[:, [2, 1]], some[:, [0, 3]], some[:, [2, 3]]]
+    areas = [cv2.contourArea(cv2.convexHull(np.ascontiguousarray(corner))) for corner in corners]
+    assert predictive_surface(some) == pytest.approx(np.mean(areas), rel=1e-4, abs=1e-3)
+
+
+def test_predictive_surface_is_the_area_and_not_the_perimeter_of_the_hulls() -> None:
+    some = np.random.default_rng(5).normal((100, 100, 300, 250), 3, (20, 4)).astype(np.float32)
+    corners = [some[:, [0, 1]], some[:, [2, 1]], some[:, [0, 3]], some[:, [2, 3]]]
+    hulls = [ConvexHull(corner.astype(np.float64)) for corner in corners]
+    assert predictive_surface(some) == pytest.approx(np.mean([hull.volume for hull in hulls]), rel=1e-9)
+    assert abs(predictive_surface(some) - np.mean([hull.area for hull in hulls])) > 1.0
+
+
+@given(boxes())
+def test_hulls_are_made_of_the_corners_and_hold_all_of_them(some: np.ndarray) -> None:
+    for hull, (x, y) in zip(corner_hulls(some), ((0, 1), (2, 1), (0, 3), (2, 3)), strict=True):
+        assert hull.dtype == np.float32
+        positions = some[:, [x, y]]
+        assert {tuple(v) for v in hull.tolist()} <= {tuple(p) for p in positions.tolist()}
+        if len(hull) > 2:
+            inside = [cv2.pointPolygonTest(hull[:, None], (float(a), float(b)), True) for a, b in positions]
+            assert min(inside) >= -1e-2
+
+
+@given(boxes(), st.integers(-4000, 4000), st.integers(-4000, 4000))
+def test_box_metrics_do_not_care_where_the_object_is(some: np.ndarray, right: int, down: int) -> None:
+    moved = some + np.float32([right, down, right, down])
+    assert total_variance(moved) == pytest.approx(total_variance(some), rel=1e-9, abs=1e-9)
+    assert predictive_surface(moved) == pytest.approx(predictive_surface(some), rel=1e-9, abs=1e-9)
+
+
+@given(boxes(), st.sampled_from([0.25, 0.5, 2.0, 3.0, 8.0]))
+def test_box_metrics_grow_with_the_square_of_the_scale(some: np.ndarray, scale: float) -> None:
+    scaled = (some * scale).astype(np.float32)
+    assert total_variance(scaled) == pytest.approx(scale**2 * total_variance(some), rel=1e-6)
+    assert predictive_surface(scaled) == pytest.approx(scale**2 * predictive_surface(some), rel=1e-6)
+
+
+@given(boxes(least=2))
+def test_another_detection_can_only_enlarge_the_surface(some: np.ndarray) -> None:
+    assert predictive_surface(some) >= predictive_surface(some[:-1]) - 1e-9
+
+
+@pytest.mark.parametrize("metric", [variation_ratio, shannon_entropy, mutual_information])
+@pytest.mark.parametrize("shape", [(0, 3), (4, 2), (3,)])
+def test_label_metrics_name_a_wrong_shape(
+    metric: Callable[[np.ndarray], object], shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"\(M, 3\).*got \("):
+        metric(np.full(shape, 0.5))
+
+
+@pytest.mark.parametrize("metric", [total_variance, predictive_surface, corner_hulls])
+@pytest.mark.parametrize("shape", [(0, 4), (4, 3), (4,)])
+def test_box_metrics_name_a_wrong_shape(
+    metric: Callable[[np.ndarray], object], shape: tuple[int, ...]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"\(M, 4\).*got \("):
+        metric(np.zeros(shape))

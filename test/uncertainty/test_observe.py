@@ -1,0 +1,183 @@
+"""From detections to objects with metrics: nothing lost, nothing made up, always the same."""
+
+import math
+import subprocess
+import sys
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sticker_uq.scene import ObjectClass, StochasticSamples, to_plain
+from sticker_uq.uncertainty import METRICS, box_covariance, observe, predictive_surface, shannon_entropy
+from test.helpers.samples import LOGO, STICKER, samples, seen
+from test.uncertainty.test_cluster import FAR, A, B, T, scenes, shifted
+
+
+def test_a_lone_object_carries_the_metrics_of_its_boxes() -> None:
+    some = samples(seen(A, range(0, T, 2), noise=2.0), T)
+    objects, unstable, image = observe(some)
+    assert unstable == ()
+    (found,) = objects
+    assert found.id == 0
+    assert found.label is ObjectClass.STICKER
+    assert found.score == pytest.approx(0.9)
+    assert (found.detections, found.passes, found.detection_rate) == (10, 10, 0.5)
+    assert not found.duplicated
+    assert not found.unstable
+    assert found.box == pytest.approx(some.boxes.mean(axis=0), abs=1e-4)
+    assert found.box_covariance == pytest.approx(box_covariance(some.boxes))
+    assert found.total_variance == pytest.approx(np.trace(found.box_covariance))
+    assert found.predictive_surface == pytest.approx(predictive_surface(some.boxes))
+    assert found.shannon_entropy == pytest.approx(shannon_entropy(some.probabilities))
+    area = float(np.prod(found.box[2:] - found.box[:2]))
+    assert found.relative_total_variance == pytest.approx(found.total_variance / area, rel=1e-5)
+    assert found.relative_predictive_surface == pytest.approx(found.predictive_surface / area, rel=1e-5)
+    assert (image.objects, image.unstable) == (1, 0)
+    assert image.total_variance == found.total_variance
+
+
+def test_no_boxes_give_no_objects_and_no_numbers() -> None:
+    objects, unstable, image = observe(samples([], T))
+    assert (objects, unstable, image.objects, image.unstable) == ((), (), 0, 0)
+    assert all(math.isnan(getattr(image, name)) for name in METRICS)
+
+
+def test_image_values_are_plain_means_over_objects() -> None:
+    rows = seen(A, range(T), noise=1.0) + seen(B, range(5), noise=5.0, seed=9, probabilities=(0.3, 0.3, 0.4))
+    objects, _, image = observe(samples(rows, T))
+    assert len(objects) == 2
+    for name in METRICS:
+        assert getattr(image, name) == pytest.approx(sum(getattr(o, name) for o in objects) / 2)
+
+
+def test_an_object_that_too_few_passes_saw_is_unstable_but_there() -> None:
+    rows = seen(A, range(T), noise=1.0) + seen(FAR, [4, 11], noise=1.0) + seen(B, [7], probabilities=LOGO)
+    objects, unstable, image = observe(samples(rows, T))
+    assert [o.id for o in objects] == [0]
+    assert [o.id for o in unstable] == [1, 2]
+    assert {(o.detections, o.passes, o.label) for o in unstable} == {
+        (2, 2, ObjectClass.STICKER),
+        (1, 1, ObjectClass.LOGO),
+    }
+    for rare in unstable:
+        assert rare.unstable
+        assert all(math.isnan(getattr(rare, name)) for name in METRICS)
+        assert np.isnan(rare.box_covariance).all()
+        assert rare.detection_rate == rare.passes / T
+    assert (image.objects, image.unstable) == (1, 2)
+    assert image.total_variance == objects[0].total_variance
+
+
+def test_two_boxes_of_one_pass_are_flagged() -> None:
+    rows = seen(A, range(T), noise=1.0, seed=1) + seen(A, range(T), noise=1.0, seed=2, probabilities=LOGO)
+    (found,), _, _ = observe(samples(rows, T))
+    assert found.duplicated
+    assert (found.detections, found.passes, found.detection_rate) == (2 * T, T, 1.0)
+    assert found.variation_ratio == 0.5
+    clean = observe(samples(rows[:T], T))[0][0]
+    assert not clean.duplicated
+
+
+def test_two_overlapping_objects_are_not_flagged() -> None:
+    rows = seen(A, range(T), noise=1.0, seed=1) + seen(shifted(A, 29.0), range(T), noise=1.0, seed=2)
+    objects, unstable, _ = observe(samples(rows, T))
+    assert [(o.passes, o.duplicated) for o in objects] == [(T, False), (T, False)]
+    assert unstable == ()
+
+
+def test_an_unstable_object_may_be_duplicated_too() -> None:
+    _, (rare,), _ = observe(samples(seen(A, [0, 0, 1], noise=1.0), T))
+    assert (rare.detections, rare.passes, rare.duplicated) == (3, 2, True)
+
+
+def test_objects_come_most_probable_first() -> None:
+    rows = seen(B, range(T), probabilities=(0.2, 0.2, 0.6)) + seen(A, range(T)) + seen(FAR, range(T))
+    objects, _, _ = observe(samples(rows, T))
+    assert [o.box.tolist() for o in objects] == [list(A), list(FAR), list(B)]
+    assert [o.id for o in objects] == [0, 1, 2]
+
+
+def test_a_tie_between_classes_goes_to_the_lower_one() -> None:
+    rows = seen(A, range(T), probabilities=(0.1, 0.45, 0.45)) + seen(
+        B, range(T), probabilities=(0.5, 0.0, 0.5)
+    )
+    objects, _, _ = observe(samples(rows, T))
+    assert [o.label for o in objects] == [ObjectClass.BACKGROUND, ObjectClass.LOGO]
+
+
+def test_the_label_is_the_class_of_the_mean_and_not_of_most_passes() -> None:
+    weak, strong = (0.0, 0.51, 0.49), (0.0, 0.0, 1.0)
+    rows = seen(A, range(0, 12), probabilities=weak) + seen(A, range(12, T), probabilities=strong)
+    (found,), _, _ = observe(samples(rows, T))
+    assert found.label is ObjectClass.STICKER
+    assert found.variation_ratio == pytest.approx(0.4)
+
+
+def test_collinear_corners_have_no_surface_but_a_variance() -> None:
+    rows = [(t, (100.0 + t, 100.0 + t, 200.0 + t, 200.0 + t), STICKER) for t in range(T)]
+    (found,), _, _ = observe(samples(rows, T))
+    assert found.predictive_surface == 0.0
+    assert found.total_variance == pytest.approx(4 * np.var(np.arange(T)))
+    assert all(hull.shape == (2, 2) for hull in found.corner_hulls)
+
+
+@given(scenes())
+def test_every_box_is_in_exactly_one_object(some: StochasticSamples) -> None:
+    objects, unstable, image = observe(some)
+    assert sum(o.detections for o in (*objects, *unstable)) == len(some)
+    assert [o.id for o in (*objects, *unstable)] == list(range(len(objects) + len(unstable)))
+    assert all(o.passes >= 3 for o in objects)
+    assert all(o.passes < 3 for o in unstable)
+    assert (image.objects, image.unstable) == (len(objects), len(unstable))
+    for o in (*objects, *unstable):
+        assert o.duplicated == (o.detections > o.passes)
+        assert o.box.dtype == o.probabilities.dtype == np.float32
+        assert o.box_covariance.dtype == np.float64
+        assert o.probabilities.sum() == pytest.approx(1.0, abs=1e-6)
+        assert o.label == int(o.probabilities.argmax())
+        assert 0.0 < o.detection_rate <= 1.0
+
+
+@given(scenes(), st.integers(0, 2**32 - 1))
+def test_the_result_is_the_same_to_the_last_bit_in_any_order(some: StochasticSamples, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(some))
+    renumbered = random.permutation(some.passes)[some.pass_index[order]]
+    other = replace(
+        some, boxes=some.boxes[order], probabilities=some.probabilities[order], pass_index=renumbered
+    )
+    assert repr(to_plain(observe(other))) == repr(to_plain(observe(some)))
+
+
+@given(scenes(), st.sampled_from([0.5, 2.0, 8.0]))
+def test_relative_metrics_do_not_depend_on_the_distance_of_the_camera(
+    some: StochasticSamples, scale: float
+) -> None:
+    near = replace(some, boxes=some.boxes * np.float32(scale))
+    for one, other in zip(observe(some)[0], observe(near)[0], strict=True):
+        assert other.relative_total_variance == pytest.approx(one.relative_total_variance, rel=1e-6)
+        assert other.relative_predictive_surface == pytest.approx(one.relative_predictive_surface, rel=1e-6)
+        assert other.total_variance == pytest.approx(scale**2 * one.total_variance, rel=1e-6)
+        assert other.predictive_surface == pytest.approx(scale**2 * one.predictive_surface, rel=1e-6)
+
+
+def test_metric_names_are_fields_of_objects_and_images() -> None:
+    image = observe(samples([], T))[2]
+    assert {f.name for f in fields(image)} == {"objects", "unstable", *METRICS}
+
+
+def test_uncertainty_needs_no_torch() -> None:
+    code = """
+import sys
+import numpy as np
+from sticker_uq.scene import StochasticSamples
+from sticker_uq.uncertainty import observe
+
+boxes, certain = np.tile(np.float32([0, 0, 9, 9]), (4, 1)), np.tile(np.float32([0, 0, 1]), (4, 1))
+assert observe(StochasticSamples(boxes, certain, np.arange(4), 4))[2].objects == 1
+assert "torch" not in sys.modules, "torch was imported"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
