@@ -6,6 +6,7 @@ next laptop when this one is done.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.nodes.arm import MotionFailed, MotionStep, PermittedArm
 from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
-from sticker_uq.nodes.lifecycle import run_node
+from sticker_uq.nodes.lifecycle import request_exit, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
 from sticker_uq.nodes.qos import IMAGES, LATCHED
 from sticker_uq.nodes.sim_person import SimulatedPerson
@@ -136,13 +137,13 @@ class CellSim(Node):
             self._publish_workpiece()
         else:
             self.get_logger().info("that was the last laptop")
-            raise SystemExit(0)
+            request_exit(self)
 
 
-def main() -> None:
-    """Entry point of the executable ``cell_sim``."""
-    run_node(CellSim, executor=MultiThreadedExecutor(num_threads=4))
+def main() -> int:
+    """Entry point of the executable ``cell_sim``; returns the exit status."""
+    return run_node(CellSim, executor=lambda: MultiThreadedExecutor(num_threads=4))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,6 +6,7 @@ recording, not the node: what was written stays readable, the loss is logged onc
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -86,10 +87,10 @@ class Recorder(Node):
             self.get_logger().error(f"the recording ends here, nothing more is written: {error}")
 
 
-def main() -> None:
-    """Entry point of the executable ``recorder``."""
-    run_node(Recorder)
+def main() -> int:
+    """Entry point of the executable ``recorder``; returns the exit status."""
+    return run_node(Recorder)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
