@@ -1,0 +1,259 @@
+"""What ``sticker-uq doctor`` looks at. Every check says what it found and, unless all is well, what to do."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+MIB = 2**20
+_SETUP = "run scripts/setup"
+_SOURCE = "source scripts/env, or the setup file of your workspace"
+_PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+
+
+class Level(StrEnum):
+    """OK: as it should be; WARN: works with a restriction; FAIL: something does not work."""
+
+    OK = "OK"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. ``advice`` says what to do, "" where there is nothing to do."""
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def run_checks() -> Iterator[Check]:
+    """All checks, one after the other; a check that breaks is itself a finding."""
+    for name, check in CHECKS.items():
+        try:
+            level, found, advice = check()
+        except Exception as error:  # noqa: BLE001  # a broken installation breaks in its own ways
+            level, found, advice = Level.FAIL, f"{type(error).__name__}: {error}", _SETUP
+        yield Check(name, level, " ".join(found.split()), advice)
+
+
+Finding = tuple[Level, str, str]
+
+
+def _ok(found: str, note: str = "") -> Finding:
+    return Level.OK, found, note
+
+
+def _python() -> Finding:
+    found = f"{sys.version.split()[0]} at {sys.executable}"
+    return (
+        _ok(found) if sys.version_info >= (3, 11) else (Level.FAIL, found, "Python 3.11 or newer is needed")
+    )
+
+
+def _package(module: str, distribution: str | None = None, optional: str = "") -> Callable[[], Finding]:
+    """A check that `module` can be imported; `optional` says what the package does without it."""
+
+    def check() -> Finding:
+        if optional and find_spec(module) is None:
+            return _ok("not here", optional)
+        imported = importlib.import_module(module)
+        return _ok(_version(imported, distribution or module))
+
+    return check
+
+
+def _version(module: ModuleType, distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return str(getattr(module, "__version__", "found"))
+
+
+def _ros() -> Finding:
+    if find_spec("rclpy") is None:
+        return Level.FAIL, "rclpy cannot be imported", f"{_SOURCE}; replay, train and evaluate work without"
+    importlib.import_module("rclpy")
+    distro = os.environ.get("ROS_DISTRO")
+    if distro is None:
+        return _ok("rclpy from PyPI (Jazzy), no ROS installation sourced")
+    if distro != "jazzy":
+        return Level.WARN, f"ROS 2 {distro}", "made and tested for ROS 2 Jazzy"
+    return _ok("ROS 2 jazzy")
+
+
+def _middleware() -> Finding:
+    name = importlib.import_module("rclpy").get_rmw_implementation_identifier()
+    if name == "rmw_fastrtps_cpp":
+        return _ok(name)
+    return (
+        Level.WARN,
+        name,
+        "images were tested over rmw_fastrtps_cpp; see to it that yours carries 3 MB messages",
+    )
+
+
+def _domain() -> Finding:
+    text = os.environ.get("ROS_DOMAIN_ID", "0")
+    reach = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
+    if not text.isdigit() or int(text) > 232:
+        return Level.FAIL, f"ROS_DOMAIN_ID={text}", "set ROS_DOMAIN_ID to a number from 0 to 101"
+    if int(text) > 101:
+        return Level.WARN, f"ROS_DOMAIN_ID={text}", "above 101 its ports may collide with others on Linux"
+    return _ok(f"domain {text}, discovery {reach}")
+
+
+def _messages() -> Finding:
+    if find_spec("sticker_uq_msgs") is None:
+        return Level.FAIL, "sticker_uq_msgs cannot be imported", f"{_SOURCE}, after {_SETUP} or colcon build"
+    messages = importlib.import_module("sticker_uq_msgs.msg")
+    messages.SceneAssessment()
+    return _ok(f"sticker_uq_msgs at {Path(str(messages.__file__)).parent}")
+
+
+def _torch() -> Finding:
+    torch = importlib.import_module("torch")
+    torchvision = importlib.import_module("torchvision")
+    found = f"torch {torch.__version__}, torchvision {torchvision.__version__}"
+    try:
+        boxes = torch.tensor([[0.0, 0.0, 9.0, 9.0], [0.0, 0.0, 9.0, 8.0]])
+        kept = torchvision.ops.nms(boxes, torch.tensor([0.9, 0.8]), 0.5).tolist()
+    except (RuntimeError, NotImplementedError, AttributeError) as error:
+        return (
+            Level.FAIL,
+            f"{found}: {error}",
+            f"they are builds for different versions of each other: {_SETUP}",
+        )
+    if kept != [0]:
+        return Level.FAIL, f"{found}: box suppression gives {kept}", _SETUP
+    wanted = int(torch.__version__.split(".")[1]) + 15  # torch 2.x goes with torchvision 0.(x + 15)
+    if int(torchvision.__version__.split(".")[1]) != wanted:
+        return Level.WARN, found, f"torch {torch.__version__} goes with torchvision 0.{wanted}"
+    return _ok(found)
+
+
+def _gpu() -> Finding:
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        return _ok(f"none, {torch.get_num_threads()} threads on the CPU")
+    name = torch.cuda.get_device_name()
+    torch.ones(1, device="cuda").add_(1).item()
+    free, total = torch.cuda.mem_get_info()
+    return _ok(f"{name}, {free // MIB} of {total // MIB} MiB free")
+
+
+def _weights() -> Finding:
+    weights = importlib.import_module("sticker_uq.detection.weights")
+    settings = importlib.import_module("sticker_uq.detection.settings")
+    default = settings.DetectorSettings().model
+    present = {
+        name: path for name in settings.MODEL_NAMES if (path := weights.packaged_weights(name)) is not None
+    }
+    if default not in present:
+        return (
+            Level.FAIL,
+            f"none for {default}",
+            "sticker-uq train makes them; check that the package is installed whole",
+        )
+    checked = [f"{name} {weights.load_weights(path)[1]['checksum'][:12]}" for name, path in present.items()]
+    return _ok(f"checksums right: {', '.join(checked)}")
+
+
+def _transport() -> Finding:
+    values = {name: value for name in _PROFILE_VARIABLES if (value := os.environ.get(name))}
+    if not values:
+        advice = f"the cell's launch files and `sticker-uq cell` set it; for nodes started by hand {_SOURCE}"
+        return Level.WARN, "no Fast DDS profile: images above VGA get lost", advice
+    files = sorted(set(values.values()))
+    missing = [file for file in files if not Path(file).is_file()]
+    if missing:
+        return Level.FAIL, f"{', '.join(missing)} does not exist", f"correct or unset {', '.join(values)}"
+    sizes = [
+        int(size)
+        for file in files
+        for size in re.findall(r"<segment_size>(\d+)<", Path(file).read_text("utf-8"))
+    ]
+    if not sizes or min(sizes) < 16 * MIB:
+        advice = "use config/fastdds.xml, or a segment_size of at least 16 MiB"
+        return Level.WARN, f"{', '.join(files)}: no shared-memory segment that holds images", advice
+    return _ok(f"{', '.join(files)}, segments of {min(sizes) // MIB} MiB")
+
+
+def _shared_memory() -> Finding:
+    try:
+        free = shutil.disk_usage("/dev/shm").free  # where the segments are
+    except OSError:
+        return Level.WARN, "no /dev/shm", "images go over the network interface instead"
+    found = f"{free // MIB} MiB free in /dev/shm"
+    if free < 512 * MIB:
+        return Level.WARN, found, "every process takes 64 MiB; in a container: --shm-size=1g or --ipc=host"
+    return _ok(found)
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free
+    found = f"{free / 2**30:.1f} GiB free in {Path.cwd()}"
+    if free < 200 * MIB:
+        return Level.FAIL, found, "make room: recordings and reports go here"
+    return (Level.WARN, found, "a recording takes about 1 GiB per hour") if free < 2**31 else _ok(found)
+
+
+def _command() -> Finding:
+    path = shutil.which("sticker-uq")
+    if path is None:
+        return (
+            Level.WARN,
+            "sticker-uq is not on PATH",
+            f"{_SOURCE}; python -m sticker_uq.cli works everywhere",
+        )
+    with open(path, "rb") as file:
+        first = file.readline(1024).decode("utf-8", "replace").strip()
+    words = first.removeprefix("#!").split()
+    if not first.startswith("#!") or not words:
+        return _ok(path)
+    env = Path(words[0]).name == "env" and len(words) > 1
+    interpreter = shutil.which(words[1]) if env else words[0] if Path(words[0]).exists() else None
+    if interpreter is None:
+        return (
+            Level.FAIL,
+            f"{path} asks for {' '.join(words)}, which does not exist",
+            f"build again: {_SETUP}",
+        )
+    if Path(interpreter).absolute().parent != Path(sys.executable).absolute().parent:
+        return Level.WARN, f"{path} runs {interpreter}, not {sys.executable}", "two environments are mixed"
+    return _ok(f"{path} runs {interpreter}")
+
+
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "Python": _python,
+    "command": _command,
+    "ROS": _ros,
+    "middleware": _middleware,
+    "domain": _domain,
+    "messages": _messages,
+    "image transport": _transport,
+    "shared memory": _shared_memory,
+    "launch": _package("launch_ros", optional="`sticker-uq cell` starts the same nodes"),
+    "cv_bridge": _package("cv_bridge", optional="images are converted by the package itself"),
+    "vision_msgs": _package("vision_msgs", optional="detections_2d is not published"),
+    "PyTorch": _torch,
+    "GPU": _gpu,
+    "NumPy": _package("numpy"),
+    "OpenCV": _package("cv2", "opencv-python-headless"),
+    "hdbscan": _package("hdbscan"),
+    "rosbags": _package("rosbags.rosbag2", "rosbags"),
+    "weights": _weights,
+    "disk": _disk,
+}

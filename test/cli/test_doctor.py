@@ -1,0 +1,174 @@
+"""The doctor sees what is wrong with a machine and says what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import namedtuple
+
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app, checks
+from sticker_uq.cli.checks import CHECKS, Check, Level, run_checks
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def only(monkeypatch, name: str) -> Check:
+    monkeypatch.setattr(checks, "CHECKS", {name: CHECKS[name]})
+    (check,) = run_checks()
+    return check
+
+
+def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
+    findings = {
+        "one": (Level.OK, "fine", ""),
+        "two": (Level.WARN, "so [so]", "do that"),
+        "three": (Level.FAIL, "bad", "do this"),
+    }
+    monkeypatch.setattr(checks, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
+    table = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "120"})
+    as_json = CliRunner().invoke(app, ["doctor", "--json"])
+    assert table.exit_code == as_json.exit_code == 1
+    assert "so [so]" in table.output
+    assert "-> do this" in table.output
+    assert "1 fine, 1 with a restriction, 1 broken" in table.output
+    assert [(c["name"], c["level"]) for c in json.loads(as_json.output)] == [
+        ("one", "OK"),
+        ("two", "WARN"),
+        ("three", "FAIL"),
+    ]
+
+
+def test_a_machine_with_nothing_broken_is_exit_status_0(monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", {"one": lambda: (Level.WARN, "so so", "do that")})
+    assert CliRunner().invoke(app, ["doctor"]).exit_code == 0
+
+
+def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
+    def broken():
+        raise ImportError("libGL.so.1:\n cannot open")
+
+    monkeypatch.setattr(checks, "CHECKS", {"broken": broken, "next": lambda: (Level.OK, "here", "")})
+    first, second = run_checks()
+    assert first == Check("broken", Level.FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup")
+    assert second.level is Level.OK
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Python", "ROS", "middleware", "messages", "PyTorch", "NumPy", "OpenCV", "hdbscan", "rosbags", "GPU"],
+)
+def test_the_environment_of_the_tests_is_sound(monkeypatch, name):
+    check = only(monkeypatch, name)
+    assert check.level is Level.OK, check
+
+
+@pytest.mark.parametrize(
+    ("domain", "level"),
+    [("0", Level.OK), ("101", Level.OK), ("102", Level.WARN), ("233", Level.FAIL), ("x", Level.FAIL)],
+)
+def test_domains(monkeypatch, domain, level):
+    monkeypatch.setenv("ROS_DOMAIN_ID", domain)
+    assert only(monkeypatch, "domain").level is level
+
+
+@pytest.mark.parametrize(
+    ("profile", "level", "words"),
+    [
+        (None, Level.WARN, "no Fast DDS profile"),
+        ("nowhere.xml", Level.FAIL, "does not exist"),
+        ("<segment_size>67108864</segment_size>", Level.OK, "64 MiB"),
+        ("<segment_size>524288</segment_size>", Level.WARN, "no shared-memory segment that holds images"),
+        ("<profiles/>", Level.WARN, "no shared-memory segment that holds images"),
+    ],
+)
+def test_image_transport(monkeypatch, tmp_path, profile, level, words):
+    for variable in ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+    if profile is not None:
+        file = tmp_path / profile if profile.endswith(".xml") else tmp_path / "profile.xml"
+        if profile.startswith("<"):
+            file.write_text(profile)
+        monkeypatch.setenv("FASTDDS_DEFAULT_PROFILES_FILE", str(file))
+    check = only(monkeypatch, "image transport")
+    assert check.level is level
+    assert words in check.found
+
+
+@pytest.mark.parametrize(
+    ("name", "free", "level"),
+    [
+        ("shared memory", 2**30, Level.OK),
+        ("shared memory", 2**26, Level.WARN),
+        ("disk", 2**33, Level.OK),
+        ("disk", 2**30, Level.WARN),
+        ("disk", 2**20, Level.FAIL),
+    ],
+)
+def test_room(monkeypatch, name, free, level):
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
+    assert only(monkeypatch, name).level is level
+
+
+def test_torch_and_torchvision_of_different_builds(monkeypatch):
+    import torchvision
+
+    def refuse(*_):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(torchvision.ops, "nms", refuse)
+    check = only(monkeypatch, "PyTorch")
+    assert check.level is Level.FAIL
+    assert "operator torchvision::nms does not exist" in check.found
+
+
+def test_torchvision_of_another_release_is_a_warning(monkeypatch):
+    import torchvision
+
+    monkeypatch.setattr(torchvision, "__version__", "0.11.0")
+    assert only(monkeypatch, "PyTorch").level is Level.WARN
+
+
+def test_damaged_weights_are_found(monkeypatch, tmp_path):
+    from sticker_uq.detection import weights
+
+    file = tmp_path / "ssdlite320_mobilenet_v3_large.safetensors"
+    file.write_bytes(b"not weights")
+    monkeypatch.setattr(weights, "packaged_weights", lambda name: file if name in file.name else None)
+    check = only(monkeypatch, "weights")
+    assert check.level is Level.FAIL
+    assert file.name in check.found
+
+
+@pytest.mark.parametrize(
+    ("first_line", "level"),
+    [
+        (f"#!{sys.executable}", Level.OK),
+        ("#!/nowhere/python3", Level.FAIL),
+        ("#!/usr/bin/env no-such-python", Level.FAIL),
+        ("#!/bin/sh", Level.WARN),
+    ],
+)
+def test_the_interpreter_of_the_command(monkeypatch, tmp_path, first_line, level):
+    script = tmp_path / "sticker-uq"
+    script.write_text(f"{first_line}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert only(monkeypatch, "command").level is level
+
+
+def test_a_command_that_is_not_on_the_path(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = only(monkeypatch, "command")
+    assert check.level is Level.WARN
+    assert "python -m sticker_uq.cli" in check.advice
+
+
+@pytest.mark.parametrize("name", ["launch", "cv_bridge", "vision_msgs"])
+def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch, name):
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    check = only(monkeypatch, name)
+    assert (check.level, check.found) == (Level.OK, "not here")
+    assert check.advice
