@@ -9,12 +9,14 @@ everything and leaves the node unconfigured.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import rclpy
 from pydantic import BaseModel
@@ -68,7 +70,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self._locked_while_active = locked_while_active
         self.declare_parameter("autostart", False, _AUTOSTART)
         self.parameters = declare_settings(
-            self, model, locked=self._reason_for_lock, changed=self._on_parameters
+            self, model, locked=self.reason_for_lock, changed=self._on_parameters
         )
         self.diagnostics = Diagnostics(self)
         self.diagnostics.add("lifecycle", self._report)
@@ -82,6 +84,12 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     def settings_changed(self, old: M, new: M) -> None:
         """Called after valid parameters were set at run time; ``self.settings`` is ``new`` already."""
+
+    def reason_for_lock(self, name: str) -> str | None:
+        """Why the parameter ``name`` cannot be changed now; None when it can."""
+        if name in self._locked_while_active and self.is_active:
+            return f"{name} cannot be changed while {self.get_name()} is active: deactivate it first"
+        return None
 
     @property
     def state(self) -> str:
@@ -181,11 +189,6 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self.get_logger().error(self.last_failure)
         return result
 
-    def _reason_for_lock(self, name: str) -> str | None:
-        if name in self._locked_while_active and self.is_active:
-            return f"{name} cannot be changed while {self.get_name()} is active: deactivate it first"
-        return None
-
     def _on_parameters(self, old: M, new: M) -> None:
         self.settings = new
         try:
@@ -261,6 +264,19 @@ def run_node(
             return _run(factory, on_signal, executor)
         finally:
             rclpy.try_shutdown()
+
+
+def exit_process(code: int) -> NoReturn:
+    """End the process with ``code``, at once where a daemon thread still computes or reads.
+
+    The interpreter's own shutdown would wait for none of them, and native code that comes back into it
+    aborts.
+    """
+    if any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run(
