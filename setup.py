@@ -25,6 +25,7 @@ setup(
     package_data={
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation": ["templates/*"],
+        f"{NAME}.nodes": ["console_page/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
@@ -39,11 +40,12 @@ setup(
     entry_points={
         "console_scripts": [
             "sticker-uq = sticker_uq.cli:main",
-            "detector = sticker_uq.nodes.detector:main",
-            "supervisor = sticker_uq.nodes.supervisor:main",
-            "cell_sim = sticker_uq.nodes.cell_sim:main",
-            "image_source = sticker_uq.nodes.image_source:main",
-            "recorder = sticker_uq.nodes.recorder:main",
+            "detector = sticker_uq.nodes.__main__:detector",
+            "supervisor = sticker_uq.nodes.__main__:supervisor",
+            "cell_sim = sticker_uq.nodes.__main__:cell_sim",
+            "image_source = sticker_uq.nodes.__main__:image_source",
+            "recorder = sticker_uq.nodes.__main__:recorder",
+            "console = sticker_uq.nodes.__main__:console",
         ],
     },
 )

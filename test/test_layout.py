@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,8 @@ def test_room_loads_without_torch(room: str) -> None:
 
 
 def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    for executable, module, function in entry_points(monkeypatch):
+    for script in setup_arguments(monkeypatch)["entry_points"]["console_scripts"]:
+        executable, module, function = re.split(r"\s*[=:]\s*", script)
         found = importlib.util.find_spec(module)
         assert found is not None, f"{executable}: {module} does not exist"
         source = Path(str(found.origin)).read_text()
@@ -66,11 +68,25 @@ def test_requirements_are_pinned_exactly() -> None:
     assert [line for line in requirements if not re.fullmatch(r"[\w.-]+(\[\w+\])?==[\w.]+", line)] == []
 
 
-def entry_points(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
-    """(executable, module, function) of every console script that setup.py installs."""
-    given: dict[str, object] = {}
+def test_every_data_file_of_the_package_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {
+        path
+        for package, patterns in setup_arguments(monkeypatch)["package_data"].items()
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    present = {
+        path
+        for path in (ROOT / "sticker_uq").rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert present - installed == set()
+
+
+def setup_arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What setup.py says about the package."""
+    given: dict[str, Any] = {}
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("setuptools.setup", lambda **arguments: given.update(arguments))
     runpy.run_path("setup.py")
-    scripts = given["entry_points"]["console_scripts"]  # type: ignore[index]
-    return [tuple(re.split(r"\s*[=:]\s*", script)) for script in scripts]  # type: ignore[misc]
+    return given
