@@ -6,11 +6,11 @@ import re
 import runpy
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
+from catkin_pkg.package import parse_package
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics")
@@ -51,14 +51,17 @@ def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> N
         assert re.search(rf"^def {function}\(", source, re.M), f"{executable}: {module} has no {function}()"
 
 
-def test_versions_agree() -> None:
-    versions = {
-        ElementTree.parse(path).getroot().findtext("version")
-        for path in (ROOT / "package.xml", ROOT / "sticker_uq_msgs" / "package.xml")
-    }
+def test_manifests_are_valid_and_agree() -> None:
+    packages = []
+    for folder in (ROOT, ROOT / "sticker_uq_msgs"):
+        warnings: list[str] = []
+        packages.append(parse_package(str(folder), warnings=warnings))
+        packages[-1].validate(warnings=warnings)
+        assert warnings == []
     setup_py = re.search(r'version="([^"]+)"', (ROOT / "setup.py").read_text())
     assert setup_py is not None
-    assert versions == {setup_py[1]}
+    assert {package.version for package in packages} == {setup_py[1]}
+    assert packages[1].name in {dependency.name for dependency in packages[0].exec_depends}
 
 
 def test_requirements_are_pinned_exactly() -> None:
