@@ -56,6 +56,8 @@ class CellOptions(BaseModel):
     sim_laptops: int | None = Field(
         None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file"
     )
+    console: bool = Field(False, description="Start the operator's web page")
+    console_port: int | None = Field(None, ge=0, le=65535, description="Port of the page; empty: as in params_file")
     record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
@@ -111,7 +113,8 @@ class ProcessSpec:
         return [
             sys.executable,
             "-m",
-            f"{PACKAGE}.nodes.{self.executable}",
+            f"{PACKAGE}.nodes",
+            self.executable,
             *self.ros_arguments(own_parameters),
         ]
 
@@ -174,6 +177,8 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         detector_process(options),
         _process(options, "supervisor", _given(policy=_file(options.policy, "policy"))),
     ]
+    if options.console:
+        processes.append(_process(options, "console", _given(port=options.console_port)))
     if options.record:
         processes.append(
             _process(options, "recorder", {"bag": str(Path(options.record).expanduser().resolve())})
