@@ -43,10 +43,11 @@ class ImageSource(ABC):
 
     An image that cannot be read is an item with an error, it stops nothing. ``len()`` works where the number of images is
     known beforehand, ``operator.length_hint`` also where it is only estimated. ``topic`` is the image topic of a
-    recording, "" elsewhere.
+    recording, "" elsewhere; ``continuous`` tells whether one image follows the other in time.
     """
 
     topic = ""
+    continuous = True
 
     @abstractmethod
     def __iter__(self) -> Iterator[SourceImage]: ...
@@ -140,6 +141,8 @@ def _choose(bag: Bag, topic: str | None) -> str:
 
 
 class _PictureSource(ImageSource):
+    continuous = False
+
     def __init__(self, path: Path, files: list[Path]) -> None:
         if not files:
             raise InvalidInput(

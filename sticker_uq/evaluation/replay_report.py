@@ -1,0 +1,78 @@
+"""The report of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sticker_uq.evaluation.cell_report import policy_limits
+from sticker_uq.evaluation.report_model import Course, Headline, Report, ReportEntry, ReportLaptop, Tone
+from sticker_uq.evaluation.tables import Row
+from sticker_uq.supervision import Policy
+
+if TYPE_CHECKING:
+    from sticker_uq.evaluation.replay import ReplaySummary
+
+_OUTCOMES = {
+    "WORK": ("a sticker may be removed", Tone.GOOD),
+    "CLEAN": ("clean", Tone.GOOD),
+    "ASK": ("a person is asked", Tone.WARN),
+    "BLOCKED": ("cannot be used", Tone.BAD),
+}
+
+
+def replay_report(
+    summary: ReplaySummary, rows: Sequence[Row], entries: Sequence[ReportEntry], policy: Policy
+) -> Report:
+    """The report of a replay: `rows` are those of its table of images, `entries` the images it shows."""
+    per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
+    lead = (
+        f"{summary.images} images of {summary.source} were assessed and judged one by one, without a robot and without "
+        f"anybody's answers. {summary.failed or 'None'} of them could not be used."
+    )
+    headlines = [Headline("images", str(summary.images)), Headline("objects", str(summary.objects))]
+    headlines += [
+        Headline(words, str(summary.outcomes[name]), tone)
+        for name, (words, tone) in _OUTCOMES.items()
+        if name in summary.outcomes
+    ]
+    headlines.append(Headline("images per second", f"{per_second:.3g}"))
+    failed = [(row["image"], row["status_text"]) for row in rows if row["status"] == "FAILED"]
+    laptop = ReportLaptop(
+        title="Images",
+        entries=tuple(entries),
+        facts=(
+            ("shown here", f"{len(entries)} of {summary.images}"),
+            ("seen too seldom to be measured", str(summary.unstable)),
+            ("stickers that may be removed", str(summary.removable)),
+        ),
+        courses=_courses(rows, policy) if len(rows) > 1 else (),
+    )
+    return Report(
+        title="Replay",
+        lead=lead,
+        laptops=(laptop,),
+        headlines=tuple(headlines),
+        summary_columns=("image that could not be used", "reason") if failed else (),
+        summary_rows=tuple(failed[:50]),
+        limits=policy_limits(policy),
+        timings=summary.timings_ms,
+        environment={
+            "source": summary.source,
+            **({"topic": summary.topic} if summary.topic else {}),
+            "model": summary.model,
+            "weights (SHA-256)": summary.model_hash,
+            "settings (SHA-256)": summary.settings_hash,
+            "policy (SHA-256)": summary.policy_hash,
+            **summary.environment,
+        },
+    )
+
+
+def _courses(rows: Sequence[Row], policy: Policy) -> tuple[Course, ...]:
+    return (
+        Course("DiL", tuple(row["dil"] for row in rows), policy.max_dil),
+        Course("mean Shannon entropy, bit", tuple(row["shannon_entropy"] for row in rows)),
+        Course("mean mutual information, bit", tuple(row["mutual_information"] for row in rows)),
+        Course("objects", tuple(float(row["objects"]) for row in rows)),
+    )
