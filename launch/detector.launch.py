@@ -3,12 +3,16 @@
 from launch import LaunchDescription
 
 from sticker_uq.nodes.launching import declared_arguments, start_processes
-from sticker_uq.nodes.processes import detector_process
+from sticker_uq.nodes.processes import CellOptions, detector_process
 
 
 def generate_launch_description() -> LaunchDescription:
     """The detector, which publishes assessments and moves nothing."""
-    leave_out = ("policy", "sim", "sim_person", "sim_seed", "sim_laptops")
+    leave_out = [
+        name
+        for name in CellOptions.model_fields
+        if name in ("policy", "record") or name.startswith(("sim", "console"))
+    ]
     return LaunchDescription(
         [
             *declared_arguments(leave_out),

@@ -5,28 +5,33 @@ Needs launch and launch_ros, which only a ROS installation has; nothing else of 
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args, get_origin
 
 from launch import LaunchContext, LaunchDescriptionEntity
-from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction, SetEnvironmentVariable
+from launch.actions import DeclareLaunchArgument, EmitEvent, OpaqueFunction
 from launch.events import Shutdown
+from launch.events.process import ProcessExited
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
 
-from sticker_uq.nodes.processes import (
-    PACKAGE,
-    CellOptions,
-    ProcessSpec,
-    absolute_namespace,
-    transport_environment,
-)
+from sticker_uq.nodes.processes import PACKAGE, CellOptions, ProcessSpec, transport_environment
+from sticker_uq.nodes.runner import RESPAWN_PAUSE_S, STOP_TIMEOUT_S
+from sticker_uq.scene import InvalidInput
 
 
 def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:
-    """One launch argument per field of :class:`CellOptions`, with its description and default."""
+    """One launch argument per field of :class:`CellOptions`, with its description, choices and default."""
     return [
-        DeclareLaunchArgument(name, default_value=_text(info.default), description=info.description)
+        DeclareLaunchArgument(
+            name,
+            default_value=_text(info.default),
+            description=info.description,
+            choices=list(get_args(info.annotation)) if get_origin(info.annotation) is Literal else None,
+        )
         for name, info in CellOptions.model_fields.items()
         if name not in leave_out
     ]
@@ -35,33 +40,68 @@ def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgum
 def start_processes(
     processes: Callable[[CellOptions], Sequence[ProcessSpec]], leave_out: Sequence[str] = ()
 ) -> OpaqueFunction:
-    """An action that starts ``processes(options)`` with the options of the launch arguments."""
+    """An action that starts ``processes(options)`` with the options of the launch arguments.
+
+    An unusable or misspelt argument raises :class:`InvalidInput`, which ends the launch with its one line.
+    """
 
     def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
         names = [name for name in CellOptions.model_fields if name not in leave_out]
+        _refuse_misspelt(context.argv, names)
         options = CellOptions.from_texts({name: LaunchConfiguration(name).perform(context) for name in names})
-        environment = [SetEnvironmentVariable(k, v) for k, v in transport_environment(os.environ).items()]
-        return [*environment, *(_node(spec) for spec in processes(options))]
+        return [_node(spec) for spec in processes(options)]
 
     return OpaqueFunction(function=start)
 
 
+def _refuse_misspelt(arguments: Sequence[str], names: Sequence[str]) -> None:
+    """Launch ignores arguments that it does not know, so that a misspelt policy would silently be the packaged one.
+
+    Only near misses are refused: other names may belong to a launch file that includes this one.
+    """
+    for argument in arguments:
+        given = argument.partition(":=")[0]
+        nearest = difflib.get_close_matches(given, names, n=1, cutoff=0.8)
+        if nearest and given not in names:
+            raise InvalidInput(f"unknown argument {argument}, did you mean {nearest[0]}?")
+
+
 def _node(spec: ProcessSpec) -> Node:
+    # launch reads plain texts as YAML, which would make a number of a model called 123e5
+    parameters = {k: ParameterValue(v, value_type=type(v)) for k, v in spec.parameters.items()}
     return Node(
         package=PACKAGE,
         executable=spec.executable,
         name=spec.name,
-        namespace=absolute_namespace(spec.namespace) if spec.namespace else "",
-        parameters=[str(spec.params_file), spec.parameters],
+        namespace=spec.namespace.rstrip("/"),
+        parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
-        arguments=["--ros-args", "--log-level", spec.log_level],
+        ros_arguments=["--log-level", spec.log_level],
+        additional_env=transport_environment(os.environ),
         output="screen",
         emulate_tty=True,
         respawn=spec.respawn,
-        respawn_delay=1.0,
-        # a cell without one of its nodes is no cell: the others stop with it
-        on_exit=None if spec.respawn else [EmitEvent(event=Shutdown(reason=f"{spec.name} has ended"))],
+        respawn_delay=RESPAWN_PAUSE_S,
+        sigterm_timeout=LaunchConfiguration("sigterm_timeout", default=STOP_TIMEOUT_S),
+        sigkill_timeout=LaunchConfiguration("sigkill_timeout", default=STOP_TIMEOUT_S),
+        on_exit=_on_exit_of(spec),
     )
+
+
+def _on_exit_of(spec: ProcessSpec) -> Callable[[ProcessExited, LaunchContext], list[EmitEvent] | None]:
+    """A cell without one of its nodes is no cell: the others stop with it, and the launch fails when it died."""
+
+    def on_exit(event: ProcessExited, context: LaunchContext) -> list[EmitEvent] | None:
+        if context.is_shutdown:
+            return None
+        if event.returncode == 0:
+            return [EmitEvent(event=Shutdown(reason=f"{spec.name} has ended"))]
+        if spec.respawn:
+            return None
+        # an event of shutdown would leave the exit code of the launch at 0
+        raise RuntimeError(f"{spec.name} DIED with exit code {event.returncode}; stopping the others")
+
+    return on_exit
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,54 @@
+"""The executables of the package; ``python -m sticker_uq.nodes detector`` is the same as the executable ``detector``.
+
+Loading what a node needs takes seconds. A signal that comes meanwhile ends the process like any later one: without a
+traceback, with exit status 0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+
+
+def run(name: str) -> None:
+    """Run the node ``name`` of this package until it ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # libraries that are half loaded cannot be left through an exception
+        signal.signal(number, lambda *_: os._exit(0))
+    sys.exit(importlib.import_module(f"sticker_uq.nodes.{name}").main())
+
+
+def detector() -> None:
+    """Entry point of the executable ``detector``."""
+    run("detector")
+
+
+def supervisor() -> None:
+    """Entry point of the executable ``supervisor``."""
+    run("supervisor")
+
+
+def cell_sim() -> None:
+    """Entry point of the executable ``cell_sim``."""
+    run("cell_sim")
+
+
+def image_source() -> None:
+    """Entry point of the executable ``image_source``."""
+    run("image_source")
+
+
+def recorder() -> None:
+    """Entry point of the executable ``recorder``."""
+    run("recorder")
+
+
+def console() -> None:
+    """Entry point of the executable ``console``."""
+    run("console")
+
+
+if __name__ == "__main__":
+    run(sys.argv.pop(1))

@@ -1,0 +1,60 @@
+"""The executables: how a process ends that has not become a node yet."""
+
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sticker_uq.nodes import __main__ as executables
+
+ROOT = Path(__file__).parents[2]
+
+LOADS_FOREVER = """
+    import importlib, signal
+    from sticker_uq.nodes.__main__ import run
+
+    def import_module(name):
+        print(f"loading {name}", flush=True)
+        while True:
+            signal.pause()
+
+    importlib.import_module = import_module
+    run("detector")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_libraries_are_loaded_ends_the_process_quietly(number):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(LOADS_FOREVER)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading sticker_uq.nodes.detector\n"
+    process.send_signal(number)
+    rest, _ = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (0, "")
+
+
+def test_a_node_that_cannot_start_ends_with_a_status_other_than_0(ros_domain, tmp_path):
+    process = subprocess.run(
+        [sys.executable, "-m", "sticker_uq.nodes", "cell_sim", "--ros-args", "-p", "rate:=0.0"],
+        capture_output=True, text=True, timeout=150,
+    )  # fmt: skip
+    assert process.returncode == 1
+    assert "rate" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_every_executable_of_the_package_starts_a_module_with_a_main():
+    scripts = (ROOT / "setup.py").read_text()
+    names = re.findall(r'"(\w+) = sticker_uq\.nodes\.__main__:(\w+)"', scripts)
+    assert {"detector", "supervisor", "cell_sim", "image_source", "recorder"} <= {name for name, _ in names}
+    for name, function in names:
+        assert name == function
+        assert callable(getattr(executables, function))
+        assert "\ndef main()" in (ROOT / "sticker_uq" / "nodes" / f"{name}.py").read_text()
