@@ -1,0 +1,19 @@
+"""From one image to one `SceneAssessment`: the road that the live node, the replay and every study share."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sticker_uq.perception.settings import PerceptionSettings
+
+# loaded when first used: settings are needed by programs that never load torch
+_WITH_TORCH = {"Perception": "pipeline"}
+
+__all__ = ["Perception", "PerceptionSettings"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)

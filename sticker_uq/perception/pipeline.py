@@ -1,0 +1,170 @@
+"""The one implementation of the way from pixels to an assessment."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.localization import localize
+from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.scene import (
+    ImageUncertainty,
+    InvalidInput,
+    Localization,
+    ObservedObject,
+    SceneAssessment,
+    Status,
+)
+from sticker_uq.uncertainty import observe
+from sticker_uq.uncertainty.observe import image_uncertainty
+
+WARM_UP_SIZE = (480, 640)
+"""Height and width of the picture that :meth:`Perception.warm_up` looks at, px."""
+
+
+class Perception:
+    """Assesses images with one detector. Not thread-safe; ``settings`` are those it was made from.
+
+    The same pixels, settings, weights and machine give the same assessment, byte for byte but for the timings: the dropout
+    masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
+    may round differently.
+    """
+
+    def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
+        """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
+
+        Raises :class:`InvalidInput` when weights or device cannot be used.
+        """
+        self.settings = settings
+        self._detector = load_detector(settings) if detector is None else detector
+        self._settings_hash = settings.hash
+
+    @property
+    def model_hash(self) -> str:
+        """SHA-256 of the weights, hex."""
+        return self._detector.weights_hash
+
+    @property
+    def detector(self) -> StochasticDetector:
+        """The detector that looks."""
+        return self._detector
+
+    def warm_up(self) -> None:
+        """Assess an empty picture, so that the first real one is not slower than the others."""
+        self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
+
+    def assess(
+        self, image: NDArray[np.uint8], stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+    ) -> SceneAssessment:
+        """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
+
+        Stamp and frame are copied. The saliency map stays in the result if ``keep_saliency``. A network whose output is NaN or
+        infinite gives a scene with status FAILED. Raises :class:`InvalidInput` for anything that is no such image.
+        """
+        timings: dict[str, float] = {}
+        with _timed(timings, "total"):
+            try:
+                digest = image_digest(image)
+                objects, unstable, uncertainty, localization = self._look(
+                    image, digest, keep_saliency, timings
+                )
+            except NonFiniteOutput as error:
+                return self.failed_assessment(stamp_ns, frame_id, str(error))
+        return self._assessment(
+            stamp_ns,
+            frame_id,
+            (image.shape[1], image.shape[0]),
+            digest,
+            objects,
+            unstable,
+            uncertainty,
+            localization,
+            timings,
+        )
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
+        nothing = image_uncertainty((), 0)
+        return self._assessment(
+            stamp_ns, frame_id, (0, 0), "", (), (), nothing, None, {}, Status.FAILED, reason
+        )
+
+    def _look(
+        self, image: NDArray[np.uint8], digest: str, keep_saliency: bool, timings: dict[str, float]
+    ) -> tuple[tuple[ObservedObject, ...], tuple[ObservedObject, ...], ImageUncertainty, Localization | None]:
+        settings, detector = self.settings, self._detector
+        with _timed(timings, "encode"):
+            features = detector.encode(image)
+        with _timed(timings, "decode"):
+            samples = detector.decode(features, settings.passes, image_seed(digest, settings.seed))
+        localization = None
+        if settings.dil:
+            with _timed(timings, "detect"):
+                detections = detector.detect(features)
+            with _timed(timings, "dil"):
+                localization = localize(detector, features, detections, settings.localization, keep_saliency)
+        with _timed(timings, "cluster"):
+            objects, unstable, uncertainty = observe(samples, settings.cluster)
+        return objects, unstable, uncertainty, localization
+
+    def _assessment(
+        self,
+        stamp_ns: int,
+        frame_id: str,
+        image_size: tuple[int, int],
+        digest: str,
+        objects: tuple[ObservedObject, ...],
+        unstable: tuple[ObservedObject, ...],
+        uncertainty: ImageUncertainty,
+        localization: Localization | None,
+        timings: dict[str, float],
+        status: Status = Status.OK,
+        status_text: str = "",
+    ) -> SceneAssessment:
+        return SceneAssessment(
+            stamp_ns=stamp_ns,
+            frame_id=frame_id,
+            status=status,
+            status_text=status_text,
+            image_size=image_size,
+            image_digest=digest,
+            model=self._detector.name,
+            model_hash=self.model_hash,
+            settings_hash=self._settings_hash,
+            passes=self.settings.passes,
+            dropout_rate=self.settings.dropout_rate,
+            objects=objects,
+            unstable=unstable,
+            uncertainty=uncertainty,
+            localization=localization,
+            timings=timings,
+        )
+
+
+def image_digest(image: NDArray[np.uint8]) -> str:
+    """BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises :class:`InvalidInput`."""
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        shape, dtype = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
+        raise InvalidInput(f"image has shape {shape} and type {dtype}, expected (H, W, 3) uint8 BGR")
+    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(image))
+    return digest.hexdigest()
+
+
+def image_seed(digest: str, seed: int) -> int:
+    """Seed of the dropout masks for the image with ``digest`` under the user's ``seed``, below 2**63."""
+    mixed = hashlib.blake2b(f"{digest}:{seed}".encode(), digest_size=8).digest()
+    return int.from_bytes(mixed, "little") >> 1
+
+
+@contextmanager
+def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    timings[stage] = (time.perf_counter() - started) * 1e3

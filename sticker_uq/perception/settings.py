@@ -1,0 +1,56 @@
+"""Everything that decides what perception says about an image, as one flat model for nodes and command line."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.localization.settings import LocalizationSettings, Technique
+from sticker_uq.uncertainty.cluster import ClusterSettings
+
+_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights")
+
+
+def _same(model: type[BaseModel], name: str) -> Any:
+    """The field of another model, under a name that is clear beside all others."""
+    return copy.copy(model.model_fields[name])
+
+
+class PerceptionSettings(DetectorSettings):
+    """Settings of the whole way from an image to an assessment. A bad value raises pydantic's ``ValidationError``."""
+
+    min_cluster_size: int = _same(ClusterSettings, "min_cluster_size")
+    min_samples: int = _same(ClusterSettings, "min_samples")
+    cluster_epsilon: float = _same(ClusterSettings, "epsilon")
+    dil: bool = _same(LocalizationSettings, "enabled")
+    dil_technique: Technique = _same(LocalizationSettings, "technique")
+    decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
+    dil_alpha: float = _same(LocalizationSettings, "alpha")
+
+    @property
+    def cluster(self) -> ClusterSettings:
+        """The part that clustering reads."""
+        return ClusterSettings(
+            min_cluster_size=self.min_cluster_size, min_samples=self.min_samples, epsilon=self.cluster_epsilon
+        )
+
+    @property
+    def localization(self) -> LocalizationSettings:
+        """The part that distinctive localization reads."""
+        return LocalizationSettings(
+            enabled=self.dil,
+            technique=self.dil_technique,
+            decision_threshold=self.decision_threshold,
+            alpha=self.dil_alpha,
+        )
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of all settings that change the result, hex; the weights have a hash of their own."""
+        values = self.model_dump(exclude=set(_NOT_PART_OF_THE_RESULT))
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
