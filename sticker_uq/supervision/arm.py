@@ -22,9 +22,10 @@ PERSONS_STOP = Closed.HELD | Closed.NOT_ACTIVE
 
 
 def arm_ready(turn: Turn, event: ArmReady) -> None:
-    """The arm's server came or went. One that went away will not report the end of its goal."""
+    """The arm's server came or went: counting begins anew. One that went will not report the end of its goal."""
     permit = turn.state.permit
-    turn.set(arm_ready=event.ready)
+    if event.ready != turn.state.arm_ready:
+        turn.set(arm_ready=event.ready, streak=NO_STREAK)
     if permit is not None and not event.ready:
         turn.set(permit=replace(permit, lost=True))
 

@@ -66,7 +66,8 @@ class Turn:
         if self.now <= 0 or self.clock_went_back:
             reasons |= Closed.IMPLAUSIBLE_SCENE
         if state.permit is not None and not state.permit.open:
-            reasons |= state.permit.revoked
+            # what the state itself still tells is told by it; the goal may outlast a hold or a stale scene
+            reasons |= state.permit.revoked & Closed.CONTRADICTED or Closed.ARM_FAILED
         if state.scene is None:
             return reasons | Closed.NO_SCENE
         reasons |= state.problem
