@@ -1,0 +1,206 @@
+"""`sticker-uq replay` from the command line: options, errors, and the comparison with a live cell."""
+
+from __future__ import annotations
+
+import errno
+import json
+from dataclasses import replace as changed
+
+import cv2
+import numpy as np
+import pytest
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CompressedImage, Image
+from typer.testing import CliRunner
+
+import sticker_uq.cli.replay as cli_replay
+from sticker_uq.cli import app
+from sticker_uq.datasets import files
+from sticker_uq.datasets.bag_writer import BagWriter
+from sticker_uq.datasets.images import decode_compressed, encode_jpeg
+from sticker_uq.nodes.conversions import header_of, scene_to_msg
+from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.perception import PerceptionSettings
+from test.evaluation.conftest import assessment, image  # noqa: F401  # fixtures
+from test.evaluation.test_replay import Perception
+
+
+@pytest.fixture
+def loaded(monkeypatch, assessment):  # noqa: F811
+    """The settings with which perception was loaded; a stand-in takes its place."""
+    settings = []
+
+    def load(given):
+        settings.append(given)
+        return Perception(assessment)
+
+    monkeypatch.setattr(cli_replay, "Perception", load)
+    return settings
+
+
+@pytest.fixture
+def pictures(tmp_path, image):  # noqa: F811
+    folder = tmp_path / "lids"
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        cv2.imwrite(str(folder / name), image)
+    (folder / "c.png").write_bytes(b"broken")
+    return folder
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["replay", *map(str, arguments)], env={"COLUMNS": "150"})
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_a_folder_with_a_broken_picture_is_replayed_with_status_0(loaded, pictures, tmp_path):
+    result = run(pictures, "--out", tmp_path / "out", "--format", "csv", "--passes", "7", "--pictures", "1")
+    assert result.exit_code == 0, result.output
+    assert loaded == [PerceptionSettings(passes=7)]
+    written = {str(f.relative_to(tmp_path / "out")) for f in (tmp_path / "out").rglob("*") if f.is_file()}
+    assert written == {"images.csv", "objects.csv", "pictures/a.png.jpg", "report.html", "summary.json"}
+    assert "of them unusable" in result.output
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert (summary["images"], summary["failed"]) == (3, 1)
+    assert summary["environment"]["setting passes"] == "7"
+
+
+def test_a_parameter_file_of_the_cell_sets_perception_and_policy(loaded, pictures, tmp_path):
+    params = tmp_path / "cell.yaml"
+    params.write_text(
+        "/**/detector: {ros__parameters: {passes: 9, dropout_rate: 0.1, use_sim_time: true, image_transport: raw}}\n"
+        "supervisor: {ros__parameters: {min_probability: 0.99, consecutive_scenes: 2}}\n"
+    )
+    result = run(pictures, "--out", tmp_path / "out", "--params", params, "--passes", "5")
+    assert result.exit_code == 0, result.output
+    assert loaded == [PerceptionSettings(passes=5, dropout_rate=0.1)]
+    assert json.loads((tmp_path / "out/summary.json").read_text())["outcomes"] == {"ASK": 2, "BLOCKED": 1}
+
+
+def test_the_policy_file_wins(loaded, pictures, tmp_path):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("min_probability: 0.95\n")
+    run(pictures, "--out", tmp_path / "a", "--policy", policy)
+    run(pictures, "--out", tmp_path / "b")
+    outcomes = [json.loads((tmp_path / f"{n}/summary.json").read_text())["outcomes"] for n in "ab"]
+    assert outcomes == [{"ASK": 2, "BLOCKED": 1}, {"BLOCKED": 1, "WORK": 2}]
+
+
+def test_every_parameter_of_the_detector_may_stand_in_the_file(loaded, pictures, tmp_path):
+    values = {name: info.default for name, info in DetectorNodeSettings.model_fields.items()}
+    params = tmp_path / "detector.yaml"
+    params.write_text(json.dumps({"detector": {"ros__parameters": values}}))
+    result = run(pictures, "--out", tmp_path / "out", "--params", params)
+    assert result.exit_code == 0, result.output
+    assert loaded == [PerceptionSettings()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.mcap"], "nowhere.mcap: no such file or folder"),
+        (["EMPTY"], "no pictures"),
+        (["BROKEN"], "not a readable recording"),
+        (["LIDS", "--topic", "/image"], "is not a recording"),
+        (["LIDS", "--passes", "0"], "--passes 0: expected 1 to 200"),
+        (["LIDS", "--dropout-rate", "1"], "--dropout-rate 1.0: expected 0.0 to 0.9"),
+        (["LIDS", "--model", "yolo"], "--model 'yolo': expected one of"),
+        (["LIDS", "--format", "xlsx"], "--format xlsx: expected parquet or csv"),
+        (["LIDS", "--pictures", "-3"], "--pictures -3: expected all, none or a number"),
+        (["LIDS", "--params", "UNKNOWN"], "unknown parameter pases; did you mean passes"),
+        (["LIDS", "--params", "LIMIT"], "unknown parameter min_probabilty; did you mean min_probability"),
+        (["LIDS", "--policy", "LIMIT"], "policy"),
+        (["LIDS", "--policy", "nowhere.yaml"], "nowhere.yaml"),
+        (["LIDS", "--out", "LIDS"], "not an empty folder"),
+        (["LIDS", "--verify"], "is not a recording of a cell"),
+    ],
+)
+def test_what_cannot_be_is_one_line_and_status_2(loaded, pictures, tmp_path, arguments, words):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.mcap").write_bytes(b"\x89MCAP0\r\nbut not much more")
+    (tmp_path / "unknown.yaml").write_text("detector: {ros__parameters: {pases: 3}}")
+    (tmp_path / "limit.yaml").write_text("supervisor: {ros__parameters: {min_probabilty: 0.9}}")
+    places = {
+        "EMPTY": "empty",
+        "BROKEN": "broken.mcap",
+        "LIDS": "lids",
+        "UNKNOWN": "unknown.yaml",
+        "LIMIT": "limit.yaml",
+    }
+    given = [str(tmp_path / places[a]) if a in places else a for a in arguments]
+    result = run(*given, *([] if "--out" in given else ["--out", tmp_path / "out"]))
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_is_one_line_and_status_1(loaded, pictures, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    result = run(pictures, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "error: No space left on device" in result.stderr
+    assert not [f for f in (tmp_path / "out").rglob("*") if f.is_file()]
+
+
+@pytest.fixture
+def recording(tmp_path, image, assessment):  # noqa: F811
+    """Writes a recording of a cell whose detector saw every second image, and said `said` of it."""
+
+    def write(said=lambda scene: scene):
+        path = tmp_path / "bag"
+        detector = Perception(assessment)
+        with BagWriter(path) as bag:
+            bag.add_topic("/cell/image/compressed", "sensor_msgs/msg/CompressedImage")
+            bag.add_topic("/cell/annotated", "sensor_msgs/msg/Image")
+            bag.add_topic("/cell/scene", "sticker_uq_msgs/msg/SceneAssessment")
+            for index in range(6):
+                picture = image.copy()
+                picture[:, :40] = index * 20
+                stamp = 1_000_000_000 + index
+                jpeg = encode_jpeg(picture)
+                message = CompressedImage(header=header_of(stamp, "camera"), format="jpeg", data=jpeg)
+                bag.write("/cell/image/compressed", stamp, serialize_message(message))
+                bag.write(
+                    "/cell/annotated", stamp, serialize_message(Image(header=header_of(stamp, "camera")))
+                )
+                if index % 2 == 0:
+                    scene = said(
+                        detector.assess(decode_compressed(np.frombuffer(jpeg, np.uint8)), stamp, "camera")
+                    )
+                    bag.write("/cell/scene", stamp, serialize_message(scene_to_msg(scene, sequence=index)))
+        return path
+
+    return write
+
+
+def test_a_replay_of_a_live_recording_is_byte_identical(loaded, recording, tmp_path):
+    result = run(recording(), "--verify", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert (
+        "3 of 3 live assessments of /cell/scene repeated byte for byte, 0 differ, 0 without" in result.output
+    )
+
+
+def test_one_live_assessment_that_differs_is_told_and_status_1(loaded, recording, tmp_path):
+    def said(scene):
+        return changed(scene, image_digest="00") if scene.stamp_ns == 1_000_000_002 else scene
+
+    result = run(recording(said), "--verify", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "2 of 3 live assessments" in result.output
+    assert "image at 1000000002 ns: image_digest was 00, is " in result.stderr
+    assert (tmp_path / "out/report.html").is_file()
+
+
+def test_a_recording_without_live_scenes_cannot_be_verified(loaded, tmp_path, image):  # noqa: F811
+    with BagWriter(tmp_path / "bag") as bag:
+        bag.add_topic("/image/compressed", "sensor_msgs/msg/CompressedImage")
+        message = CompressedImage(header=header_of(1, "camera"), format="jpeg", data=encode_jpeg(image))
+        bag.write("/image/compressed", 1, serialize_message(message))
+    result = run(tmp_path / "bag", "--verify", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "expected one topic of sticker_uq_msgs/msg/SceneAssessment, found none" in result.stderr
