@@ -6,8 +6,10 @@ raw coordinates, it never finds a lone object, because the root of its tree is e
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
-from hdbscan import hdbscan
 from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.scene import IntArray, InvalidInput, StochasticSamples
@@ -53,6 +55,7 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
     Raises InvalidInput when a box or a probability is not finite.
     """
     settings = settings or ClusterSettings()
+    _algorithm()  # so that a call without boxes is enough to warm up
     if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
         raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
     order = canonical_order(samples)
@@ -61,6 +64,14 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
         samples.boxes[order].astype(np.float64), np.asarray(samples.pass_index)[order], settings
     )
     return labels
+
+
+@functools.cache
+def _algorithm() -> Any:
+    """HDBSCAN. Loaded when first used, because scikit-learn and pandas come along: settings must be quick to import."""
+    from hdbscan import hdbscan
+
+    return hdbscan
 
 
 def canonical_order(samples: StochasticSamples) -> IntArray:
@@ -114,7 +125,7 @@ def _hdbscan(boxes: np.ndarray, settings: ClusterSettings) -> IntArray:
     if len(boxes) >= settings.min_cluster_size and distance.max() < settings.epsilon:
         # Nothing in here can part at a distance of epsilon or more, so HDBSCAN would answer one cluster of everything.
         return np.zeros(len(boxes), np.int64)
-    labels = hdbscan(
+    labels = _algorithm()(
         distance,
         metric="precomputed",
         min_cluster_size=settings.min_cluster_size,
