@@ -6,7 +6,6 @@ next laptop when this one is done.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +18,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.nodes.arm import MotionFailed, MotionStep, PermittedArm
 from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
-from sticker_uq.nodes.lifecycle import request_exit, run_node
+from sticker_uq.nodes.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
 from sticker_uq.nodes.qos import IMAGES, LATCHED
 from sticker_uq.nodes.sim_person import SimulatedPerson
@@ -140,10 +139,10 @@ class CellSim(Node):
             request_exit(self)
 
 
-def main() -> int:
-    """Entry point of the executable ``cell_sim``; returns the exit status."""
-    return run_node(CellSim, executor=lambda: MultiThreadedExecutor(num_threads=4))
+def main() -> None:
+    """Entry point of the executable ``cell_sim``."""
+    exit_process(run_node(CellSim, executor=lambda: MultiThreadedExecutor(num_threads=4)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

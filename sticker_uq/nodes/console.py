@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 import threading
 from typing import Any
 
@@ -19,7 +18,7 @@ from sticker_uq.evaluation.recording import GATE_STATES
 from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, make_app
 from sticker_uq.nodes.console_state import ConsoleState
 from sticker_uq.nodes.images import bgr_from_msg
-from sticker_uq.nodes.lifecycle import run_node
+from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
 from sticker_uq.nodes.qos import LATCHED, NEWEST_IMAGE_RELIABLE
 from sticker_uq.scene import InvalidInput
@@ -183,10 +182,10 @@ def _question(message: InterventionRequest) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Entry point of the executable ``console``; returns the exit status."""
-    return run_node(Console)
+def main() -> None:
+    """Entry point of the executable ``console``."""
+    exit_process(run_node(Console))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,7 +6,6 @@ recording, not the node: what was written stays readable, the loss is logged onc
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage
 
 from sticker_uq.datasets.bag_writer import BagWriter
-from sticker_uq.nodes.lifecycle import run_node
+from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
 from sticker_uq.nodes.qos import LATCHED, RELIABLE
 from sticker_uq_msgs.msg import (
@@ -87,10 +86,10 @@ class Recorder(Node):
             self.get_logger().error(f"the recording ends here, nothing more is written: {error}")
 
 
-def main() -> int:
-    """Entry point of the executable ``recorder``; returns the exit status."""
-    return run_node(Recorder)
+def main() -> None:
+    """Entry point of the executable ``recorder``."""
+    exit_process(run_node(Recorder))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,90 @@
+"""Writes docs/parameters.md from the models that the nodes and the command line validate with.
+
+python -m sticker_uq.nodes.parameter_docs docs/parameters.md
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.nodes.cell_sim import SimulationSettings
+from sticker_uq.nodes.console import ConsoleSettings
+from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.nodes.image_source import ImageSourceSettings
+from sticker_uq.nodes.processes import CellOptions
+from sticker_uq.nodes.recorder import RecorderSettings
+from sticker_uq.nodes.supervisor import SupervisorNodeSettings
+from sticker_uq.supervision import Policy
+
+SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),
+    (
+        "`detector`",
+        "Node parameters; the perception ones are options of `sticker-uq replay` too.",
+        DetectorNodeSettings,
+    ),
+    ("`supervisor`", "Node parameters. Nothing changes while a permit is out.", SupervisorNodeSettings),
+    ("Policy file", "`config/policy.yaml`, or the file that the parameter `policy` names.", Policy),
+    ("`cell_sim`", "Node parameters of the simulated cell.", SimulationSettings),
+    ("`image_source`", "Node parameters.", ImageSourceSettings),
+    ("`console`", "Node parameters.", ConsoleSettings),
+    ("`recorder`", "Node parameters.", RecorderSettings),
+)
+
+
+def parameter_reference() -> str:
+    """The whole reference as Markdown."""
+    parts = [
+        "# Parameters\n\nMade by `python -m sticker_uq.nodes.parameter_docs docs/parameters.md` from the models that validate "
+        "them; a bad value stops `configure` with the reason. Lifecycle nodes also know `autostart`.\n"
+    ]
+    for title, text, model in SECTIONS:
+        rows = [_row(name, info) for name, info in model.model_fields.items()]
+        parts.append(
+            "\n".join(
+                [
+                    f"## {title}\n",
+                    f"{text}\n",
+                    "| name | default | range | meaning |",
+                    "|---|---|---|---|",
+                    *rows,
+                    "",
+                ]
+            )
+        )
+    return "\n".join(parts)
+
+
+def _row(name: str, info: FieldInfo) -> str:
+    default = info.get_default(call_default_factory=True)
+    shown = (
+        ""
+        if default is None or default == ""
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
+    return f"| `{name}` | {shown} | {_range(info)} | {info.description} |"
+
+
+def _range(info: FieldInfo) -> str:
+    if get_origin(info.annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(info.annotation) if choice != "")
+    limits: dict[str, Any] = {}
+    for item in info.metadata:
+        for name in ("ge", "gt", "le", "lt", "pattern"):
+            if getattr(item, name, None) is not None:
+                limits[name] = getattr(item, name)
+    signs = {"ge": "≥ ", "gt": "> ", "le": "≤ ", "lt": "< "}
+    return ", ".join(
+        f"{signs[k]}{v:g}" if k in signs else f"`{v}`".replace("|", "\\|") for k, v in limits.items()
+    )
+
+
+if __name__ == "__main__":
+    with atomic_write(Path(sys.argv[1]), "w") as file:
+        file.write(parameter_reference())
