@@ -1,5 +1,27 @@
 """Sticker detection models: six of torchvision's detectors made stochastic, their weights, their training."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 
-__all__ = ["MODEL_NAMES", "DetectorSettings"]
+# loaded when first used: settings are needed by programs that never load torch
+_WITH_TORCH = {
+    "NonFiniteOutput": "selection",
+    "StochasticDetector": "detector",
+    "Features": "features",
+    "build_model": "models",
+    "load_detector": "detector",
+    "load_weights": "weights",
+    "save_weights": "weights",
+}
+
+__all__ = ["MODEL_NAMES", "DetectorSettings", *_WITH_TORCH]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WITH_TORCH[name]}"), name)

@@ -1,0 +1,174 @@
+"""The stochastic sticker detector: one deterministic pass over the image, then as many dropout passes as asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sticker_uq.detection.dropout import PassDropout
+from sticker_uq.detection.families import Dropout, Family, no_dropout
+from sticker_uq.detection.faster_rcnn import FasterRcnn
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.models import build_model, is_ssd
+from sticker_uq.detection.retinanet import RetinaNet
+from sticker_uq.detection.selection import Rows, keep_best
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.ssd import Ssd
+from sticker_uq.detection.weights import load_into, packaged_weights
+from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
+
+
+class StochasticDetector:
+    """One of the six sticker detection models with Monte-Carlo dropout (Wu et al., sections 3.1 and 3.2.1).
+
+    ``name``: the model; ``model``: torchvision's detector, frozen and in evaluation mode; ``family``: how it
+    is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
+    which changes the speed and not the result. Probabilities are in the order background, logo, sticker.
+    """
+
+    def __init__(self, model: nn.Module, settings: DetectorSettings, weights_hash: str) -> None:
+        """``model``: as ``build_model(settings.model, min_size=settings.min_size)`` makes it, with weights."""
+        self.name = settings.model
+        self.settings = settings
+        self.weights_hash = weights_hash
+        self.device = resolve_device(settings.device)
+        self.model: Any = model.eval().requires_grad_(False).to(self.device)
+        self.family: Family
+        if is_ssd(self.name):
+            self.family = Ssd(model, settings.dropout_site)
+        else:
+            self.family = RetinaNet(model) if self.name.startswith("retinanet") else FasterRcnn(model)
+        # a processor gains from batches only where a pass is small; a GPU needs them to be busy
+        on_cpu = self.device.type == "cpu"
+        self.chunk = (5 if on_cpu else settings.passes) if is_ssd(self.name) else (1 if on_cpu else 5)
+
+    @torch.no_grad()
+    def encode(self, image: NDArray[np.uint8]) -> Features:
+        """Everything of ``image`` (H, W, 3) uint8 BGR that comes before the first dropout: the same in every pass.
+
+        Raises InvalidInput for anything but such an image, or one too narrow to be resized.
+        """
+        width, height = self._check(image)
+        rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
+        images, _ = self.model.transform([rgb.permute(2, 0, 1).to(torch.float32).div_(255)])
+        return self.family.encode(images, (width, height))
+
+    @torch.no_grad()
+    def decode(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
+        """Detections of the ``passes`` stochastic passes numbered from ``first_pass`` on.
+
+        The masks of a pass depend on ``seed`` and its number only, so a pass is the same whichever others are
+        asked for; ``pass_index`` counts from 0. With a dropout rate of 0 every pass equals :meth:`detect`.
+        Raises InvalidInput if ``passes`` < 1 and NonFiniteOutput if the network produced NaN or infinity.
+        """
+        if passes < 1:
+            raise InvalidInput(f"passes is {passes}, expected at least 1")
+        if self.settings.dropout_rate == 0:
+            detections = self.detect(features)
+            index = np.repeat(np.arange(passes), len(detections))
+            boxes, probabilities = detections.boxes, detections.probabilities
+            return StochasticSamples(
+                np.tile(boxes, (passes, 1)), np.tile(probabilities, (passes, 1)), index, passes
+            )
+        groups = []
+        for start in range(0, passes, self.chunk):
+            numbers = range(first_pass + start, first_pass + min(start + self.chunk, passes))
+            dropout = PassDropout(self.settings.dropout_rate, seed, numbers, self.device)
+            rows = self._keep(features, self.family.head_maps(features, dropout), dropout)
+            groups.append(Rows(rows.boxes, rows.probabilities, rows.pass_index + start))
+        boxes, probabilities, index = _to_numpy(groups)
+        return StochasticSamples(boxes, probabilities, index, passes)
+
+    @torch.no_grad()
+    def detect(self, features: Features) -> Detections:
+        """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`decode` does."""
+        boxes, probabilities, _ = _to_numpy([self._keep(features, self.head_maps(features), no_dropout)])
+        return Detections(boxes, probabilities)
+
+    @torch.no_grad()
+    def head_maps(self, features: Features) -> list[Tensor]:
+        """The dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
+        maps = features.derive("head_maps", lambda: self.family.head_maps(features, no_dropout))
+        return list(maps)
+
+    def objectness(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        """Objectness of every anchor, one tensor (A, h, w) per level of ``maps`` (1, C, h, w), before suppression.
+
+        Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD:
+        one minus the background's softmax (DiL paper, section 3: objectness head, or class scores where there
+        is none). Differentiable with respect to ``maps``.
+        """
+        return self.family.objectness(list(maps))
+
+    def _check(self, image: NDArray[np.uint8]) -> tuple[int, int]:
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
+            raise InvalidInput(
+                f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8 BGR"
+            )
+        height, width = image.shape[:2]
+        transform = self.model.transform
+        if transform.fixed_size is None:
+            short, long = min(height, width), max(height, width)
+            if short * min(transform.min_size[0] / short, transform.max_size / long) < 1:
+                raise InvalidInput(f"image is {width}x{height} px, expected sides that differ less")
+        return width, height
+
+    def _keep(self, features: Features, maps: list[Tensor], dropout: Dropout) -> Rows:
+        """The boxes that remain after threshold and suppression, px of the original image."""
+        rows = self.family.candidates(features, maps, dropout, self.settings.score_floor)
+        rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
+        (height, width), (original_width, original_height) = features.resized, features.image_size
+        scale = rows.boxes.new_tensor([original_width / width, original_height / height]).repeat(2)
+        limit = rows.boxes.new_tensor([original_width, original_height]).repeat(2)
+        return Rows((rows.boxes * scale).minimum(limit), rows.probabilities, rows.pass_index)
+
+
+def load_detector(settings: DetectorSettings) -> StochasticDetector:
+    """The detector that ``settings`` describe, with the weights of ``settings.weights`` or the packaged ones.
+
+    Raises InvalidInput when there are no weights, when they do not fit (see ``weights.load_into``), or when
+    the device does not exist. Sets the number of torch's threads of this process if ``settings.threads`` is
+    not 0.
+    """
+    resolve_device(settings.device)
+    path = settings.weights or packaged_weights(settings.model)
+    if path is None:
+        raise InvalidInput(
+            f"there are no packaged weights of model {settings.model!r}: train some with `sticker-uq train --data "
+            f"COCO_FOLDER --model {settings.model}` and give their file as `weights`"
+        )
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    model = build_model(settings.model, min_size=settings.min_size)
+    metadata = load_into(model, settings.model, path)
+    return StochasticDetector(model, settings, metadata["checksum"])
+
+
+def resolve_device(name: str) -> torch.device:
+    """The torch device of "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+
+    Raises InvalidInput if that GPU does not exist.
+    """
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        name = "cuda" if gpus else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if (device.index or 0) >= gpus:
+            raise InvalidInput(
+                f"device {name!r} does not exist ({gpus} CUDA devices found), expected cpu or auto"
+            )
+        torch.backends.cudnn.deterministic = True  # the same image and seed must give the same result
+    return device
+
+
+def _to_numpy(groups: list[Rows]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
+    columns = ([r.boxes for r in groups], [r.probabilities for r in groups], [r.pass_index for r in groups])
+    boxes, probabilities, index = (torch.cat(c).cpu().numpy() for c in columns)
+    return boxes, probabilities, index

@@ -1,0 +1,44 @@
+"""RetinaNet: dropout in the feature pyramid, one sigmoid per class and anchor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchvision.models.detection.image_list import ImageList
+
+from sticker_uq.detection.families import Dropout, anchor_candidates, by_level
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.pyramid import encode_pyramid, pyramid_maps
+from sticker_uq.detection.selection import Rows, sigmoid_distribution
+
+
+class RetinaNet:
+    """Family of retinanet_resnet50_fpn and its v2."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        """Backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
+        return encode_pyramid(self._model.backbone, images, image_size)
+
+    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """P3..P7."""
+        return pyramid_maps(self._model.backbone.fpn, features, dropout)
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """Anchors with normalised class vectors; the dropout is already in ``maps``."""
+        outputs = self._model.head(maps)
+        probabilities = sigmoid_distribution(outputs["cls_logits"])
+        return anchor_candidates(
+            self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
+        )
+
+    def objectness(self, maps: list[Tensor]) -> list[Tensor]:
+        """Largest sigmoid of the foreground classes of each anchor: a one-stage detector has no objectness head."""
+        scores = torch.sigmoid(self._model.head.classification_head(maps)[0, :, 1:]).amax(dim=1)
+        return by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())

@@ -1,0 +1,96 @@
+"""From class probabilities and boxes of all candidates to the boxes that are kept, with their full distributions.
+
+torchvision's post-processing returns one score per box; the uncertainty metrics need the whole class vector.
+Here a candidate (anchor or proposal) yields at most one box, that of its most probable foreground class,
+where torchvision yields one for every class above the threshold; and boxes without an area are dropped for
+every family. Threshold, clipping and suppression per class are otherwise torchvision's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torchvision.ops import clip_boxes_to_image, nms
+
+CANDIDATES = 1000
+"""Most probable candidates of a pass that take part in suppression, as in torchvision's RetinaNet and Faster R-CNN."""
+_SMALLEST_SIDE = 1e-2  # px of the resized image; torchvision's limit in Faster R-CNN
+
+
+class NonFiniteOutput(RuntimeError):
+    """The network produced NaN or infinity. Such an image has no detections to trust, not even an empty list."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Boxes of a group of passes, ordered by pass and then by falling score.
+
+    ``boxes`` (N, 4) px; ``probabilities`` (N, 3), rows sum to 1; ``pass_index`` (N,) within the group.
+    """
+
+    boxes: Tensor
+    probabilities: Tensor
+    pass_index: Tensor
+
+    def __getitem__(self, index: Tensor) -> Rows:
+        return Rows(self.boxes[index], self.probabilities[index], self.pass_index[index])
+
+
+def check_finite(*tensors: Tensor) -> None:
+    """Raise NonFiniteOutput if any element of ``tensors`` is NaN or infinite."""
+    # NaN and infinity survive a sum, which is much cheaper than a mask of the elements
+    if not all(bool(torch.isfinite(t.sum(dtype=torch.float64))) for t in tensors):
+        raise NonFiniteOutput("the detector produced values that are not finite")
+
+
+def softmax_distribution(logits: Tensor) -> Tensor:
+    """Class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
+    return torch.softmax(logits, dim=-1)
+
+
+def sigmoid_distribution(logits: Tensor) -> Tensor:
+    """Class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
+
+    RetinaNet never learns its first, background column, so it is left out: with p_c the sigmoids of the
+    foreground classes, the background has the probability that none is present, prod(1 - p_c), and the vector
+    is normalised.
+    """
+    foreground = torch.sigmoid(logits[..., 1:])
+    background = (1 - foreground).prod(dim=-1, keepdim=True)
+    vector = torch.cat([background, foreground], dim=-1)
+    return vector / vector.sum(dim=-1, keepdim=True)
+
+
+def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor]:
+    """Pass and candidate indices (N,), (N,) of the candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
+
+    At most CANDIDATES of a pass, ordered by pass and then by falling score.
+    """
+    scores = probabilities[..., 1:].amax(dim=-1)
+    values, candidates = scores.topk(min(CANDIDATES, scores.shape[1]), dim=1)
+    above = values > score_floor
+    return above.nonzero()[:, 0], candidates[above]
+
+
+def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:
+    """``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
+
+    At most ``max_detections`` of a pass remain. The order stays.
+    """
+    rows = Rows(clip_boxes_to_image(rows.boxes, size), rows.probabilities, rows.pass_index)
+    sides = rows.boxes[:, 2:] - rows.boxes[:, :2]
+    rows = rows[(sides >= _SMALLEST_SIDE).all(dim=1)]
+    scores, labels = rows.probabilities[:, 1:].max(dim=1)
+    # one call per pass and class: shifting the groups apart, as batched_nms does, would round the boxes of later
+    # passes more than those of earlier ones
+    kept = torch.zeros_like(labels, dtype=torch.bool)
+    groups = rows.pass_index * rows.probabilities.shape[1] + labels
+    for group in groups.unique():
+        members = (groups == group).nonzero()[:, 0]
+        kept[members[nms(rows.boxes[members], scores[members], nms_threshold)]] = True
+    rows = rows[kept]
+    first_of_pass = torch.searchsorted(rows.pass_index, rows.pass_index)
+    rank = torch.arange(len(rows.pass_index), device=first_of_pass.device) - first_of_pass
+    return rows[rank < max_detections]

@@ -1,0 +1,71 @@
+"""SSD300 and SSDLite320: dropout in the detection head, on its inputs or on its outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torchvision.models.detection.image_list import ImageList
+
+from sticker_uq.detection.families import Dropout, anchor_candidates, by_level
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.selection import Rows, softmax_distribution
+
+
+class Ssd:
+    """Family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
+
+    ``site`` "in" (Wu et al.): dropout on each feature map that enters the head, one mask per map and pass
+    that the regression and the classification branch share, drawn from the finest level to the coarsest.
+    ``site`` "out" (a later revision of the published code): dropout on the output of the head's last
+    convolution of each level, drawn for the regression branch and then for the classification branch, from
+    the finest level to the coarsest.
+    """
+
+    def __init__(self, model: Any, site: Literal["in", "out"]) -> None:
+        self._model = model
+        self._site = site
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
+        maps = tuple(self._model.backbone(images.tensors).values())
+        extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
+        return Features(
+            image_size, tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:]), maps, extra
+        )
+
+    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """The backbone's six maps, with dropout where the site is "in"."""
+        return [dropout(m) if self._site == "in" else m for m in features.maps]
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """Default boxes with their softmax vectors."""
+        on_outputs = self._site == "out"
+        outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
+        levels, head = len(maps), self._model.head
+        deltas = _columns(outputs[:levels], head.regression_head.num_columns)
+        logits = _columns(outputs[levels:], head.classification_head.num_columns)
+        probabilities = softmax_distribution(logits)
+        return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
+
+    def objectness(self, maps: list[Tensor]) -> list[Tensor]:
+        """Probability of each default box that it is not background."""
+        logits = self._model.head.classification_head(maps)[0]
+        scores = 1 - torch.softmax(logits, dim=1)[:, 0]
+        return by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
+
+    def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
+        """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""
+        head = self._model.head
+        branches = (head.regression_head, head.classification_head)
+        return [block(m) for branch in branches for block, m in zip(branch.module_list, maps, strict=True)]
+
+
+def _columns(outputs: list[Tensor], columns: int) -> Tensor:
+    """Per-level head outputs (n, A * columns, h, w) as one tensor (n, sum of h * w * A, columns), torchvision's order."""
+    return torch.cat(
+        [o.unflatten(1, (-1, columns)).permute(0, 3, 4, 1, 2).flatten(1, 3) for o in outputs], dim=1
+    )
