@@ -17,9 +17,10 @@ from rich.table import Table
 
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
 from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.processes import CellOptions, ProcessSpec, cell_processes
+from sticker_uq.nodes.processes import CellOptions, ProcessSpec, cell_processes, share_folder
 from sticker_uq.nodes.runner import ProcessGroup
 from sticker_uq.scene import InvalidInput
+from sticker_uq.supervision import Policy
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "supervisor")
@@ -46,6 +47,8 @@ def command(
     stickers was touched, no laptop called clean has a sticker left, and recording and report are whole.
     """
     console = Console()
+    policy_file = policy or share_folder() / "config" / "policy.yaml"
+    Policy.load(policy_file)  # a bad one is told before anything is started
     _prepare(out)
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     # a demo must not talk to a cell on the same machine
@@ -59,11 +62,12 @@ def command(
             "image_transport": "compressed",
             "record": str(out / "bag"),
             "params_file": "" if params is None else str(params),
+            "policy": str(policy_file),
         }
     )
     _run(cell_processes(options), laptops, out, timeout, console)
     console.print("reading the recording, drawing pictures, writing the report ...")
-    outcome = read_outcome(out, laptops, _environment())
+    outcome = read_outcome(out, laptops, Policy.load(policy_file), _environment())
     with atomic_write(out / "summary.json", "w") as file:
         json.dump(outcome.summary(), file, indent=1)
     _print_table(outcome, console)

@@ -49,8 +49,8 @@ class DemoOutcome:
         }
 
 
-def read_outcome(out: Path, laptops: int, environment: Mapping[str, str]) -> DemoOutcome:
-    """Compare the recording in ``out`` with the truth beside it; writes the pictures and report.html there.
+def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[str, str]) -> DemoOutcome:
+    """Compare the recording in ``out``, made under ``policy``, with the truth beside it; writes pictures and report.html.
 
     Raises :class:`sticker_uq.scene.InvalidInput` when the recording cannot be read.
     """
@@ -65,7 +65,6 @@ def read_outcome(out: Path, laptops: int, environment: Mapping[str, str]) -> Dem
     if bag.damage:
         failures.append(f"the recording is damaged: {bag.damage}")
     stages = stage_times(list(recorded.values()))
-    policy = Policy.load(_policy_file(out))
     stickers, removed, by_person, left, wrong = totals[:5]
     report = cell_report(
         list(recorded.values()),
@@ -95,12 +94,6 @@ def read_outcome(out: Path, laptops: int, environment: Mapping[str, str]) -> Dem
     )
     write_report(report, out / "report.html")
     return DemoOutcome((*rows, total), stages, tuple(failures))
-
-
-def _policy_file(out: Path) -> Path:
-    from sticker_uq.nodes.processes import share_folder
-
-    return share_folder() / "config" / "policy.yaml"
 
 
 def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
