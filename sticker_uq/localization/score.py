@@ -1,0 +1,44 @@
+"""CL, BL, DiL and the dynamic decision threshold from a saliency map and boxes (DiL paper, section 3.1, eq 3-6)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.scene import FloatArray
+
+
+def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.bool_]:
+    """Which pixels lie in at least one of the ``boxes`` (N, 4), (height, width) bool.
+
+    A pixel belongs to a box when its centre does: x1 <= column + 0.5 < x2, and the same for rows.
+    """
+    covered = np.zeros((height, width), np.bool_)
+    limits = np.array([width, height, width, height])
+    edges = np.clip(np.ceil(np.asarray(boxes, np.float64).reshape(-1, 4) - 0.5), 0, limits).astype(np.int64)
+    for left, top, right, bottom in edges:
+        covered[top:bottom, left:right] = True
+    return covered
+
+
+def distinctive_localization(saliency: FloatArray, boxes: FloatArray) -> tuple[float, float, float]:
+    """Complete localization CL, background localization BL and DiL = BL / CL (DiL paper, eq 3-5).
+
+    ``saliency`` (H, W) >= 0; ``boxes`` (N, 4) predicted boxes in its pixels. DiL is in [0, 1]: 1 when there is saliency but
+    no box, 0 when all saliency lies in boxes, NaN when there is no saliency at all.
+    """
+    outside = np.where(covered_pixels(boxes, *saliency.shape), np.zeros((), saliency.dtype), saliency)
+    # Both sums add in the same order, so BL cannot exceed CL by rounding.
+    complete = float(saliency.sum(dtype=np.float64))
+    background = float(outside.sum(dtype=np.float64))
+    return complete, background, background / complete if complete > 0.0 else float("nan")
+
+
+def dynamic_threshold(dil: float, decision_threshold: float, alpha: float) -> float:
+    """The fixed ``decision_threshold`` lowered by ``alpha * dil``, a probability >= 0 (DiL paper, eq 6).
+
+    The fixed one when ``dil`` is NaN.
+    """
+    return decision_threshold if math.isnan(dil) else max(0.0, decision_threshold - alpha * dil)
