@@ -21,6 +21,8 @@ NEWEST_IMAGE_BEST_EFFORT = _keep_last(1, ReliabilityPolicy.BEST_EFFORT, Durabili
 #: Scenes, what is derived from them, pictures for people: a reader that is late gets the newest few, never a
 #: long backlog.
 RELIABLE = _keep_last(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+#: Scenes on the side that decides: only the newest counts.
+NEWEST_SCENE = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 #: State that a late joiner must see at once: gate, intervention request, workpiece, label info.
 LATCHED = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 #: /diagnostics, as the aggregator expects it.

@@ -50,6 +50,13 @@ class SceneReceived:
 
 
 @dataclass(frozen=True)
+class SceneUnreadable:
+    """A scene came that cannot be understood."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class ArmReady:
     """The arm's action server came (``ready``) or went."""
 
@@ -125,6 +132,7 @@ Event = (
     | Deactivated
     | Tick
     | SceneReceived
+    | SceneUnreadable
     | ArmReady
     | GoalAccepted
     | GoalRejected

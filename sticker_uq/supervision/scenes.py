@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from sticker_uq.supervision.boxes import as_box, iou, is_proper
-from sticker_uq.supervision.events import RemovalVerified, SceneReceived, SendGoal, Severity
+from sticker_uq.supervision.events import RemovalVerified, SceneReceived, SceneUnreadable, SendGoal, Severity
 from sticker_uq.supervision.settings import nanoseconds
 from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, SceneFacts, Streak, Target
 from sticker_uq.supervision.turn import Turn
@@ -42,6 +42,11 @@ def receive(turn: Turn, event: SceneReceived) -> None:
         contradiction = _contradiction(turn, permit, decision)
         if contradiction:
             turn.revoke(Closed.CONTRADICTED, contradiction)
+
+
+def receive_unreadable(turn: Turn, event: SceneUnreadable) -> None:
+    """Close until a scene comes that can be read."""
+    turn.set(problem=Closed.FAILED_SCENE, problem_text=event.text)
 
 
 def _problem(turn: Turn, facts: SceneFacts, decision: SceneDecision) -> tuple[Closed, str]:

@@ -39,6 +39,7 @@ from sticker_uq.supervision.events import (
     RemovalFinished,
     Reset,
     SceneReceived,
+    SceneUnreadable,
     Tick,
     WorkpieceChanged,
 )
@@ -144,6 +145,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "scene: old": (scene("sticker", PAUSE), 2 * MOMENT),
     "scene: in the future": (scene("sticker", -PAUSE), 2 * MOMENT),
     "scene: again": (again, 2 * MOMENT),
+    "scene: unreadable": (always(SceneUnreadable("test")), MOMENT),
     "tick": (always(Tick()), MOMENT),
     "pause": (always(Tick()), PAUSE),
     "clock goes back": (always(Tick()), -3 * PAUSE),

@@ -29,6 +29,7 @@ from sticker_uq.supervision.events import (
     RemovalFinished,
     RemovalVerified,
     Reset,
+    SceneUnreadable,
     SendGoal,
     Tick,
     WorkpieceChanged,
@@ -209,6 +210,7 @@ CLOSING: dict[str, tuple[Callable[[Cell], Any], Closed]] = {
     "other workpiece": (lambda cell: cell.send(WorkpieceChanged("x", cell.now)), Closed.CONTRADICTED),
     "failed scene": (lambda cell: cell.scene(status=Status.FAILED), Closed.FAILED_SCENE),
     "unknown status": (lambda cell: cell.scene(STICKER, status=Status.UNKNOWN), Closed.FAILED_SCENE),
+    "unreadable scene": (lambda cell: cell.send(SceneUnreadable("arrays do not fit")), Closed.FAILED_SCENE),
     "NaN metric": (lambda cell: cell.scene(observed(shannon_entropy=float("nan"))), Closed.IMPLAUSIBLE_SCENE),
     "inf box": (lambda cell: cell.scene(observed((0, 0, float("inf"), 9))), Closed.IMPLAUSIBLE_SCENE),
     "NaN box of a rare object": (

@@ -1,0 +1,79 @@
+"""The supervisor's side of the action ``remove_sticker``: goals go out, what becomes of them comes back as events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from action_msgs.msg import GoalStatus
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
+from rclpy.node import Node
+from rclpy.task import Future
+
+from sticker_uq.nodes.conversions import box_to_msg, ns_to_stamp
+from sticker_uq.supervision.events import Event, GoalAccepted, GoalRejected, RemovalCode, RemovalFinished
+from sticker_uq.supervision.state import Target
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import ObservedObject
+
+
+class RemovalClient:
+    """Sends goals on ``node`` and tells ``happened`` their fate; never waits."""
+
+    def __init__(self, node: Node, happened: Callable[[Event], object]) -> None:
+        self._client = ActionClient(node, RemoveSticker, "remove_sticker")
+        self._happened = happened
+        self._handles: dict[int, ClientGoalHandle] = {}
+
+    def destroy(self) -> None:
+        """Withdraw the client; nothing is told any more."""
+        self._happened = lambda event: None
+        self._client.destroy()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the arm's action server is there."""
+        return bool(self._client.server_is_ready())
+
+    def send(self, goal_id: int, target: Target) -> None:
+        """Ask for the removal of ``target``. Whatever its label: it is a sticker, by the policy or by a person's word."""
+        goal = RemoveSticker.Goal(
+            decision_id=target.decision_id,
+            object_id=target.object_id,
+            label=ObservedObject.LABEL_STICKER,
+            box=box_to_msg(np.asarray(target.box)),
+            image_stamp=ns_to_stamp(target.image_stamp_ns),
+        )
+        self._client.send_goal_async(goal).add_done_callback(
+            lambda future: self._on_response(goal_id, future)
+        )
+
+    def cancel(self, goal_id: int) -> None:
+        """Ask the arm to stop; a goal that it has not accepted yet is cancelled when it does."""
+        handle = self._handles.get(goal_id)
+        if handle is not None:
+            handle.cancel_goal_async()
+
+    def _on_response(self, goal_id: int, future: Future) -> None:
+        handle = future.result()
+        if not handle.accepted:
+            self._happened(GoalRejected(goal_id))
+            return
+        self._handles[goal_id] = handle
+        handle.get_result_async().add_done_callback(lambda result: self._on_result(goal_id, result))
+        self._happened(GoalAccepted(goal_id))
+
+    def _on_result(self, goal_id: int, future: Future) -> None:
+        self._handles.pop(goal_id, None)
+        response = future.result()
+        code = removal_code(response.status, response.result.error_code)
+        self._happened(RemovalFinished(goal_id, code, response.result.error_text))
+
+
+def removal_code(status: int, error_code: int) -> RemovalCode:
+    """How a removal ended. A result that nobody filled has code 0: only together with the status it means success."""
+    code = RemovalCode(error_code) if error_code in set(RemovalCode) else RemovalCode.UNKNOWN
+    if status == GoalStatus.STATUS_SUCCEEDED or code is not RemovalCode.NONE:
+        return code
+    return RemovalCode.OPERATOR_ABORT if status == GoalStatus.STATUS_CANCELED else RemovalCode.UNKNOWN
