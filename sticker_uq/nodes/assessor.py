@@ -1,0 +1,150 @@
+"""The detector's worker: from a message to a published scene, whatever the message is.
+
+Nothing that is wrong with an image or with perception ends the worker: it becomes a scene with status FAILED,
+a count and a line of log.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.datasets.images import Picture
+from sticker_uq.nodes.conversions import stamp_to_ns
+from sticker_uq.nodes.images import bgr_from_msg
+from sticker_uq.nodes.mailbox import Mailbox
+from sticker_uq.nodes.scene_outputs import SceneOutputs
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment, Status
+
+#: One log line of a kind at most this often, s.
+LOG_PERIOD_S = 5.0
+
+
+class Assessor(Protocol):
+    """What the detector needs of :class:`sticker_uq.perception.Perception`."""
+
+    @property
+    def settings(self) -> PerceptionSettings:
+        """What it was made from."""
+
+    @property
+    def model_hash(self) -> str:
+        """SHA-256 of the weights, hex."""
+
+    def warm_up(self) -> None:
+        """Compute once, so that the first image is not slower than the others."""
+
+    def assess(
+        self, image: Picture, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+    ) -> SceneAssessment:
+        """Everything there is to say about ``image``."""
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """A scene with status FAILED, for an image that could not be assessed."""
+
+
+@dataclass
+class Counters:
+    """What became of the images since activation, and the newest result."""
+
+    sequence: int = 0
+    assessed: int = 0
+    unusable: int = 0
+    failed: int = 0
+    last_scene: SceneAssessment | None = None
+    last_error: str = ""
+    finished_at: list[float] = field(default_factory=list)
+
+    def rate(self) -> float:
+        """Scenes per second over the last scenes; 0 before the second one."""
+        times = self.finished_at
+        return (len(times) - 1) / max(times[-1] - times[0], 1e-9) if len(times) > 1 else 0.0
+
+
+class Worker(threading.Thread):
+    """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
+
+    ``serving`` gives the perception for each image anew, so that models can be exchanged; ``computing`` keeps
+    a worker that could not be awaited and its successor from computing at once.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        mailbox: Mailbox[Image | CompressedImage],
+        outputs: SceneOutputs,
+        serving: Callable[[], Assessor],
+        computing: threading.Lock,
+        counters: Counters,
+        options: Callable[[], Any],
+    ) -> None:
+        super().__init__(name="worker", daemon=True)
+        self._node = node
+        self._mailbox = mailbox
+        self._outputs = outputs
+        self._serving = serving
+        self._computing = computing
+        self._counters = counters
+        self._options = options
+
+    def run(self) -> None:
+        """Work until the mailbox is closed."""
+        while (message := self._mailbox.take()) is not None:
+            with self._computing:
+                try:
+                    self._process(message)
+                except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
+                    self._count_failure(f"the scene could not be published: {type(error).__name__}: {error}")
+
+    def _process(self, message: Image | CompressedImage) -> None:
+        stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
+        perception, counters = self._serving(), self._counters
+        image = None
+        try:
+            self._check_stamp(stamp_ns)
+            image = bgr_from_msg(message)
+            scene = perception.assess(image, stamp_ns, frame_id, self._outputs.saliency_wanted())
+        except InvalidInput as error:
+            counters.unusable += 1
+            counters.last_error = f"unusable image: {error}"
+            self._node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
+            scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
+        except Exception as error:  # noqa: BLE001 - one image must not end the node
+            reason = f"{type(error).__name__}: {error}"
+            self._count_failure(f"perception failed: {reason}")
+            scene = perception.failed_assessment(stamp_ns, frame_id, reason)
+        else:
+            counters.assessed += 1
+            if scene.status is Status.FAILED:
+                self._count_failure(f"perception failed: {scene.status_text}")
+        if self._mailbox.closed:
+            return
+        counters.sequence += 1
+        self._outputs.publish(scene, counters.sequence)
+        if image is not None:
+            self._outputs.publish_pictures(scene, image, self._options().annotated_rate)
+        counters.last_scene = scene
+        counters.finished_at = [*counters.finished_at[-19:], time.monotonic()]
+
+    def _check_stamp(self, stamp_ns: int) -> None:
+        if stamp_ns == 0:
+            raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
+        limit = self._options().max_image_age_s
+        now_ns = self._node.get_clock().now().nanoseconds
+        # a clock at zero has not started (use_sim_time without /clock): no age can be told
+        if limit > 0.0 and now_ns > 0 and (age := (now_ns - stamp_ns) * 1e-9) > limit:
+            raise InvalidInput(f"the image is {age:.2f} s old, max_image_age_s is {limit:g}")
+
+    def _count_failure(self, reason: str) -> None:
+        self._counters.failed += 1
+        self._counters.last_error = reason
+        self._node.get_logger().debug(traceback.format_exc())
+        self._node.get_logger().error(reason, throttle_duration_sec=LOG_PERIOD_S)

@@ -1,0 +1,71 @@
+"""Everything that the detector publishes about one image."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from sensor_msgs.msg import Image
+
+from sticker_uq.datasets.images import Picture
+from sticker_uq.nodes import conversions, qos, vision
+from sticker_uq.nodes.images import bgr_to_image, map_to_image
+from sticker_uq.scene import SceneAssessment
+from sticker_uq_msgs import msg as m
+
+
+class SceneOutputs:
+    """The publishers of the detector; ``create`` makes one from type, topic and QoS.
+
+    Pictures are drawn only while somebody subscribes to them.
+    """
+
+    def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any]) -> None:
+        self._scene = create(m.SceneAssessment, "scene", qos.RELIABLE)
+        self._detections = create(m.StickerDetectionArray, "detections", qos.RELIABLE)
+        self._uncertainty = create(m.ImageUncertainty, "uncertainty", qos.RELIABLE)
+        self._localization = create(m.DistinctiveLocalization, "dil", qos.RELIABLE)
+        self._annotated = create(Image, "annotated", qos.RELIABLE)
+        self._saliency = create(Image, "saliency", qos.RELIABLE)
+        self._drawn_at = -float("inf")
+        self._detections_2d = self._label_info = None
+        if vision.VISION_MSGS is None:
+            node.get_logger().info("vision_msgs is not installed: detections_2d and label_info are off")
+        else:
+            self._detections_2d = create(vision.VISION_MSGS.Detection2DArray, "detections_2d", qos.RELIABLE)
+            self._label_info = create(vision.VISION_MSGS.LabelInfo, "label_info", qos.LATCHED)
+
+    def publish_labels(self, score_floor: float) -> None:
+        """Latch the names of the classes and the lowest score that is reported."""
+        if self._label_info is not None and vision.VISION_MSGS is not None:
+            self._label_info.publish(vision.label_info_msg(score_floor, vision.VISION_MSGS))
+
+    def saliency_wanted(self) -> bool:
+        """Whether somebody looks at the saliency map."""
+        return bool(self._saliency.get_subscription_count())
+
+    def publish(self, scene: SceneAssessment, sequence: int) -> None:
+        """Publish the scene first, then the same facts in parts."""
+        self._scene.publish(conversions.scene_to_msg(scene, sequence))
+        self._detections.publish(conversions.detections_to_msg(scene))
+        self._uncertainty.publish(conversions.uncertainty_to_msg(scene))
+        self._localization.publish(conversions.localization_to_msg(scene))
+        if self._detections_2d is not None and vision.VISION_MSGS is not None:
+            self._detections_2d.publish(vision.detections_2d_to_msg(scene, vision.VISION_MSGS))
+
+    def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
+        """Publish the annotated picture, at most ``rate`` per second, and the saliency map, to whoever looks."""
+        stamp = conversions.ns_to_stamp(scene.stamp_ns)
+        localization = scene.localization
+        if localization is not None and localization.saliency is not None and self.saliency_wanted():
+            self._saliency.publish(map_to_image(localization.saliency, stamp, scene.frame_id))
+        now = time.monotonic()
+        if self._annotated.get_subscription_count() and now - self._drawn_at >= 1.0 / rate:
+            # drawing needs fonts and more libraries: loaded when first looked at
+            from sticker_uq.evaluation.pictures import annotate
+
+            self._drawn_at = now
+            self._annotated.publish(bgr_to_image(annotate(image, scene), stamp, scene.frame_id))
