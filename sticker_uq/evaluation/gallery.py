@@ -94,6 +94,7 @@ class Gallery:
         return differs
 
     def _write(self, name: str, jpeg: bytes) -> None:
-        with atomic_write(self._folder / f"{name}.jpg") as stream:
+        file = name if name.lower().endswith((".jpg", ".jpeg")) else f"{name}.jpg"
+        with atomic_write(self._folder / file) as stream:
             stream.write(jpeg)
-        self._written.append(f"{name}.jpg")
+        self._written.append(file)

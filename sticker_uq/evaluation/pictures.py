@@ -196,7 +196,7 @@ def _draw_banner(
         parts = [] if decision is None else [outcome_words(decision)]
         parts += [] if decision is None else [short_reason(r) for r in decision.reasons]
         stickers = sum(o.label is ObjectClass.STICKER for o in assessment.objects)
-        parts.append(f"{stickers} stickers, {len(assessment.objects) - stickers} other")
+        parts.append(f"{stickers} sticker{'s' * (stickers != 1)}, {len(assessment.objects) - stickers} other")
         if assessment.unstable:
             parts.append(f"{len(assessment.unstable)} seen too seldom")
         said = any(r.metric == "dil" for r in (decision.reasons if decision else ()))

@@ -26,9 +26,12 @@ def replay_report(
 ) -> Report:
     """The report of a replay: `rows` are those of its table of images, `entries` the images it shows."""
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
+    unusable = (
+        f"{summary.failed} of them could not be used" if summary.failed else "All of them could be used"
+    )
     lead = (
         f"{summary.images} images of {summary.source} were assessed and judged one by one, without a robot and without "
-        f"anybody's answers. {summary.failed or 'None'} of them could not be used."
+        f"anybody's answers. {unusable}."
     )
     headlines = [Headline("images", str(summary.images)), Headline("objects", str(summary.objects))]
     headlines += [

@@ -204,12 +204,20 @@ def _scene_words(entry: ReportEntry) -> str:
 
 
 def _seen(assessment: SceneAssessment) -> str:
-    counts = {name: sum(o.label == label for o in assessment.objects) for label, name in CLASS.items()}
-    seen = " and ".join(f"{n} {name}{'s' if n != 1 else ''}" for name, n in counts.items() if n)
-    text = f"{seen or 'Nothing'} seen"
+    counted = [
+        (sum(o.label is label for o in assessment.objects), words)
+        for label, words in (
+            (ObjectClass.STICKER, ("sticker", "stickers")),
+            (ObjectClass.LOGO, ("logo", "logos")),
+            (ObjectClass.BACKGROUND, ("spot that is rather background", "spots that are rather background")),
+        )
+    ]
+    seen = [f"{count} {words[count != 1]}" for count, words in counted if count]
+    listed = " and ".join([", ".join(seen[:-1]), seen[-1]] if len(seen) > 1 else seen)
+    text = f"{listed or 'Nothing'} seen"
     if assessment.unstable:
         text += f", {len(assessment.unstable)} more too seldom to be measured"
-    return text[0].upper() + text[1:]
+    return text
 
 
 def _reason(reason: Reason) -> str:

@@ -96,7 +96,7 @@ def test_the_page_is_whole_and_says_what_happened(full):
         "What happened & why.",
         "Laptop <1>",
         "? left to a person",
-        "1 logo and 2 stickers seen, 1 more too seldom to be measured.",
+        "2 stickers and 1 logo seen, 1 more too seldom to be measured.",
         "Decision: a sticker may be removed.",
         "✓ remove",
         "#0 sticker within all limits",
