@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -16,6 +18,7 @@ T = TypeVar("T")
 
 SHOWN = 24
 """Most images that a report shows."""
+_AHEAD = 4  # pictures that may wait to be drawn
 
 
 class Spread(Generic[T]):
@@ -27,14 +30,17 @@ class Spread(Generic[T]):
         self._count = 0
         self._kept: list[tuple[int, T]] = []
 
-    def wants(self) -> bool:
-        """Whether the next thing of the row is wanted; to be asked once for each."""
+    def place(self) -> int | None:
+        """The place of the next thing of the row, None when it is not wanted; to be asked once for each."""
         self._count += 1
-        return self._most > 0 and (self._count - 1) % self._step == 0
+        wanted = self._most > 0 and (self._count - 1) % self._step == 0
+        return self._count - 1 if wanted else None
 
-    def add(self, thing: T) -> None:
-        """Keep the thing that was just asked about, for which room is made."""
-        self._kept.append((self._count - 1, thing))
+    def add(self, place: int, thing: T) -> None:
+        """Keep `thing`, for which room is made; not if the places have become rarer since it was asked about."""
+        if place % self._step:
+            return
+        self._kept.append((place, thing))
         while len(self._kept) > self._most:
             self._step *= 2
             self._kept = [(index, thing) for index, thing in self._kept if index % self._step == 0]
@@ -48,7 +54,7 @@ class Gallery:
     """Draws pictures into `folder`, at most `most` (None: all), and collects what the report shows.
 
     The report shows images that differ in what was decided from the one before; where the images do not follow each other
-    in time (`continuous` False) any of them.
+    in time (`continuous` False) any of them. Drawing runs beside the caller in a thread of its own. A context manager.
     """
 
     def __init__(self, folder: Path, most: int | None, continuous: bool) -> None:
@@ -58,26 +64,31 @@ class Gallery:
         self._shown: Spread[ReportEntry] = Spread(SHOWN)
         self._written: list[str] = []
         self._last: object = None
+        self._artist = ThreadPoolExecutor(1, "artist")
+        self._drawing: deque[Future[None]] = deque()
         if most != 0:
             folder.mkdir()
 
+    def __enter__(self) -> Gallery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._artist.shutdown(cancel_futures=True)
+
     def add(self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
-        """Take up the next image. Raises OSError when the disk refuses its picture."""
-        kept = self._spread is None or self._spread.wants()
-        shown = self._differs(assessment, decision) and self._shown.wants()
-        if not kept and not shown:
+        """Take up the next image. Raises OSError when the disk refused its picture or that of an image shortly before."""
+        kept = 0 if self._spread is None else self._spread.place()
+        shown = self._shown.place() if self._differs(assessment, decision) else None
+        if kept is None and shown is None:
             return
-        picture = None if item.image is None else annotate(item.image, assessment, decision)
-        if kept and picture is not None:
-            if self._spread is None:
-                self._write(item.name, encode_jpeg(picture))
-            else:
-                self._spread.add((item.name, encode_jpeg(picture)))
-        if shown:
-            self._shown.add(ReportEntry(f"Image {item.name}", assessment, decision, picture))
+        self._drawing.append(self._artist.submit(self._draw, item, assessment, decision, kept, shown))
+        while len(self._drawing) > _AHEAD:
+            self._drawing.popleft().result()
 
     def finish(self) -> list[str]:
-        """Write the pictures that were kept back; returns the names of all that are in the folder."""
+        """Draw what is left to draw and write what was kept back; returns the names of all pictures in the folder."""
+        while self._drawing:
+            self._drawing.popleft().result()
         for name, jpeg in self._spread.kept() if self._spread is not None else []:
             self._write(name, jpeg)
         return self._written
@@ -85,6 +96,23 @@ class Gallery:
     def entries(self) -> list[ReportEntry]:
         """What the report shows."""
         return self._shown.kept()
+
+    def _draw(
+        self,
+        item: SourceImage,
+        assessment: SceneAssessment,
+        decision: SceneDecision,
+        kept: int | None,
+        shown: int | None,
+    ) -> None:
+        picture = None if item.image is None else annotate(item.image, assessment, decision)
+        if kept is not None and picture is not None:
+            if self._spread is None:
+                self._write(item.name, encode_jpeg(picture))
+            else:
+                self._spread.add(kept, (item.name, encode_jpeg(picture)))
+        if shown is not None:
+            self._shown.add(shown, ReportEntry(f"Image {item.name}", assessment, decision, picture))
 
     def _differs(self, assessment: SceneAssessment, decision: SceneDecision) -> bool:
         verdicts = sorted((verdict.object.label, verdict.verdict) for verdict in decision.verdicts)

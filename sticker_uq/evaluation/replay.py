@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -78,24 +79,24 @@ def replay(
     source has no images, OSError when the disk refuses.
     """
     _make_folder(out)
-    gallery = Gallery(out / "pictures", pictures, source.continuous)
     image_rows: list[tables.Row] = []
     object_rows: list[tables.Row] = []
     outcomes: Counter[str] = Counter()
     last = None
     start = perf_counter()
-    for item in source:
-        last = _assess(item, perception)
-        decision = judge(last, policy)
-        outcomes[decision.outcome.name] += 1
-        image_rows.append(tables.image_row(item.name, last, decision))
-        object_rows += tables.object_rows(item.name, last, decision)
-        gallery.add(item, last, decision)
-        on_image(last)
+    with Gallery(out / "pictures", pictures, source.continuous) as gallery:
+        for item in _read_ahead(source):
+            last = _assess(item, perception)
+            decision = judge(last, policy)
+            outcomes[decision.outcome.name] += 1
+            image_rows.append(tables.image_row(item.name, last, decision))
+            object_rows += tables.object_rows(item.name, last, decision)
+            gallery.add(item, last, decision)
+            on_image(last)
+        drawn = gallery.finish()
     seconds = perf_counter() - start
     if last is None:
         raise InvalidInput(f"{source_name}: no images in it")
-    drawn = gallery.finish()
     tables.write_table(image_rows, tables.IMAGE_SCHEMA, out / f"images.{table_format}")
     tables.write_table(object_rows, tables.OBJECT_SCHEMA, out / f"objects.{table_format}")
     summary = ReplaySummary(
@@ -132,6 +133,16 @@ def _make_folder(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
     out.mkdir(parents=True, exist_ok=True)
+
+
+def _read_ahead(source: ImageSource) -> Iterator[SourceImage]:
+    """The images of `source`, the next one being read and decoded while the present one is in use."""
+    images = iter(source)
+    with ThreadPoolExecutor(1, "reader") as reader:
+        coming = reader.submit(next, images, None)
+        while (item := coming.result()) is not None:
+            coming = reader.submit(next, images, None)
+            yield item
 
 
 def _assess(item: SourceImage, perception: Assessor) -> SceneAssessment:

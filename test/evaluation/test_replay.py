@@ -226,13 +226,30 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
 def test_a_spread_is_even_and_never_too_large(most, count):
     spread = Spread(most)
     for number in range(count):
-        if spread.wants():
-            spread.add(number)
+        place = spread.place()
+        if place is not None:
+            spread.add(place, number)
     kept = spread.kept()
     assert len(kept) <= most
     assert len(kept) >= min(count, most) / 2
     assert len({b - a for a, b in itertools.pairwise(kept)}) <= 1
     assert not kept or kept[0] == 0
+
+
+def test_a_spread_stays_even_when_things_come_later_than_they_were_asked_about():
+    spread = Spread(4)
+    waiting = []
+    for number in range(40):
+        place = spread.place()
+        if place is not None:
+            waiting.append((place, number))
+        if len(waiting) > 3:
+            spread.add(*waiting.pop(0))
+    for place, number in waiting:
+        spread.add(place, number)
+    kept = spread.kept()
+    assert 2 <= len(kept) <= 4
+    assert len({b - a for a, b in itertools.pairwise(kept)}) == 1
 
 
 def test_a_replay_that_says_the_same_agrees(assessment):
