@@ -10,7 +10,9 @@ from rosidl_adapter import parser
 PACKAGE = Path(__file__).parents[1] / "sticker_uq_msgs"
 FILES = sorted(path for kind in ("msg", "srv", "action") for path in (PACKAGE / kind).glob(f"*.{kind}"))
 FLOAT = re.compile(r"float(32|64)\b")
-UNIT = re.compile(r"\b(px(\^2)?|bits|milliseconds|m|rad|dimensionless|probability|count|unit|sum 1|0\.\.\d)(?!\w)")
+UNIT = re.compile(
+    r"\b(px(\^2)?|bits|milliseconds|m|rad|dimensionless|probability|count|unit|sum 1|0\.\.\d)(?!\w)"
+)
 
 
 def lines_with_fields(path: Path) -> list[str]:
