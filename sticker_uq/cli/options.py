@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -23,6 +23,7 @@ from sticker_uq.scene import InvalidInput
 Model = TypeVar("Model", bound=BaseModel)
 _ROS_PARAMETERS = "ros__parameters"
 _EVERY_NODE = ("/**", "**", "/*", "*")
+_EVERY_NODES_OWN = ("use_sim_time", "autostart")
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
 
 
@@ -77,18 +78,23 @@ def combine(
 
     Raises InvalidInput naming the option or the parameter, its value and what was expected.
     """
-    skipped = {"use_sim_time", *also_known}
-    for name in from_file:
-        if name not in model.model_fields and name not in skipped and not name.startswith("qos_overrides"):
-            close = difflib.get_close_matches(name, model.model_fields, 1)
-            hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(model.model_fields)}"
-            raise InvalidInput(f"{file}: unknown parameter {name}{hint}")
+    refuse_unknown(from_file, [*model.model_fields, *also_known], file)
     options = {name: value for name, value in given.items() if value is not None}
     values = {name: value for name, value in from_file.items() if name in model.model_fields} | options
     try:
         return model(**values)
     except ValidationError as error:
         raise InvalidInput(_explain(error, model, options, file)) from None
+
+
+def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None) -> None:
+    """Raise InvalidInput for the first of `names` that is not `known` and that no ROS node has, with the nearest one."""
+    for name in names:
+        if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
+            continue
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+        raise InvalidInput(f"{file}: unknown parameter {name}; {hint}")
 
 
 def read_parameters(path: Path, node: str) -> dict[str, Any]:

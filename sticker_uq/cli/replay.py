@@ -14,18 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import combine, read_parameters, settings_options
+from sticker_uq.cli.options import read_parameters, refuse_unknown, settings_options
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.sources import ImageSource, open_source
 from sticker_uq.evaluation.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.supervision import GateSettings, Policy
 
 # Parameters of the nodes that have no meaning for recorded images.
-_DETECTOR_ONLY = ("autostart", "image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
-_SUPERVISOR_ONLY = ("autostart", "policy", *GateSettings.model_fields)
+_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+_SUPERVISOR = ("policy", *GateSettings.model_fields)
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
@@ -48,7 +49,7 @@ def command(
     pictures: Annotated[
         str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or N of them.")
     ] = "all",
-    policy: Annotated[Path | None, typer.Option(help="Policy file, name: limit.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -93,13 +94,10 @@ def command(
 
 
 def _policy(file: Path | None, params: Path | None) -> Policy:
-    """The policy of ``--policy``, else that of the supervisor in the parameter file, else the default."""
-    if file is not None:
-        return Policy.load(file)
+    """The policy of ``--policy``, else that of the supervisor in the parameter file, else the packaged one."""
     given = {} if params is None else read_parameters(params, "supervisor")
-    if given.get("policy"):
-        return Policy.load(given["policy"])
-    return combine(Policy, given, {}, params, _SUPERVISOR_ONLY)
+    refuse_unknown(given, _SUPERVISOR, params)
+    return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
 
 
 def _pictures(text: str) -> int | None:

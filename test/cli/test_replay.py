@@ -20,6 +20,7 @@ from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.datasets.images import decode_compressed, encode_jpeg
 from sticker_uq.nodes.conversions import header_of, scene_to_msg
 from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.nodes.supervisor import SupervisorNodeSettings
 from sticker_uq.perception import PerceptionSettings
 from test.evaluation.conftest import assessment, image  # noqa: F401  # fixtures
 from test.evaluation.test_replay import Perception
@@ -66,31 +67,45 @@ def test_a_folder_with_a_broken_picture_is_replayed_with_status_0(loaded, pictur
     assert summary["environment"]["setting passes"] == "7"
 
 
-def test_a_parameter_file_of_the_cell_sets_perception_and_policy(loaded, pictures, tmp_path):
+@pytest.fixture
+def strict(tmp_path):
+    """A policy under which the sticker of every picture is uncertain."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("min_probability: 0.95\n")
+    return file
+
+
+def outcomes(folder):
+    return json.loads((folder / "summary.json").read_text())["outcomes"]
+
+
+def test_a_parameter_file_of_the_cell_sets_perception_and_policy(loaded, pictures, tmp_path, strict):
     params = tmp_path / "cell.yaml"
     params.write_text(
         "/**/detector: {ros__parameters: {passes: 9, dropout_rate: 0.1, use_sim_time: true, image_transport: raw}}\n"
-        "supervisor: {ros__parameters: {min_probability: 0.99, consecutive_scenes: 2}}\n"
+        f"supervisor: {{ros__parameters: {{policy: {strict}, consecutive_scenes: 2}}}}\n"
     )
     result = run(pictures, "--out", tmp_path / "out", "--params", params, "--passes", "5")
     assert result.exit_code == 0, result.output
     assert loaded == [PerceptionSettings(passes=5, dropout_rate=0.1)]
-    assert json.loads((tmp_path / "out/summary.json").read_text())["outcomes"] == {"ASK": 2, "BLOCKED": 1}
+    assert outcomes(tmp_path / "out") == {"ASK": 2, "BLOCKED": 1}
 
 
-def test_the_policy_file_wins(loaded, pictures, tmp_path):
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("min_probability: 0.95\n")
-    run(pictures, "--out", tmp_path / "a", "--policy", policy)
+def test_a_policy_file_takes_the_place_of_the_packaged_one(loaded, pictures, tmp_path, strict):
+    run(pictures, "--out", tmp_path / "a", "--policy", strict)
     run(pictures, "--out", tmp_path / "b")
-    outcomes = [json.loads((tmp_path / f"{n}/summary.json").read_text())["outcomes"] for n in "ab"]
-    assert outcomes == [{"ASK": 2, "BLOCKED": 1}, {"BLOCKED": 1, "WORK": 2}]
+    assert outcomes(tmp_path / "a") == {"ASK": 2, "BLOCKED": 1}
+    assert outcomes(tmp_path / "b") == {"BLOCKED": 1, "WORK": 2}
 
 
-def test_every_parameter_of_the_detector_may_stand_in_the_file(loaded, pictures, tmp_path):
-    values = {name: info.default for name, info in DetectorNodeSettings.model_fields.items()}
-    params = tmp_path / "detector.yaml"
-    params.write_text(json.dumps({"detector": {"ros__parameters": values}}))
+def test_every_parameter_of_the_nodes_may_stand_in_the_file(loaded, pictures, tmp_path):
+    nodes = {"detector": DetectorNodeSettings, "supervisor": SupervisorNodeSettings}
+    values = {
+        node: {"ros__parameters": {name: info.default for name, info in model.model_fields.items()}}
+        for node, model in nodes.items()
+    }
+    params = tmp_path / "cell.yaml"
+    params.write_text(json.dumps(values))
     result = run(pictures, "--out", tmp_path / "out", "--params", params)
     assert result.exit_code == 0, result.output
     assert loaded == [PerceptionSettings()]
@@ -109,7 +124,10 @@ def test_every_parameter_of_the_detector_may_stand_in_the_file(loaded, pictures,
         (["LIDS", "--format", "xlsx"], "--format xlsx: expected parquet or csv"),
         (["LIDS", "--pictures", "-3"], "--pictures -3: expected all, none or a number"),
         (["LIDS", "--params", "UNKNOWN"], "unknown parameter pases; did you mean passes"),
-        (["LIDS", "--params", "LIMIT"], "unknown parameter min_probabilty; did you mean min_probability"),
+        (
+            ["LIDS", "--params", "LIMIT"],
+            "unknown parameter consecutive_scene; did you mean consecutive_scenes",
+        ),
         (["LIDS", "--policy", "LIMIT"], "policy"),
         (["LIDS", "--policy", "nowhere.yaml"], "nowhere.yaml"),
         (["LIDS", "--out", "LIDS"], "not an empty folder"),
@@ -120,7 +138,7 @@ def test_what_cannot_be_is_one_line_and_status_2(loaded, pictures, tmp_path, arg
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken.mcap").write_bytes(b"\x89MCAP0\r\nbut not much more")
     (tmp_path / "unknown.yaml").write_text("detector: {ros__parameters: {pases: 3}}")
-    (tmp_path / "limit.yaml").write_text("supervisor: {ros__parameters: {min_probabilty: 0.9}}")
+    (tmp_path / "limit.yaml").write_text("supervisor: {ros__parameters: {consecutive_scene: 9}}")
     places = {
         "EMPTY": "empty",
         "BROKEN": "broken.mcap",
