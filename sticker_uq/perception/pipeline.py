@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +23,7 @@ from sticker_uq.scene import (
     SceneAssessment,
     Status,
 )
-from sticker_uq.uncertainty import observe
-from sticker_uq.uncertainty.observe import image_uncertainty
+from sticker_uq.uncertainty import image_uncertainty, observe
 
 WARM_UP_SIZE = (480, 640)
 """Height and width of the picture that :meth:`Perception.warm_up` looks at, px."""
@@ -64,40 +65,26 @@ class Perception:
     ) -> SceneAssessment:
         """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
 
-        Stamp and frame are copied. The saliency map stays in the result if ``keep_saliency``. A network whose output is NaN or
-        infinite gives a scene with status FAILED. Raises :class:`InvalidInput` for anything that is no such image.
+        Stamp and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
+        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises
+        :class:`InvalidInput` for anything that is no such image.
         """
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
+            digest = image_digest(image)
             try:
-                digest = image_digest(image)
-                objects, unstable, uncertainty, localization = self._look(
-                    image, digest, keep_saliency, timings
-                )
+                found = self._look(image, digest, keep_saliency, timings)
             except NonFiniteOutput as error:
-                return self.failed_assessment(stamp_ns, frame_id, str(error))
-        return self._assessment(
-            stamp_ns,
-            frame_id,
-            (image.shape[1], image.shape[0]),
-            digest,
-            objects,
-            unstable,
-            uncertainty,
-            localization,
-            timings,
-        )
+                found = _failed(str(error))
+        return self._assessment(stamp_ns, frame_id, (image.shape[1], image.shape[0]), digest, found, timings)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
-        nothing = image_uncertainty((), 0)
-        return self._assessment(
-            stamp_ns, frame_id, (0, 0), "", (), (), nothing, None, {}, Status.FAILED, reason
-        )
+        return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason), {})
 
     def _look(
         self, image: NDArray[np.uint8], digest: str, keep_saliency: bool, timings: dict[str, float]
-    ) -> tuple[tuple[ObservedObject, ...], tuple[ObservedObject, ...], ImageUncertainty, Localization | None]:
+    ) -> _Found:
         settings, detector = self.settings, self._detector
         with _timed(timings, "encode"):
             features = detector.encode(image)
@@ -111,7 +98,7 @@ class Perception:
                 localization = localize(detector, features, detections, settings.localization, keep_saliency)
         with _timed(timings, "cluster"):
             objects, unstable, uncertainty = observe(samples, settings.cluster)
-        return objects, unstable, uncertainty, localization
+        return _Found(*_status(localization), objects, unstable, uncertainty, localization)
 
     def _assessment(
         self,
@@ -119,19 +106,12 @@ class Perception:
         frame_id: str,
         image_size: tuple[int, int],
         digest: str,
-        objects: tuple[ObservedObject, ...],
-        unstable: tuple[ObservedObject, ...],
-        uncertainty: ImageUncertainty,
-        localization: Localization | None,
+        found: _Found,
         timings: dict[str, float],
-        status: Status = Status.OK,
-        status_text: str = "",
     ) -> SceneAssessment:
         return SceneAssessment(
             stamp_ns=stamp_ns,
             frame_id=frame_id,
-            status=status,
-            status_text=status_text,
             image_size=image_size,
             image_digest=digest,
             model=self._detector.name,
@@ -139,12 +119,33 @@ class Perception:
             settings_hash=self._settings_hash,
             passes=self.settings.passes,
             dropout_rate=self.settings.dropout_rate,
-            objects=objects,
-            unstable=unstable,
-            uncertainty=uncertainty,
-            localization=localization,
             timings=timings,
+            **found._asdict(),
         )
+
+
+class _Found(NamedTuple):
+    """The part of an assessment that comes from looking, by its field names."""
+
+    status: Status
+    status_text: str
+    objects: tuple[ObservedObject, ...]
+    unstable: tuple[ObservedObject, ...]
+    uncertainty: ImageUncertainty
+    localization: Localization | None
+
+
+def _failed(reason: str) -> _Found:
+    return _Found(Status.FAILED, reason, (), (), image_uncertainty((), 0), None)
+
+
+def _status(localization: Localization | None) -> tuple[Status, str]:
+    """OK, or DEGRADED and what is missing: without DiL nobody notices an object that no pass detected."""
+    if localization is None:
+        return Status.DEGRADED, "distinctive localization is switched off"
+    if math.isnan(localization.dil):
+        return Status.DEGRADED, "distinctive localization is undefined: there is no objectness saliency"
+    return Status.OK, ""
 
 
 def image_digest(image: NDArray[np.uint8]) -> str:
@@ -153,7 +154,7 @@ def image_digest(image: NDArray[np.uint8]) -> str:
         shape, dtype = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
         raise InvalidInput(f"image has shape {shape} and type {dtype}, expected (H, W, 3) uint8 BGR")
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(image))
+    digest.update(np.ascontiguousarray(image).data)
     return digest.hexdigest()
 
 

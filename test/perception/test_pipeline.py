@@ -2,16 +2,18 @@
 
 import subprocess
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 
-from sticker_uq.detection import NonFiniteOutput
+from sticker_uq.detection import StochasticDetector
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.pipeline import image_digest, image_seed
-from sticker_uq.scene import InvalidInput, Status
-from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector
+from sticker_uq.scene import InvalidInput, Status, to_plain
+from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 
@@ -19,6 +21,16 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 def perception(name=SSDLITE, passes=4, **values):
     settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=passes, **values)
     return Perception(settings, tiny_detector(name, passes=passes, seed=settings.seed))
+
+
+def with_head(name, value):
+    """A detector all of whose class scores come from parameters of one ``value``."""
+    healthy = tiny_detector(name)
+    model = deepcopy(healthy.model)
+    with torch.no_grad():
+        for parameter in model.head.classification_head.parameters():
+            parameter.fill_(value)
+    return StochasticDetector(model, healthy.settings, healthy.weights_hash)
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
@@ -51,24 +63,77 @@ def test_the_seed_changes_the_masks():
     assert image_seed("ab", 1) != image_seed("ab", 2) != image_seed("cd", 2)
 
 
-def test_saliency_is_kept_only_when_asked_for_and_dil_can_be_off():
+def test_saliency_is_kept_only_when_asked_for():
     assert perception().assess(picture()).localization.saliency is None
-    scene = perception(dil=False).assess(picture())
+    with_map, without = (perception().assess(picture(), keep_saliency=keep) for keep in (True, False))
+    assert with_map.to_bytes() == without.to_bytes()
+
+
+def test_without_dil_the_rest_is_the_same_but_degraded():
+    whole, scene = perception().assess(picture()), perception(dil=False).assess(picture())
+    assert (scene.status, scene.status_text) == (Status.DEGRADED, "distinctive localization is switched off")
     assert scene.localization is None
-    assert "dil" not in scene.timings
+    assert set(scene.timings) == {"encode", "decode", "cluster", "total"}
+    assert to_plain(scene.objects) == to_plain(whole.objects)
 
 
-def test_non_finite_output_is_a_failed_scene(monkeypatch):
+def test_no_saliency_at_all_is_degraded():
+    looker = Perception(PerceptionSettings(model=SSDLITE, passes=2), with_head(SSDLITE, 0.0))
+    scene = looker.assess(picture())
+    assert scene.status is Status.DEGRADED
+    assert "no objectness saliency" in scene.status_text
+    assert np.isnan(scene.localization.dil)
+
+
+@pytest.mark.parametrize("dil", [True, False])
+def test_non_finite_output_is_a_failed_scene(dil):
+    settings = PerceptionSettings(model=SSDLITE, passes=2, dil=dil)
+    looker = Perception(settings, with_head(SSDLITE, float("nan")))
+    scene = looker.assess(picture(), 3, "camera")
+    assert scene.status is Status.FAILED
+    assert "not finite" in scene.status_text
+    assert (scene.stamp_ns, scene.frame_id, scene.objects, scene.unstable) == (3, "camera", (), ())
+    assert (scene.image_size, scene.image_digest) == ((224, 168), image_digest(picture()))
+    assert (scene.model_hash, scene.settings_hash) == (looker.model_hash, settings.hash)
+
+
+def test_an_internal_error_is_not_swallowed(monkeypatch):
     looker = perception()
 
     def broken(*_, **__):
-        raise NonFiniteOutput("the network produced NaN")
+        raise RuntimeError("out of memory")
 
     monkeypatch.setattr(looker.detector, "decode", broken)
-    scene = looker.assess(picture(), 3, "camera")
-    assert (scene.status, scene.status_text) == (Status.FAILED, "the network produced NaN")
-    assert (scene.stamp_ns, scene.frame_id, scene.objects) == (3, "camera", ())
-    assert scene.model_hash == looker.model_hash
+    with pytest.raises(RuntimeError, match="out of memory"):
+        looker.assess(picture())
+
+
+def test_a_failed_assessment_says_why_and_by_whom():
+    looker = perception()
+    scene = looker.failed_assessment(7, "camera", "the image is truncated")
+    assert (scene.status, scene.status_text) == (Status.FAILED, "the image is truncated")
+    assert (scene.stamp_ns, scene.frame_id, scene.image_size, scene.image_digest) == (7, "camera", (0, 0), "")
+    assert (scene.model, scene.model_hash, scene.settings_hash) == (
+        SSDLITE,
+        looker.model_hash,
+        looker.settings.hash,
+    )
+    assert scene.localization is None
+    assert scene.uncertainty.objects == 0
+
+
+def test_a_file_of_weights_sees_what_the_model_sees(tmp_path):
+    file = tiny_weights(SSDLITE, tmp_path)
+    settings = PerceptionSettings(model=SSDLITE, passes=3, weights=str(file), device="cpu")
+    loaded = Perception(settings)
+    loaded.warm_up()
+    given = Perception(settings, StochasticDetector(tiny_model(SSDLITE), settings, loaded.model_hash))
+    assert loaded.assess(picture(), 1, "a").to_bytes() == given.assess(picture(), 1, "a").to_bytes()
+
+
+def test_missing_weights_are_named(tmp_path):
+    with pytest.raises(InvalidInput, match=r"none\.safetensors"):
+        Perception(PerceptionSettings(weights=str(tmp_path / "none.safetensors")))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +154,11 @@ def test_what_is_no_image_is_refused(image):
 def test_a_view_of_an_image_has_the_digest_of_its_copy():
     image = picture()
     assert image_digest(image[:, ::-1]) == image_digest(image[:, ::-1].copy()) != image_digest(image)
+
+
+def test_the_digest_knows_the_shape():
+    image = picture()
+    assert image_digest(image.reshape(224, 168, 3)) != image_digest(image)
 
 
 def test_settings_carry_the_ranges_of_their_rooms():
