@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.scene import InvalidInput, ObjectClass, Status
+from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Status
 from sticker_uq.supervision import Answer, Closed, PersonAnswer, Phase, Policy, SceneAnswer, Supervisor
 from sticker_uq.supervision.events import (
     Activated,
@@ -29,6 +29,7 @@ from sticker_uq.supervision.events import (
     RemovalFinished,
     RemovalVerified,
     Reset,
+    SceneReceived,
     SceneUnreadable,
     SendGoal,
     Tick,
@@ -198,6 +199,39 @@ def test_a_clock_that_stands_still_does_not_keep_the_gate_open() -> None:
         ticks += 1
         assert ticks < 20
     assert cell.state.reasons & Closed.STALE_SCENE
+
+
+def test_an_image_stamped_ahead_of_the_clock_is_fresh_no_longer_than_any_other() -> None:
+    cell = running().scene(STICKER, age=-0.04)
+    cell.tick(9)
+    assert not cell.state.reasons & Closed.STALE_SCENE
+    cell.tick()
+    assert cell.state.reasons & Closed.STALE_SCENE
+
+
+def test_a_clock_at_zero_opens_nothing_even_for_images_that_seem_fresh() -> None:
+    cell = Cell()
+    cell.now = 0
+    cell.send(Activated())
+    cell.send(ArmReady(True))
+    for stamp in range(1, 2 * K + 1):
+        cell.assess(assessment(STICKER, stamp_ns=stamp * 1000))
+    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert not cell.sent(SendGoal)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "usable"),
+    [(Outcome.WORK, False), (Outcome.CLEAN, False), (Outcome.BLOCKED, True), (Outcome.UNKNOWN, True)],
+)
+def test_a_scene_fails_by_its_status_or_by_its_decision(outcome: Outcome, usable: bool) -> None:
+    cell = permitted()
+    scene, decision = cell.state.scene, cell.state.decision
+    assert scene is not None
+    assert decision is not None
+    facts = replace(scene, stamp_ns=scene.stamp_ns + 1, usable=usable)
+    cell.send(SceneReceived(replace(decision, outcome=outcome), facts))
+    assert cell.state.reasons & Closed.FAILED_SCENE
 
 
 # --- closing ----------------------------------------------------------------------------------------------------------------
