@@ -58,7 +58,7 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
     bag = Bag(out / "bag")
     recorded = {laptop.workpiece_id: laptop for laptop in read_recording(bag)}
     rows = [_row(record, recorded.get(record.workpiece_id)) for record in records]
-    totals = [sum(row[i] for row in rows if isinstance(row[i], int)) for i in range(1, 8)]
+    totals = [sum(int(row[i] or 0) for row in rows) for i in range(1, 8)]
     clean = sum(laptop.clean for laptop in recorded.values())
     total: Row = ("all", *totals, f"{clean} of {laptops} clean")
     failures = _failures(records, recorded, laptops)

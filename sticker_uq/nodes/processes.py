@@ -57,7 +57,9 @@ class CellOptions(BaseModel):
         None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file"
     )
     console: bool = Field(False, description="Start the operator's web page")
-    console_port: int | None = Field(None, ge=0, le=65535, description="Port of the page; empty: as in params_file")
+    console_port: int | None = Field(
+        None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
+    )
     record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
