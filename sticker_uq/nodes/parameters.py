@@ -222,6 +222,9 @@ def expectation(info: FieldInfo) -> str:
         return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
     words = {bool: "true or false", int: "an integer", float: "a number", str: "a text (quote it in YAML)"}
     kind = words[_kind(info)]
+    patterns = [pattern for c in info.metadata if (pattern := getattr(c, "pattern", None))]
+    if patterns:
+        return f"a text of the form {patterns[0]}"
     low, high, low_open, high_open = _limits(info)
     if low is not None and high is not None and not (low_open or high_open):
         return f"{kind} from {low} to {high}"

@@ -26,7 +26,8 @@ from lifecycle_msgs.srv import ChangeState, GetState
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.qos import QoSProfile
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
 
 from sticker_uq.nodes import qos
 
@@ -82,6 +83,22 @@ class Bench:
         publisher = self.publisher(message_type, topic, profile)
         self.until(publisher.get_subscription_count, f"a subscriber of {topic}")
         return publisher
+
+    def image_publisher(self, message_type: type = Image, topic: str = "image") -> Any:
+        """A reliable publisher of the probe that the detector hears; see :meth:`until_heard`."""
+        publisher = self.publisher(message_type, topic)
+        self.until_heard(publisher)
+        return publisher
+
+    def until_heard(self, publisher: Any) -> None:
+        """Wait until every subscription of the publisher's topic is matched and has become reliable as it is."""
+
+        def heard() -> bool:
+            found = self.probe.get_subscriptions_info_by_topic(publisher.topic_name)
+            reliable = [f.qos_profile.reliability == ReliabilityPolicy.RELIABLE for f in found]
+            return bool(found) and all(reliable) and publisher.get_subscription_count() == len(found)
+
+        self.until(heard, f"a reliable subscription of {publisher.topic_name}")
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
         """The response of the service ``name``."""

@@ -18,7 +18,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.datasets.images import encode_jpeg
-from sticker_uq.nodes import image_input, qos
+from sticker_uq.nodes import image_input
 from sticker_uq.nodes.detector import DetectorNode
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq_msgs.msg import (
@@ -57,21 +57,6 @@ def active(bench: Bench, script: Script, **values: object) -> DetectorNode:
     return node
 
 
-def camera_of(bench: Bench, profile: QoSProfile = qos.IMAGES) -> Any:
-    """A publisher that the detector listens to, with the reliability it shall keep."""
-    publisher = bench.publisher(Image, "image", profile)
-    reliability = profile.reliability
-
-    def matched() -> bool:
-        infos = bench.probe.get_subscriptions_info_by_topic("/image")
-        return bool(publisher.get_subscription_count()) and [i.qos_profile.reliability for i in infos] == [
-            reliability
-        ]
-
-    bench.until(matched, "the detector's subscription")
-    return publisher
-
-
 def seconds(messages: list[Any]) -> list[int]:
     return [m.header.stamp.sec for m in messages]
 
@@ -87,7 +72,7 @@ def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Scri
         )
     ]
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     for second in (5, 6):
         camera.publish(image(second, grey=10 * second))
         bench.until(lambda s=second: seconds(scenes)[-1:] == [s], "the scene")
@@ -108,14 +93,7 @@ def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Scri
 def test_compressed_images(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script, image_transport="compressed")
-    camera = bench.publisher_matched(CompressedImage, "image/compressed")
-    bench.until(
-        lambda: any(
-            i.qos_profile.reliability == ReliabilityPolicy.RELIABLE
-            for i in bench.probe.get_subscriptions_info_by_topic("/image/compressed")
-        ),
-        "a reliable subscription",
-    )
+    camera = bench.image_publisher(CompressedImage, "image/compressed")
     camera.publish(bgr_to_compressed(np.full((48, 64, 3), 90, np.uint8), Time(sec=3), "camera"))
     bench.until(lambda: scenes, "the scene")
     assert scenes[0].objects[0].box.x2 == pytest.approx(90, abs=1)
@@ -150,7 +128,7 @@ def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench: Bench, scri
     scenes = bench.collect(SceneAssessment, "scene")
     newest = bench.diagnostics()
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     for name, (message, reason) in bad_images().items():
         before = len(scenes)
         camera.publish(message)
@@ -177,7 +155,7 @@ def test_bad_images_are_logged_once_not_each(bench: Bench, script: Script) -> No
     log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     for count in range(1, 4):
         camera.publish(bad_images()["empty"][0])
         bench.until(lambda n=count: len(scenes) == n, "a failed scene")
@@ -192,7 +170,7 @@ def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Scrip
     scenes = bench.collect(SceneAssessment, "scene")
     newest = bench.diagnostics()
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     camera.publish(image(1))
     bench.until(script.busy.is_set, "the worker at work")
     for second in range(2, 7):
@@ -211,7 +189,7 @@ def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Scrip
 def test_too_old_images_fail(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script, max_image_age_s=60)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     camera.publish(image(5))
     bench.until(lambda: scenes, "the scene")
     assert "s old, max_image_age_s is 60" in scenes[0].status_text
@@ -222,10 +200,21 @@ def test_too_old_images_fail(bench: Bench, script: Script) -> None:
     assert scenes[1].status == SceneAssessment.STATUS_OK
 
 
+def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    newest = bench.diagnostics()
+    active(bench, script, use_sim_time=True, max_image_age_s=1.0)
+    bench.image_publisher().publish(image(5))
+    bench.until(lambda: scenes, "the scene")
+    assert scenes[0].status == SceneAssessment.STATUS_OK
+    bench.until(lambda: newest.value("detector: images", "received") == "1", "diagnostics without a clock")
+    assert newest.value("detector: images", "last_image_age_s") == "n/a"
+
+
 def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     node = active(bench, script, annotated_rate=60.0)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     camera.publish(image(1))
     bench.until(lambda: len(scenes) == 1, "a scene")
     annotated, saliency = bench.collect(Image, "annotated"), bench.collect(Image, "saliency")
@@ -270,7 +259,7 @@ def test_configure_fails_with_the_reason(
 def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     camera.publish(image(1))
     bench.until(lambda: len(scenes) == 1, "a scene")
     for transition in ("deactivate", "cleanup"):
@@ -279,12 +268,7 @@ def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
     camera.publish(image(2))
     for transition in ("configure", "activate"):
         assert bench.transition("detector", transition)
-    bench.until(
-        lambda: [
-            i.qos_profile.reliability for i in bench.probe.get_subscriptions_info_by_topic("/image")
-        ] == [ReliabilityPolicy.RELIABLE] and camera.get_subscription_count(),
-        "the new subscription",
-    )  # fmt: skip
+    bench.until_heard(camera)
     camera.publish(image(3))
     bench.until(lambda: len(scenes) == 2, "a scene of the second life")
     assert seconds(scenes) == [1, 3]
@@ -299,17 +283,12 @@ def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
     script.hold = True
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     camera.publish(image(1))
     bench.until(script.busy.is_set, "the worker at work")
     assert bench.transition("detector", "deactivate")
     assert bench.transition("detector", "activate")
-    bench.until(
-        lambda: [
-            i.qos_profile.reliability for i in bench.probe.get_subscriptions_info_by_topic("/image")
-        ] == [ReliabilityPolicy.RELIABLE] and camera.get_subscription_count(),
-        "the new subscription",
-    )  # fmt: skip
+    bench.until_heard(camera)
     camera.publish(image(2))
     script.hold = False
     script.go.set()
@@ -328,7 +307,7 @@ def select(model: str, weights: str = "") -> SelectModel.Request:
 def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     node = active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     script.hold_load = True
     client = bench.probe.create_client(SelectModel, "select_model")
     bench.until(client.service_is_ready, "service")
@@ -365,7 +344,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(
     response = bench.call(SelectModel, "select_model", request_)
     assert not response.success
     assert reason in response.message
-    camera_of(bench).publish(image(1))
+    bench.image_publisher().publish(image(1))
     bench.until(lambda: scenes, "a scene")
     assert scenes[0].model == "ssdlite320_mobilenet_v3_large"
     assert response.model_hash == scenes[0].model_hash
@@ -392,6 +371,22 @@ def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
     assert (answer.result().success, answer.result().message) == (False, "detector was cleaned up meanwhile")
 
 
+def test_whoever_asked_for_a_model_may_leave_before_the_answer(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    script.hold_load = True
+    client = bench.probe.create_client(SelectModel, "select_model")
+    bench.until(client.service_is_ready, "service")
+    client.call_async(select(OTHER))
+    bench.until(lambda: node._loading.busy, "loading")
+    bench.probe.destroy_client(client)
+    script.load_go.set()
+    bench.until(lambda: not node._loading.busy, "the new model")
+    bench.image_publisher().publish(image(1))
+    bench.until(lambda: scenes, "a scene")
+    assert scenes[0].model == OTHER
+
+
 def set_parameter(bench: Bench, name: str, value: object) -> Any:
     request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
     return bench.call(SetParameters, "detector/set_parameters", request).results[0]
@@ -400,7 +395,7 @@ def set_parameter(bench: Bench, name: str, value: object) -> Any:
 def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     node = active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     assert set_parameter(bench, "passes", 7).successful
     bench.until(lambda: not node._loading.busy, "the new perception")
     camera.publish(image(1))
@@ -421,17 +416,17 @@ def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Sc
 # Finding the images
 
 
-def lifecycle_free_camera(bench: Bench, reliability: ReliabilityPolicy) -> Any:
-    return bench.publisher(Image, "image", QoSProfile(depth=2, reliability=reliability))
+def best_effort_camera(bench: Bench) -> Any:
+    return bench.publisher(Image, "image", QoSProfile(depth=2, reliability=ReliabilityPolicy.BEST_EFFORT))
 
 
 def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -> None:
     scenes = bench.collect(SceneAssessment, "scene")
     node = active(bench, script)
-    reliable = camera_of(bench)
+    reliable = bench.image_publisher()
     reliable.publish(image(1))
     bench.until(lambda: len(scenes) == 1, "a scene over a reliable connection")
-    best_effort = lifecycle_free_camera(bench, ReliabilityPolicy.BEST_EFFORT)
+    best_effort = best_effort_camera(bench)
     bench.until(best_effort.get_subscription_count, "the best-effort camera is matched too")
     assert node._input.profile.reliability == ReliabilityPolicy.BEST_EFFORT
     best_effort.publish(image(2))
@@ -465,7 +460,7 @@ def test_what_is_waited_for_is_told_from_the_first_second(bench: Bench, script: 
 def test_incompatible_publishers_are_named_with_both_policies(bench: Bench, script: Script) -> None:
     newest = bench.diagnostics()
     active(bench, script, image_reliability="reliable")
-    lifecycle_free_camera(bench, ReliabilityPolicy.BEST_EFFORT)
+    best_effort_camera(bench)
     image_report(
         bench,
         newest,
@@ -491,7 +486,7 @@ def test_a_matched_but_silent_publisher_is_a_fault(
     monkeypatch.setattr(image_input, "QUIET_S", 0.3)
     newest = bench.diagnostics()
     active(bench, script)
-    camera = camera_of(bench)
+    camera = bench.image_publisher()
     image_report(bench, newest, "/image: 1 publisher(s) matched but no image for", b"\x02")
     camera.publish(image(1))
     bench.probe.destroy_publisher(camera)
@@ -508,7 +503,7 @@ def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script
     scenes = bench.collect(SceneAssessment, "scene")
     assert bench.transition("detector", "configure")
     assert bench.transition("detector", "activate")
-    camera_of(bench).publish(image(1))
+    bench.image_publisher().publish(image(1))
     bench.until(lambda: scenes, "a scene")
     bench.until(lambda: newest.value("detector: perception", "assessed") == "1", "the count")
     after = {part: values_of(newest[part]) for part in parts}
@@ -537,7 +532,7 @@ def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench: Bench) -> None:
         process.wait_for("waiting for first image on /image")
         scenes = bench.collect(SceneAssessment, "scene")
         newest = bench.diagnostics()
-        camera = camera_of(bench)
+        camera = bench.image_publisher()
         camera.publish(image(1))
         bench.until(
             lambda: newest.value("detector: images", "received") == "1",

@@ -6,6 +6,8 @@ import signal
 from typing import Any
 
 import pytest
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState
 from pydantic import BaseModel, ConfigDict, Field
 from rcl_interfaces.msg import Log
 from rcl_interfaces.srv import SetParameters
@@ -148,6 +150,9 @@ def test_a_transition_that_the_state_lacks_is_refused_and_the_node_goes_on(bench
     assert bench.transition("subject", "configure")
     assert bench.transition("subject", "configure") is False
     assert bench.state("subject") == "inactive"
+    for label, possible in (("configure", False), ("fly", False), ("activate", True)):
+        request = ChangeState.Request(transition=Transition(label=label))
+        assert bench.call(ChangeState, "subject/change_state", request).success is possible
 
 
 def test_parameters_at_run_time(bench: Bench) -> None:
@@ -202,8 +207,9 @@ def test_a_broken_report_is_an_error_of_its_part_only(bench: Bench) -> None:
 MODULE = "test.nodes.test_lifecycle"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("autostart", ["true", "false"])
+@pytest.mark.parametrize(
+    ("number", "autostart"), [(signal.SIGINT, "true"), (signal.SIGTERM, "true"), (signal.SIGINT, "false")]
+)
 def test_a_signal_ends_the_process_cleanly(ros_domain: int, number: signal.Signals, autostart: str) -> None:
     with NodeProcess(MODULE, {"autostart": autostart}) as process:
         process.wait_for("not a safety function")
@@ -226,11 +232,9 @@ def test_two_signals_at_once_end_the_process_cleanly(ros_domain: int) -> None:
     ("parameters", "arguments", "status", "reason"),
     [
         ({"size": "99"}, [], 1, "configure failed: parameter size = 99: expected an integer from 1 to 9"),
-        ({"siez": "9"}, [], 1, "configure failed: unknown parameter siez, did you mean size?"),
         ({"trouble": "active bug"}, [], 1, "activate failed: RuntimeError: index out of cheese"),
         ({"autostart": "maybe"}, [], 1, "autostart"),
         ({}, ["--params-file", "/nowhere.yaml"], 2, "nowhere.yaml"),
-        ({}, ["-r", "bad remap"], 2, "bad remap"),
     ],
 )
 def test_a_node_that_cannot_start_itself_dies_loudly(

@@ -24,6 +24,7 @@ class Settings(BaseModel):
     patience: float = Field(1.0, gt=0.0)
     device: Literal["cpu", "cuda"] = "cpu"
     weights: str = ""
+    colour: str = Field("red", pattern="^(red|blue)$")
     low: float = 0.0
     high: float = 1.0
     verbose: bool = False
@@ -91,6 +92,7 @@ def test_an_integer_serves_as_a_number(bench: Bench) -> None:
         ("patience", 0.0, "parameter patience = 0.0: expected a number above 0.0"),
         ("device", "tpu", "parameter device = 'tpu': expected one of 'cpu', 'cuda'"),
         ("weights", 123, "parameter weights = 123: expected a text (quote it in YAML)"),
+        ("colour", "grey", "parameter colour = 'grey': expected a text of the form ^(red|blue)$"),
         ("verbose", 1, "parameter verbose = 1: expected true or false"),
         ("low", 2.0, "low = 2.0 must be below high = 1.0"),
         ("dropuot", 0.1, "unknown parameter dropuot"),
