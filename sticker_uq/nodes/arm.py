@@ -14,6 +14,7 @@ from typing import Protocol
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.time import Time
 
@@ -49,6 +50,18 @@ class Motion(Protocol):
     def stop(self) -> None:
         """Stop at once and stay away from the lid; called whenever a motion ends before its last step."""
         ...
+
+
+class ArmExecutor(MultiThreadedExecutor):
+    """Serves goals, cancellations and the gate side by side; its shutdown waits until a motion under way has stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(num_threads=4)
+
+    def shutdown(self, timeout_sec: float | None = None) -> bool:
+        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        return bool(super().shutdown(timeout_sec))
 
 
 class PermittedArm:

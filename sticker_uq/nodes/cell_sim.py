@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
-from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.nodes.arm import MotionFailed, MotionStep, PermittedArm
+from sticker_uq.nodes.arm import ArmExecutor, MotionFailed, MotionStep, PermittedArm
 from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.lifecycle import exit_process, request_exit, run_node
@@ -141,7 +140,7 @@ class CellSim(Node):
 
 def main() -> None:
     """Entry point of the executable ``cell_sim``."""
-    exit_process(run_node(CellSim, executor=lambda: MultiThreadedExecutor(num_threads=4)))
+    exit_process(run_node(CellSim, executor=ArmExecutor))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
@@ -267,16 +266,14 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process with ``code``, at once where a daemon thread still computes or reads.
+    """End the process with ``code``, at once.
 
-    The interpreter's own shutdown would wait for none of them, and native code that comes back into it
-    aborts.
+    The interpreter's own shutdown takes seconds when torch is loaded, a second signal in that time would
+    change the exit status, and native code of a thread that still computes aborts when it comes back.
     """
-    if any(thread.daemon for thread in threading.enumerate() if thread is not threading.current_thread()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(

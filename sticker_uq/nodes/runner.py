@@ -69,8 +69,11 @@ class ProcessGroup:
             self._output(f"[runner] {name} died with exit code {code}; it is started again")
             threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
 
-    def stop(self) -> None:
-        """Ask every process to stop (SIGINT), insist after a while (SIGTERM, SIGKILL), and wait for the last line."""
+    def stop(self) -> dict[str, int]:
+        """Ask every process to stop (SIGINT), insist after a while (SIGTERM, SIGKILL), and wait for the last line.
+
+        Returns the exit code of each node.
+        """
         self._stopping = True
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             alive = [p for p in self._processes.values() if p.poll() is None]
@@ -85,6 +88,7 @@ class ProcessGroup:
         for reader in self._readers:
             reader.join(STOP_TIMEOUT_S)
         self._folder.cleanup()
+        return {name: process.wait() for name, process in self._processes.items()}
 
     def _respawn(self, spec: ProcessSpec) -> None:
         if not self._stopping:
