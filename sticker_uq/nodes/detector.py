@@ -136,6 +136,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         return self._serving
 
     def _load(self, settings: PerceptionSettings) -> Assessor:
+        self.get_logger().info(f"loading {settings.model} ({settings.weights or 'packaged weights'})")
         start = time.perf_counter()
         perception = self._factory(settings)
         perception.warm_up()
