@@ -37,7 +37,7 @@ class _LazyCommand(TyperCommand):
         app = getattr(module, "app", None)
         if app is None:
             app = typer.Typer(add_completion=False)
-            app.command(help=self.help)(module.command)
+            app.command()(module.command)
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help

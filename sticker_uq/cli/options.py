@@ -22,6 +22,7 @@ from sticker_uq.scene import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
 _ROS_PARAMETERS = "ros__parameters"
+_WIDEST_METAVAR = 24
 _EVERY_NODE = ("/**", "**", "/*", "*")
 _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
@@ -134,15 +135,17 @@ def _option(name: str, info: FieldInfo) -> inspect.Parameter:
     """The option of one field. Ranges and choices are left to the model, which checks parameter files by the same rule."""
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     kind = type(choices[0]) if choices else info.annotation
+    listed = "|".join(map(str, choices))
+    short = bool(listed) and len(listed) <= _WIDEST_METAVAR
     dashed = name.replace("_", "-")
     switch = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
-    expected = _expected(info)
-    default = "none" if info.default == "" else info.default
-    details = f"({expected}, default {default})" if expected and not choices else f"(default {default})"
+    facts = [] if short or kind is bool else [_expected(info)]
+    facts.append("" if info.default == "" else f"default {info.default}")
+    details = ", ".join(fact for fact in facts if fact)
     option = typer.Option(
         switch,
-        help=escape(f"{info.description or ''} {details}"),
-        metavar="|".join(map(str, choices)) or None,
+        help=escape(f"{info.description or ''} ({details})" if details else info.description or ""),
+        metavar=listed if short else "NAME" if listed else None,
         show_default=False,
         rich_help_panel="Settings",
     )

@@ -18,9 +18,9 @@ from sticker_uq.cli.options import read_parameters, refuse_unknown, settings_opt
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.sources import ImageSource, open_source
 from sticker_uq.evaluation.comparison import Comparison, live_scenes
-from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.evaluation.replay import Assessor, ReplaySummary, replay
 from sticker_uq.nodes.processes import share_folder
-from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.supervision import GateSettings, Policy
 
@@ -59,8 +59,9 @@ def command(
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell, as fast as this machine allows.
 
-    Writes tables of images and objects, annotated pictures, report.html and summary.json. Images that cannot be read are
-    rows with status FAILED.
+    Writes tables of images and objects, annotated pictures, report.html and summary.json.
+
+    Images that cannot be read are rows with status FAILED.
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
@@ -68,7 +69,7 @@ def command(
     most = _pictures(pictures)
     images = open_source(source, topic)
     live = _live(source, images) if verify else None
-    perception = Perception(settings)
+    perception = load_perception(settings)
     with _progress() as bar:
         task = bar.add_task("images", total=operator.length_hint(images, 0) or None)
 
@@ -91,6 +92,15 @@ def command(
     _print_summary(summary, out)
     if live is not None:
         raise typer.Exit(_print_comparison(live))
+
+
+def load_perception(settings: PerceptionSettings) -> Assessor:
+    """The real thing. Raises InvalidInput when weights or device cannot be used."""
+    from sticker_uq.perception import (
+        Perception,
+    )  # torch takes seconds to load: help and bad options need not wait
+
+    return Perception(settings)
 
 
 def _policy(file: Path | None, params: Path | None) -> Policy:

@@ -35,7 +35,7 @@ def loaded(monkeypatch, assessment):  # noqa: F811
         settings.append(given)
         return Perception(assessment)
 
-    monkeypatch.setattr(cli_replay, "Perception", load)
+    monkeypatch.setattr(cli_replay, "load_perception", load)
     return settings
 
 
@@ -150,6 +150,14 @@ def test_what_cannot_be_is_one_line_and_status_2(loaded, pictures, tmp_path, arg
     result = run(*given, *([] if "--out" in given else ["--out", tmp_path / "out"]))
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_do_not_fit_are_one_line_and_status_2(pictures, tmp_path):
+    (tmp_path / "weights.safetensors").write_bytes(b"not weights")
+    result = run(pictures, "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "weights.safetensors" in result.stderr
     assert not (tmp_path / "out").exists()
 
 
