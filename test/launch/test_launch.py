@@ -1,0 +1,72 @@
+"""The launch files as a person uses them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sticker_uq.nodes.processes import CellOptions
+from test.helpers.cell import write_parameters
+
+pytestmark = pytest.mark.timeout(400)  # launch and up to three processes start
+ROOT = Path(__file__).parents[2]
+
+
+def _run(*command: str) -> tuple[int, str]:
+    """Exit status and output of a command at the repository's root."""
+    environment = {**os.environ, "RCUTILS_COLORIZED_OUTPUT": "0"}
+    finished = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=390
+    )  # fmt: skip
+    return finished.returncode, finished.stdout
+
+
+def _launch(*arguments: str) -> tuple[int, str]:
+    return _run("ros2", "launch", "sticker_uq", *arguments)
+
+
+def test_the_simulated_cell_comes_up_and_ends_in_order(ros_domain, tmp_path):
+    status, output = _run(
+        sys.executable, "-m", "launch_testing.launch_test", "test/launch/cell_scenario.py",
+        f"params_file:={write_parameters(tmp_path)}",
+    )  # fmt: skip
+    assert status == 0, output
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ("passes:=0", "argument passes='0': Input should be greater than or equal to 1"),
+        ("weights:=nowhere.safetensors", "weights 'nowhere.safetensors': no such file"),
+        ("polcy:=strict.yaml", "unknown argument polcy:=strict.yaml, did you mean policy?"),
+    ],
+)
+def test_an_unusable_argument_starts_nothing_and_fails_with_one_line(ros_domain, argument, reason):
+    status, output = _launch("cell.launch.py", argument)
+    assert status == 1
+    assert output.count("ERROR") == 1
+    assert reason in output
+    assert "process started" not in output
+    assert "Traceback" not in output
+
+
+def test_a_node_that_dies_fails_the_launch_with_its_reason(ros_domain, tmp_path):
+    status, output = _launch("detector.launch.py", f"params_file:={write_parameters(tmp_path, passes=0)}")
+    assert status == 1
+    assert "parameter passes = 0: expected an integer from 1 to 200" in output
+    assert "detector DIED with exit code 1" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("file", "missing"),
+    [("cell.launch.py", ()), ("detector.launch.py", ("sim", "policy", "console", "record"))],
+)
+def test_arguments_are_listed_with_their_descriptions(ros_domain, file, missing):
+    status, output = _launch(file, "--show-args")
+    assert status == 0
+    for name, info in CellOptions.model_fields.items():
+        listed = f"'{name}':\n        {info.description}" in output
+        assert listed == (not name.startswith(missing)), name
