@@ -1,0 +1,142 @@
+"""``sticker-uq evaluate``: how well a detector finds logos and stickers on labelled pictures."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sticker_uq.datasets.coco import read_coco
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.evaluation.accuracy import (
+    Accuracy,
+    StochasticAccuracy,
+    as_json,
+    evaluate_detector,
+    evaluate_passes,
+)
+from sticker_uq.scene import InvalidInput
+
+_LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
+
+Columns = dict[str, Accuracy]
+
+
+def command(
+    data: Annotated[Path, typer.Option(help="COCO folder: annotations.json and images/.")],
+    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
+    weights: Annotated[
+        str, typer.Option(help="Weights file. Default: the packaged weights of the model.")
+    ] = "",
+    passes: Annotated[
+        int,
+        typer.Option(
+            help="Also measure the objects that this many stochastic passes cluster into; 0: do not."
+        ),
+    ] = 0,
+    dropout_rate: Annotated[
+        float, typer.Option(help="Of the stochastic passes.")
+    ] = DetectorSettings().dropout_rate,
+    score_floor: Annotated[
+        float, typer.Option(help="Of the stochastic passes; without dropout it is 0.01.")
+    ] = DetectorSettings().score_floor,
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the dropout masks.")] = 0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the figures to this file.")
+    ] = None,
+) -> None:
+    """Print mAP@0.5, average precision, precision and recall by class on a labelled data set."""
+    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device, "seed": seed}
+    stochastic = {"dropout_rate": dropout_rate, "score_floor": score_floor} | (
+        {"passes": passes} if passes else {}
+    )
+    settings = _settings(chosen | stochastic)
+    items = read_coco(data)
+    sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    measured: StochasticAccuracy | None = None
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("one pass", total=len(items))
+        accuracy = evaluate_detector(sharp, items, lambda: bar.advance(task))
+        if passes:
+            task = bar.add_task(f"{passes} passes", total=len(items))
+            measured = evaluate_passes(load_detector(settings), items, progress=lambda: bar.advance(task))
+    console = Console()
+    console.print(f"{settings.model} on {len(items)} pictures of {data}, weights {sharp.weights_hash[:12]}")
+    console.print(_table(accuracy, measured))
+    if measured is not None:
+        console.print(_uncertainty(measured))
+    if json_file is not None:
+        content: dict[str, Any] = {
+            "model": settings.model,
+            "weights": sharp.weights_hash,
+            "deterministic": as_json(accuracy),
+        }
+        if measured is not None:
+            content["stochastic"] = as_json(measured)
+        with atomic_write(json_file, "w") as stream:
+            json.dump(content, stream, indent=2, allow_nan=False)
+
+
+def _settings(values: dict[str, Any]) -> DetectorSettings:
+    try:
+        return DetectorSettings(**values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        option = str(problem["loc"][0]).replace("_", "-")
+        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
+
+
+def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:
+    columns: Columns = {"one pass, no dropout": accuracy}
+    if measured is not None:
+        columns[f"clusters of {measured.passes} passes, dropout {measured.dropout_rate:g}"] = (
+            measured.accuracy
+        )
+    table = Table()
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    table.add_row("mAP@0.5", *(_figure(a.map50) for a in columns.values()), end_section=True)
+    for label, row in accuracy.classes.items():
+        name = label.name.lower()
+        for what, field in (
+            ("AP@0.5", "average_precision"),
+            ("precision", "precision"),
+            ("recall", "recall"),
+        ):
+            table.add_row(
+                f"{name} {what} ({row.objects} objects)"
+                if field == "average_precision"
+                else f"{name} {what}",
+                *(_figure(getattr(a.classes[label], field)) for a in columns.values()),
+                end_section=field == "recall",
+            )
+    table.caption = "precision and recall of detections with score >= 0.5"
+    return table
+
+
+def _uncertainty(measured: StochasticAccuracy) -> Table:
+    table = Table(title="mean over the pictures")
+    table.add_column("")
+    table.add_column("value", justify="right")
+    table.add_row("objects", f"{measured.objects_per_image:.2f}")
+    table.add_row("unstable objects", f"{measured.unstable_per_image:.2f}")
+    for name, value in measured.uncertainty.items():
+        table.add_row(name.replace("_", " "), f"{value:.4g}")
+    return table
+
+
+def _figure(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"

@@ -1,0 +1,145 @@
+"""``sticker-uq train``: a sticker detection model from a COCO folder."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.detection.training import BEST, EpochResult, TrainSettings, train
+from sticker_uq.detection.training import Progress as Step
+from sticker_uq.scene import InvalidInput
+
+
+def command(
+    data: Annotated[Path, typer.Option(help="COCO folder to train on: annotations.json and images/.")],
+    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for best.safetensors, metrics.csv and the state. Default: out/train/MODEL."
+        ),
+    ] = None,
+    val_data: Annotated[
+        Path | None, typer.Option(help="COCO folder to validate on. Default: a tenth of --data.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Pictures per step.")] = 16,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate; 0: chosen by model.")] = 0.0,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file."
+        ),
+    ] = "auto",
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int, typer.Option(help="Threads; 0: torch's default.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights, order and augmentation.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the training in --out.")] = False,
+) -> None:
+    """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume."""
+    out = out or Path("out") / "train" / model
+    try:
+        settings = TrainSettings(
+            data=data,
+            out=out,
+            model=model,
+            val_data=val_data,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            start=start,
+            min_size=min_size,
+            device=device,
+            threads=threads,
+            seed=seed,
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        option = str(problem["loc"][0]).replace("_", "-")
+        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
+    console = Console()
+    typed = "sticker-uq " + shlex.join(sys.argv[1:])
+    with _shown(console) as (on_step, on_epoch), _stop_on_signal() as stop:
+        finished = train(
+            settings,
+            resume=resume,
+            command=typed,
+            say=console.print,
+            on_step=on_step,
+            on_epoch=on_epoch,
+            stop=stop,
+        )
+    if not finished:
+        typer.echo(f"stopped; --resume continues from {out / 'state.pt'}", err=True)
+        raise typer.Exit(130)
+    console.print(f"best weights in {out / BEST}")
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[[EpochResult], None]]]:
+    """Callbacks that draw a progress bar and one line per epoch."""
+    columns = (
+        TextColumn("epoch {task.fields[epoch]}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TextColumn(
+            "loss {task.fields[loss]:.3f}  {task.fields[rate]:.1f} images/s  mAP {task.fields[map50]:.3f}"
+        ),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=console, speed_estimate_period=120) as bar:
+        nan = float("nan")
+        task = bar.add_task("", total=None, epoch=1, loss=nan, rate=nan, map50=nan)
+
+        def on_step(step: Step) -> None:
+            speed = bar.tasks[0].speed
+            bar.update(
+                task,
+                total=step.steps,
+                completed=step.step,
+                epoch=step.epoch,
+                loss=step.loss,
+                map50=step.map50,
+                rate=speed * step.images / step.step if speed else nan,
+            )
+
+        def on_epoch(result: EpochResult) -> None:
+            console.print(
+                f"epoch {result.epoch}: loss {result.loss:.3f}, mAP@0.5 {result.map50:.3f} (logo {result.ap_logo:.3f}, "
+                f"sticker {result.ap_sticker:.3f}), pictures of {result.input_size} px, {result.seconds:.0f} s"
+            )
+
+        yield on_step, on_epoch
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM came; a second Ctrl-C interrupts at once."""
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

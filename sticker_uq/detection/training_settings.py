@@ -1,0 +1,68 @@
+"""What a training is told and what it reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sticker_uq.detection.settings import ModelName
+
+
+class TrainSettings(BaseModel):
+    """Settings of one training. A bad value raises pydantic's ``ValidationError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    data: Path = Field(description="COCO folder to train on")
+    out: Path = Field(description="folder for best.safetensors, metrics.csv and the state to resume from")
+    model: ModelName = Field("ssdlite320_mobilenet_v3_large", description="sticker detection model")
+    val_data: Path | None = Field(
+        None, description="COCO folder to validate on; without one, a tenth of the data"
+    )
+    epochs: int = Field(20, ge=1, le=10_000, description="passes over the data")
+    batch_size: int = Field(16, ge=1, le=1024, description="pictures per step")
+    learning_rate: float = Field(0.0, ge=0.0, le=1.0, description="highest learning rate; 0: by model")
+    start: str = Field(
+        "auto",
+        description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file",
+    )
+    min_size: int = Field(480, ge=64, le=2048, description="FPN models only: shorter side of the picture, px")
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    threads: int = Field(0, ge=0, le=256, description="threads; 0: torch's default")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of initial weights, order and augmentation")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands after step number ``step`` of ``steps``.
+
+    ``images`` trained on so far; ``loss`` smoothed over about 50 steps; ``map50`` of the last validation, NaN before.
+    """
+
+    epoch: int
+    step: int
+    steps: int
+    images: int
+    loss: float
+    map50: float
+
+
+@dataclass(frozen=True)
+class EpochResult:
+    """One row of metrics.csv: what an epoch brought.
+
+    ``loss``: mean over its steps. ``map50``: mAP at IoU 0.5 of the averaged weights over the classes that the
+    validation pictures have, NaN without any; ``ap_logo``, ``ap_sticker`` its parts. ``input_size``: px of the
+    pictures that the network sees, in training and validation (FPN models: shorter side).
+    """
+
+    epoch: int
+    loss: float
+    map50: float
+    ap_logo: float
+    ap_sticker: float
+    learning_rate: float
+    input_size: int
+    seconds: float

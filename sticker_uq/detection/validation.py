@@ -1,0 +1,48 @@
+"""Mean average precision, the figure by which training picks its best epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torchmetrics.detection.mean_ap import MeanAveragePrecision
+
+from sticker_uq.datasets.coco import LabelledImage
+from sticker_uq.scene import Detections, ObjectClass
+
+FOREGROUND = (ObjectClass.LOGO, ObjectClass.STICKER)
+
+
+def average_precisions(
+    detections: Sequence[Detections], truths: Sequence[LabelledImage], iou: float = 0.5
+) -> dict[ObjectClass, float]:
+    """COCO average precision of logo and sticker at one IoU threshold, 0..1, NaN for a class without ground truth.
+
+    ``detections`` and ``truths`` belong together one by one. A detection counts with its foreground label and
+    that label's probability.
+    """
+    metric = MeanAveragePrecision(
+        iou_thresholds=[iou],
+        class_metrics=True,
+        max_detection_thresholds=[1, 10, 100],
+        backend="faster_coco_eval",
+    )
+    metric.warn_on_many_detections = False
+    for found, truth in zip(detections, truths, strict=True):
+        metric.update(
+            [
+                {
+                    "boxes": torch.from_numpy(found.boxes),
+                    "scores": torch.from_numpy(found.scores),
+                    "labels": torch.from_numpy(found.foreground_labels),
+                }
+            ],
+            [{"boxes": torch.from_numpy(truth.boxes), "labels": torch.from_numpy(truth.labels)}],
+        )
+    result = metric.compute()
+    by_class = dict(
+        zip(result["classes"].reshape(-1).tolist(), result["map_per_class"].reshape(-1).tolist(), strict=True)
+    )
+    present = {int(label) for truth in truths for label in truth.labels}
+    # torchmetrics says -1 where a class has no ground truth
+    return {c: by_class[int(c)] if int(c) in present else float("nan") for c in FOREGROUND}

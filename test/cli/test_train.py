@@ -1,0 +1,76 @@
+"""``sticker-uq train``: what it shows, and how it ends."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import sticker_uq.cli.train as command
+from sticker_uq.cli import app
+from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
+from sticker_uq.detection import load_weights
+
+
+@pytest.fixture
+def scenes(tmp_path: Path) -> Path:
+    folder = tmp_path / "scenes"
+    spec = [(seed, render(sample_scene(seed, stickers=2), (240, 180))) for seed in range(4)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    return folder
+
+
+def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = [
+        "--data",
+        str(scenes),
+        "--out",
+        str(out),
+        "--epochs",
+        "1",
+        "--batch-size",
+        "2",
+        "--start",
+        "random",
+    ]
+    result = CliRunner().invoke(app, ["train", *options])
+    assert result.exit_code == 0, result.output
+    assert "epoch 1: loss" in result.output
+    assert load_weights(out / "best.safetensors")[1]["data"]["images"] == 3  # the fourth is to validate on
+    again = CliRunner().invoke(app, ["train", *options])
+    assert again.exit_code == 2
+    assert "exists already" in again.output
+
+
+def test_ctrl_c_keeps_the_state_and_exits_with_130(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(settings: Any, **callbacks: Any) -> bool:
+        assert not callbacks["stop"]()
+        signal.raise_signal(signal.SIGINT)
+        return not callbacks["stop"]()
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(command, "train", interrupted)
+    result = CliRunner().invoke(app, ["train", "--data", str(scenes), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 130
+    assert "--resume continues" in result.output
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "nowhere"], "nowhere"),
+        (["--data", ".", "--epochs", "0"], "--epochs"),
+        (["--data", ".", "--model", "yolo"], "--model"),
+        (["--data", ".", "--batch-size", "0"], "--batch-size"),
+    ],
+)
+def test_bad_options_end_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["train", "--out", str(tmp_path / "out"), *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
