@@ -209,6 +209,12 @@ def test_an_image_stamped_ahead_of_the_clock_is_fresh_no_longer_than_any_other()
     assert cell.state.reasons & Closed.STALE_SCENE
 
 
+def test_images_without_a_size_open_nothing_however_many_agree() -> None:
+    cell = running().scene(STICKER, times=K + 2, image_size=(0, 0))
+    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert not cell.sent(SendGoal)
+
+
 def test_a_clock_at_zero_opens_nothing_even_for_images_that_seem_fresh() -> None:
     cell = Cell()
     cell.now = 0
