@@ -23,7 +23,7 @@ from sticker_uq.nodes.conversions import box_to_msg, scene_to_msg, stamp_to_ns
 from sticker_uq.nodes.removal_client import removal_code
 from sticker_uq.nodes.supervisor import SupervisorNode
 from sticker_uq.scene import ObservedObject
-from sticker_uq.supervision import Closed, Policy
+from sticker_uq.supervision import Closed
 from sticker_uq.supervision.events import RemovalCode
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import (
@@ -179,7 +179,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
     assert gate.reasons == 0
     assert stamp_to_ns(gate.valid_until) > stamp_to_ns(gate.header.stamp)
     assert gate.header.frame_id == "camera"
-    assert gate.policy_hash == Policy().hash
+    assert gate.policy_hash == cell.node.settings.load_policy().hash
     decided = next(d for d in cell.decisions if d.decision_id == goal.decision_id)
     assert [v.verdict for v in decided.verdicts] == [1, 1]
     assert decided.workpiece_id == "laptop-1"
