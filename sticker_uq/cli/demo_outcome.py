@@ -20,10 +20,10 @@ LAPTOP_COLUMNS = (
     "laptop",
     "stickers",
     "removed",
-    "by a person's word",
+    "by a person",
     "left",
-    "wrongly touched",
-    "questions",
+    "wrong",
+    "asked",
     "images",
     "result",
 )
@@ -107,8 +107,14 @@ def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
         record.logos_touched + record.lid_touched,
         len(laptop.questions) if laptop is not None else 0,
         len(laptop.scenes) if laptop is not None else 0,
-        laptop.result if laptop is not None else "not in the recording",
+        _result(laptop),
     )
+
+
+def _result(laptop: RecordedLaptop | None) -> str:
+    if laptop is None:
+        return "not recorded"
+    return "clean" if laptop.clean else laptop.result or "never left"
 
 
 def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop], laptops: int) -> list[str]:

@@ -47,5 +47,10 @@ class DetectorSettings(BaseModel):
         480, ge=64, le=2048, description="FPN models only: shorter side of the resized image, px"
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
-    threads: int = Field(0, ge=0, le=256, description="threads of torch in this process; 0: torch's default")
+    threads: int = Field(
+        1,
+        ge=0,
+        le=256,
+        description="threads of torch in this process; another number rounds differently in the last bits; 0: one per core",
+    )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of the dropout masks")
