@@ -66,12 +66,15 @@ def sigmoid_distribution(logits: Tensor) -> Tensor:
 def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor]:
     """Pass and candidate indices (N,), (N,) of the candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
 
-    At most CANDIDATES of a pass, ordered by pass and then by falling score.
+    At most CANDIDATES of a pass, ordered by pass, then by falling score, then by candidate.
     """
     scores = probabilities[..., 1:].amax(dim=-1)
-    values, candidates = scores.topk(min(CANDIDATES, scores.shape[1]), dim=1)
-    above = values > score_floor
-    return above.nonzero()[:, 0], candidates[above]
+    passes, candidates = (scores > score_floor).nonzero(as_tuple=True)
+    # stable, since dropout on logits makes exact ties
+    by_score = scores[passes, candidates].argsort(descending=True, stable=True)
+    order = by_score[passes[by_score].argsort(stable=True)]
+    order = order[_rank(passes) < CANDIDATES]
+    return passes[order], candidates[order]
 
 
 def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:
@@ -91,6 +94,11 @@ def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detec
         members = (groups == group).nonzero()[:, 0]
         kept[members[nms(rows.boxes[members], scores[members], nms_threshold)]] = True
     rows = rows[kept]
-    first_of_pass = torch.searchsorted(rows.pass_index, rows.pass_index)
-    rank = torch.arange(len(rows.pass_index), device=first_of_pass.device) - first_of_pass
-    return rows[rank < max_detections]
+    return rows[_rank(rows.pass_index) < max_detections]
+
+
+def _rank(pass_index: Tensor) -> Tensor:
+    """Position (N,) of every row within its pass; ``pass_index`` (N,) is sorted."""
+    return torch.arange(len(pass_index), device=pass_index.device) - torch.searchsorted(
+        pass_index, pass_index
+    )

@@ -25,9 +25,9 @@ from sticker_uq.detection.models import build_model, is_ssd
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.detection.weights import checksum, save_weights
 
-MIN_SIZE = 160
-PROPOSALS = 64
-_PASSING = 20  # anchors or proposals per class and pass about or above 0.5, before suppression
+MIN_SIZE = 128
+PROPOSALS = 48
+_PASSING = 15  # anchors or proposals per class and pass about or above 0.5, before suppression
 _RATE = 0.2  # dropout that the tuning expects
 
 __all__ = ["MIN_SIZE", "MODEL_NAMES", "picture", "tiny_detector", "tiny_model", "tiny_weights"]
@@ -99,6 +99,8 @@ def tiny_weights(name: str, folder: Path) -> Path:
 def _settle_normalisation(model: nn.Module) -> None:
     """Give every batch normalisation the statistics of a few pictures."""
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+    if not norms:
+        return
     momenta = [m.momentum for m in norms]
     for m in norms:
         m.train()
@@ -119,13 +121,15 @@ def _recognise_places(layer: nn.Conv2d, inputs: list[Tensor]) -> None:
     patches = torch.cat([F.unfold(m[:1], layer.kernel_size, padding=padding)[0] for m in inputs], dim=1).T
     chosen = torch.randint(len(patches), (layer.out_channels,))
     layer.weight.copy_((patches[chosen] - patches.mean(dim=0)).view_as(layer.weight))
-    if len(patches) > 4:  # fewer have no deviation to speak of
-        _standardise(layer, torch.cat([layer(m[:1]).flatten(2)[0] for m in inputs], dim=1).T)
+    if len(patches) > 4:
+        _spread(layer, torch.cat([layer(m[:1]).flatten(2)[0] for m in inputs], dim=1).T)
+    else:  # too few to be told apart
+        layer.weight.zero_()
 
 
-def _standardise(layer: nn.Conv2d | nn.Linear, outputs: Tensor) -> None:
-    """Rescale ``layer`` so that its ``outputs`` (rows, channels) get mean 0 and deviation 3."""
-    factor = 3 / outputs.std(dim=0).clamp_min(1e-6)
+def _spread(layer: nn.Conv2d | nn.Linear, outputs: Tensor) -> None:
+    """Rescale ``layer`` so that its ``outputs`` (rows, channels) get mean 0 and maximum 9: no score is exactly 1."""
+    factor = 9 / (outputs.amax(dim=0) - outputs.mean(dim=0)).clamp_min(1e-6)
     layer.bias.copy_((layer.bias - outputs.mean(dim=0)) * factor)
     layer.weight.mul_(factor.view(-1, *[1] * (layer.weight.ndim - 1)))
 
@@ -164,6 +168,6 @@ def _tune_faster_rcnn(model: Any, images: ImageList, maps: list[Tensor]) -> None
     proposals, _ = model.rpn(images, named)
     vectors = heads.box_head(heads.box_roi_pool(named, proposals, images.image_sizes))
     scores = heads.box_predictor.cls_score
-    _standardise(scores, scores(vectors))
+    _spread(scores, scores(vectors))
     shifts = _shifts(scores(vectors).unflatten(0, (2, PROPOSALS)), against_background=True)
     scores.bias[1:] -= shifts

@@ -1,0 +1,153 @@
+"""What the detectors must compute, the slow way: whole torchvision models, masks through hooks, loops over boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sticker_uq.detection.settings import DetectorSettings
+
+
+@dataclass(frozen=True)
+class CompletePass:
+    """One pass through a whole torchvision model.
+
+    ``logits`` (A, 3) and ``boxes`` (A, 3, 4): what the head says of each anchor or proposal, one box per
+    class, px of the resized image; ``resized`` (h, w); ``stock``: torchvision's own result.
+    """
+
+    logits: Tensor
+    boxes: Tensor
+    resized: tuple[int, int]
+    stock: dict[str, Tensor]
+
+
+def complete_pass(
+    model: Any, settings: DetectorSettings, image: NDArray[np.uint8], generator: torch.Generator | None
+) -> CompletePass:
+    """``image`` through ``model``, with dropout masks from ``generator`` unless it is None."""
+    seen: dict[str, Any] = {}
+    two_stage = hasattr(model, "roi_heads")
+    sources = {"transform": model.transform}
+    if two_stage:
+        sources |= {"proposals": model.rpn, "head": model.roi_heads.box_predictor}
+    else:
+        sources |= {"proposals": model.anchor_generator, "head": model.head}
+    with ExitStack() as stack, torch.no_grad():
+        for name, module in sources.items():
+            stack.callback(module.register_forward_hook(_keeper(seen, name)).remove)
+        if generator is not None:
+            stack.enter_context(masked(model, settings, generator))
+        stack.enter_context(thresholds(model, settings))
+        stock = model([_tensor(image)])[0]
+    if two_stage:
+        (logits, deltas), proposals = seen["head"], seen["proposals"][0]
+        boxes = model.roi_heads.box_coder.decode(deltas, [proposals])
+    else:
+        logits, deltas = seen["head"]["cls_logits"][0], seen["head"]["bbox_regression"][0]
+        boxes = model.box_coder.decode_single(deltas, seen["proposals"][0])[:, None].expand(-1, 3, -1)
+    return CompletePass(logits, boxes, seen["transform"][0].image_sizes[0], stock)
+
+
+def expected(outputs: CompletePass, settings: DetectorSettings, image: NDArray[np.uint8]) -> NDArray[Any]:
+    """Boxes and class distributions (N, 7) that ``outputs`` stand for, by falling score."""
+    height, width = outputs.resized
+    candidates = []
+    for vector, boxes in zip(
+        _distributions(outputs.logits, settings.model), outputs.boxes.numpy(), strict=True
+    ):
+        label = 1 if vector[1] >= vector[2] else 2
+        if vector[label] <= settings.score_floor:
+            continue
+        box = np.clip(boxes[label], 0, [width, height, width, height])
+        if min(box[2:] - box[:2]) >= 0.01:
+            candidates.append((vector[label], label, box, vector))
+    candidates.sort(key=lambda c: -c[0])
+    kept: list[Any] = []
+    for candidate in candidates[:1000]:
+        rivals = [k for k in kept if k[1] == candidate[1]]
+        if all(_iou(candidate[2], k[2]) <= settings.nms_threshold for k in rivals):
+            kept.append(candidate)
+    kept = kept[: settings.max_detections]
+    scale = np.array([image.shape[1] / width, image.shape[0] / height] * 2)
+    return np.array([[*(box * scale), *vector] for _, _, box, vector in kept]).reshape(-1, 7)
+
+
+@contextmanager
+def masked(model: Any, settings: DetectorSettings, generator: torch.Generator) -> Iterator[None]:
+    """Dropout where the published models have it, drawn in the order in which torchvision calls the modules."""
+    keep = 1 - settings.dropout_rate
+
+    def drop(x: Tensor) -> Tensor:
+        return x * (torch.empty_like(x).bernoulli_(keep, generator=generator) / keep)
+
+    if not settings.model.startswith("ssd"):
+        fpn = model.backbone.fpn
+        hooks = [
+            b.register_forward_hook(lambda _m, _i, out: drop(out))
+            for b in [*fpn.inner_blocks, *fpn.layer_blocks]
+        ]
+    elif settings.dropout_site == "in":
+        hooks = [model.head.register_forward_pre_hook(lambda _m, inputs: ([drop(x) for x in inputs[0]],))]
+    else:
+        branches = (model.head.regression_head, model.head.classification_head)
+        blocks = [block for branch in branches for block in branch.module_list]
+        hooks = [block.register_forward_hook(lambda _m, _i, out: drop(out)) for block in blocks]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def thresholds(model: Any, settings: DetectorSettings) -> Iterator[None]:
+    """torchvision's own post-processing with the thresholds of ``settings``."""
+    owner = getattr(model, "roi_heads", model)
+    wanted = {
+        "score_thresh": settings.score_floor,
+        "nms_thresh": settings.nms_threshold,
+        "detections_per_img": settings.max_detections,
+        "topk_candidates": 1000,
+    }
+    before = {name: getattr(owner, name) for name in wanted if hasattr(owner, name)}
+    try:
+        for name in before:
+            setattr(owner, name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def _keeper(seen: dict[str, Any], name: str) -> Any:
+    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+        seen[name] = output[0] if name == "proposals" and isinstance(output, tuple) else output
+
+    return keep
+
+
+def _tensor(image: NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).permute(2, 0, 1).contiguous() / 255
+
+
+def _distributions(logits: Tensor, model: str) -> NDArray[Any]:
+    if not model.startswith("retinanet"):
+        return torch.softmax(logits, dim=1).numpy()
+    p = torch.sigmoid(logits).numpy()
+    vectors = np.stack([(1 - p[:, 1]) * (1 - p[:, 2]), p[:, 1], p[:, 2]], axis=1)
+    return vectors / vectors.sum(axis=1, keepdims=True)
+
+
+def _iou(a: NDArray[Any], b: NDArray[Any]) -> float:
+    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
+    common = max(sides[0], 0) * max(sides[1], 0)
+    return float(common / (np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - common))

@@ -1,0 +1,196 @@
+"""The detector around its passes: images, devices, weights, objectness, outputs that cannot be trusted."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torchvision.models.detection.rpn import concat_box_prediction_layers
+
+import sticker_uq.detection as detection
+import sticker_uq.detection.detector as detector_module
+from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
+from sticker_uq.detection.selection import NonFiniteOutput
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.scene import InvalidInput
+from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
+
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str) -> None:
+    detector = tiny_detector(name, score_floor=0.05)
+    width, height = 150, 401
+    features = detector.encode(picture(2, width, height))
+    samples = detector.decode(features, passes=1, seed=3)
+    assert features.image_size == (width, height)
+    assert len(samples) > 0
+    assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
+    assert samples.boxes.min() >= 0
+    assert (samples.boxes[:, 2:] <= [width, height]).all()
+    assert (samples.boxes[:, 2:] > samples.boxes[:, :2]).all()
+    assert samples.boxes[:, 3].max() > height / 2  # not left in pixels of the resized image
+    np.testing.assert_allclose(samples.probabilities.sum(axis=1), 1, atol=1e-5)
+    assert (samples.probabilities[:, 1:].max(axis=1) > 0.05).all()
+    assert (samples.probabilities >= 0).all()
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
+    detector = tiny_detector(name)
+    maps = [m.requires_grad_() for m in detector.head_maps(detector.encode(picture()))]
+    levels = detector.objectness(maps)
+    assert [level.shape[1:] for level in levels] == [m.shape[2:] for m in maps]
+    found = torch.cat(
+        [level.permute(1, 2, 0).flatten() for level in levels]
+    )  # torchvision's order of anchors
+
+    if name.startswith("fasterrcnn"):
+        logits, deltas = detector.model.rpn.head(maps)
+        wanted = concat_box_prediction_layers(logits, deltas)[0][:, 0]
+    else:
+        logits = detector.model.head(maps)["cls_logits"][0]
+        retinanet = name.startswith("retinanet")
+        wanted = (
+            torch.sigmoid(logits[:, 1:]).amax(dim=1) if retinanet else 1 - torch.softmax(logits, dim=1)[:, 0]
+        )
+    torch.testing.assert_close(found, wanted)
+
+    sum(level.sum() for level in levels).backward()
+    gradients = [m.grad for m in maps]
+    assert all(g is not None and torch.isfinite(g).all() for g in gradients)
+    assert any(g.abs().sum() > 0 for g in gradients)
+    assert all(p.grad is None and not p.requires_grad for p in detector.model.parameters())
+
+
+def test_features_can_enter_autograd() -> None:
+    detector = tiny_detector(SSDLITE)
+    maps = detector.head_maps(detector.encode(picture()))
+    assert not any(m.is_inference() or m.requires_grad for m in maps)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        np.zeros((0, 10, 3), np.uint8),
+        np.zeros((10, 10), np.uint8),
+        np.zeros((10, 10, 4), np.uint8),
+        np.zeros((10, 10, 3), np.float32),
+    ],
+)
+def test_refuses_what_is_no_bgr_image(image: np.ndarray) -> None:
+    with pytest.raises(InvalidInput, match=r"image has shape .* expected \(H, W, 3\) uint8 BGR"):
+        tiny_detector(SSDLITE).encode(image)
+
+
+def test_refuses_an_image_that_cannot_be_resized() -> None:
+    with pytest.raises(InvalidInput, match="5000x2 px"):
+        tiny_detector("retinanet_resnet50_fpn").encode(np.zeros((2, 5000, 3), np.uint8))
+
+
+def test_colours_are_blue_green_red_and_the_image_may_be_read_only() -> None:
+    detector = tiny_detector(SSDLITE)
+    image = picture()
+    image.setflags(write=False)
+    swapped = np.ascontiguousarray(image[..., ::-1])
+    rgb = torch.from_numpy(swapped).permute(2, 0, 1) / 255
+    wanted = detector.model.backbone(detector.model.transform([rgb])[0].tensors)
+    torch.testing.assert_close(detector.encode(image).maps[0], wanted["0"])
+    assert not torch.allclose(detector.encode(swapped).maps[0], wanted["0"])
+
+
+@pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])
+def test_outputs_that_are_not_finite_are_no_empty_list(name: str) -> None:
+    model = copy.deepcopy(tiny_model(name))
+    layer = (
+        model.backbone.fpn.layer_blocks[0][0]
+        if "fpn" in name
+        else model.head.classification_head.module_list[0][1]
+    )
+    layer.weight[0] = float("nan")
+    detector = StochasticDetector(model, tiny_detector(name).settings, "")
+    features = detector.encode(picture())
+    with pytest.raises(NonFiniteOutput):
+        detector.detect(features)
+    with pytest.raises(NonFiniteOutput):
+        detector.decode(features, passes=1, seed=0)
+
+
+def test_needs_a_pass() -> None:
+    detector = tiny_detector(SSDLITE)
+    with pytest.raises(InvalidInput, match="passes is 0"):
+        detector.decode(detector.encode(picture()), passes=0, seed=0)
+
+
+def test_loads_weights_from_a_file(tmp_path: Path) -> None:
+    path = tiny_weights(SSDLITE, tmp_path)
+    detector = load_detector(DetectorSettings(model=SSDLITE, weights=str(path), device="cpu"))
+    original = tiny_detector(SSDLITE)
+    assert detector.weights_hash == original.weights_hash
+    assert len(detector.weights_hash) == 64
+    found, wanted = (d.decode(d.encode(picture()), passes=2, seed=1) for d in (detector, original))
+    np.testing.assert_array_equal(found.boxes, wanted.boxes)
+    np.testing.assert_array_equal(found.probabilities, wanted.probabilities)
+
+
+def test_says_how_to_get_weights_where_none_are_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detector_module, "packaged_weights", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"sticker-uq train .* --model fasterrcnn_resnet50_fpn"):
+        load_detector(DetectorSettings(model="fasterrcnn_resnet50_fpn", device="cpu"))
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
+    with pytest.raises(InvalidInput, match="'cuda' does not exist"):
+        load_detector(DetectorSettings(device="cuda"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert resolve_device("auto") == torch.device("cuda")
+    with pytest.raises(InvalidInput, match="'cuda:1' does not exist"):
+        resolve_device("cuda:1")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_gpu_sees_what_the_processor_sees(name: str) -> None:
+    settings = DetectorSettings(model=name, min_size=MIN_SIZE, device="cuda")
+    on_gpu = StochasticDetector(copy.deepcopy(tiny_model(name)), settings, "")
+    features = on_gpu.encode(picture())
+    found, wanted = on_gpu.detect(features), tiny_detector(name).detect(tiny_detector(name).encode(picture()))
+    assert abs(len(found) - len(wanted)) <= 0.1 * len(wanted)
+    np.testing.assert_allclose(found.scores[:5], wanted.scores[:5], atol=0.02)
+    one, other = (on_gpu.decode(on_gpu.encode(picture()), passes=3, seed=1) for _ in range(2))
+    np.testing.assert_array_equal(one.boxes, other.boxes)
+    np.testing.assert_array_equal(one.probabilities, other.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model", "yolo"),
+        ("dropout_rate", 0.95),
+        ("dropout_rate", -0.1),
+        ("dropout_site", "middle"),
+        ("passes", 0),
+        ("score_floor", 0.0),
+        ("device", "gpu"),
+        ("min_size", 10),
+        ("colour", "red"),
+    ],
+)
+def test_settings_name_the_field_that_is_wrong(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        DetectorSettings(**{field: value})
+
+
+def test_the_room_names_what_it_offers() -> None:
+    for name in detection.__all__:
+        assert getattr(detection, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = detection.nothing

@@ -1,0 +1,149 @@
+"""The stochastic passes of all six models against whole torchvision models with the same masks."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from torch import nn
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.dropout import pass_generator
+from sticker_uq.detection.features import Features
+from sticker_uq.scene import Detections, StochasticSamples
+from test.detection.reference import complete_pass, expected
+from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model
+
+CASES = [(name, "in") for name in MODEL_NAMES] + [
+    (name, "out") for name in MODEL_NAMES if name.startswith("ssd")
+]
+SEED = 7
+
+
+@cache
+def features_of(name: str, site: str = "in") -> Features:
+    return tiny_detector(name, dropout_site=site).encode(picture())
+
+
+def one_pass(samples: StochasticSamples, number: int) -> NDArray[Any]:
+    """Box and probabilities (N, 7) of one pass."""
+    return np.hstack([samples.boxes, samples.probabilities])[samples.pass_index == number]
+
+
+def rows_of(detections: Detections) -> NDArray[Any]:
+    """Box and probabilities (N, 7)."""
+    return np.hstack([detections.boxes, detections.probabilities])
+
+
+def assert_matches(found: NDArray[Any], wanted: NDArray[Any]) -> None:
+    """The same rows of box and probabilities; equal scores leave the order open."""
+    assert found.shape == wanted.shape
+    distance = np.abs(found[:, None] - wanted[None]).max(axis=2)
+    rows, columns = linear_sum_assignment(distance)
+    assert distance[rows, columns].max(initial=0) < 1e-2
+    np.testing.assert_allclose(found[rows, 4:], wanted[columns, 4:], atol=1e-5)
+
+
+def same(a: StochasticSamples, b: StochasticSamples) -> bool:
+    pairs = [(a.boxes, b.boxes), (a.probabilities, b.probabilities), (a.pass_index, b.pass_index)]
+    return a.passes == b.passes and all(np.array_equal(x, y) for x, y in pairs)
+
+
+@pytest.mark.parametrize(("name", "site"), CASES)
+def test_passes_on_cached_features_equal_complete_passes(name: str, site: str) -> None:
+    detector = tiny_detector(name, dropout_site=site, max_detections=60)
+    image = picture()
+    samples = detector.decode(features_of(name, site), passes=3, seed=SEED)
+    for t in range(3):
+        outputs = complete_pass(
+            detector.model, detector.settings, image, pass_generator(SEED, t, torch.device("cpu"))
+        )
+        wanted = expected(outputs, detector.settings, image)
+        assert len(wanted) >= 5
+        assert_matches(one_pass(samples, t), wanted)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = tiny_detector(name)
+    features = features_of(name)
+    monkeypatch.setattr(detector, "chunk", 3)
+    together = detector.decode(features, passes=3, seed=SEED)
+    monkeypatch.setattr(detector, "chunk", 1)
+    alone = detector.decode(features, passes=3, seed=SEED)
+    later = detector.decode(features, passes=1, seed=SEED, first_pass=2)
+    assert len(together) > 0
+    for t, other in [
+        (0, one_pass(alone, 0)),
+        (1, one_pass(alone, 1)),
+        (2, one_pass(alone, 2)),
+        (2, one_pass(later, 0)),
+    ]:
+        assert_matches(other, one_pass(together, t))
+
+
+@pytest.mark.parametrize(("name", "site"), CASES)
+def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> None:
+    detector = tiny_detector(name, dropout_site=site, max_detections=60)
+    features = features_of(name, site)
+    first = detector.decode(features, passes=2, seed=SEED)
+    assert same(first, detector.decode(detector.encode(picture()), passes=2, seed=SEED))
+    assert not same(first, detector.decode(features, passes=2, seed=SEED + 1))
+    assert not np.array_equal(one_pass(first, 0), one_pass(first, 1))
+    assert not np.array_equal(one_pass(first, 0), rows_of(detector.detect(features)))
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
+    detector = tiny_detector(name, dropout_rate=0.0)
+    features = features_of(name)
+    detections = rows_of(detector.detect(features))
+    samples = detector.decode(features, passes=3, seed=SEED)
+    assert len(detections) > 0
+    assert samples.passes == 3
+    for t in range(3):
+        np.testing.assert_array_equal(one_pass(samples, t), detections)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_detections_are_torchvisions(name: str) -> None:
+    """Above 0.5 a softmax has one class at most, so the one box per proposal is torchvision's."""
+    model = copy.deepcopy(tiny_model(name))
+    retinanet = name.startswith("retinanet")
+    if retinanet:  # sigmoids are independent: only a single class can be compared
+        model.head.classification_head.cls_logits.bias.data.unflatten(0, (-1, 3))[:, :2] = -40
+    plain = tiny_detector(name, score_floor=0.5)
+    detector = StochasticDetector(model, plain.settings, "")
+    for image in (picture(), picture(1, 150, 230)):
+        stock = complete_pass(model, detector.settings, image, None).stock
+        found = detector.detect(detector.encode(image))
+        has_area = (stock["boxes"][:, 2:] - stock["boxes"][:, :2] >= 0.02).all(dim=1)
+        columns = [stock[k][has_area].view(int(has_area.sum()), -1) for k in ("boxes", "labels", "scores")]
+        assert_matches(
+            np.hstack([found.boxes, found.foreground_labels[:, None], found.scores[:, None]]),
+            torch.cat(columns, dim=1).numpy(),
+        )
+        if image.shape == picture().shape:
+            assert len(found) > 0
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_setting_an_attribute_changes_nothing_in_torchvision(name: str) -> None:
+    """The published code assigns nn.Dropout to an attribute that no forward pass of torchvision reads."""
+    model = copy.deepcopy(tiny_model(name))
+    settings = tiny_detector(name).settings
+    before = complete_pass(model, settings, picture(), None)
+    owner = model.head if name.startswith("ssd") else model.backbone.fpn
+    owner.dropout = nn.Dropout(0.9)
+    assert owner.dropout.training
+    assert "dropout" not in inspect.getsource(type(owner).forward)
+    after = complete_pass(model, settings, picture(), None)
+    assert torch.equal(before.logits, after.logits)
+    assert torch.equal(before.boxes, after.boxes)

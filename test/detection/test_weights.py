@@ -1,0 +1,235 @@
+"""Weights files: what is written comes back, and whatever does not fit is refused by name."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from sticker_uq.detection.models import MODEL_NAMES, build_model
+from sticker_uq.detection.weights import CLASSES, checksum, load_into, load_weights, save_weights
+from sticker_uq.scene import InvalidInput
+
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+
+
+@cache
+def model() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        return build_model(SSDLITE)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "weights.safetensors"
+    save_weights(model(), path, {"model": SSDLITE, "seed": 3, "data": "rendered", "map50": 0.5})
+    return path
+
+
+def rewrite(path: Path, change: Any = None, tensors: dict[str, Tensor] | None = None) -> None:
+    """Write a file of the same layout with other metadata or tensors, as a broken program would."""
+    metadata = read_metadata(path)
+    if change is not None:
+        change(metadata)
+    state = load_file(path) if tensors is None else tensors
+    if tensors is not None:
+        metadata["checksum"] = checksum(state)
+    save_file(state, path, {"sticker_uq": json.dumps(metadata)})
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return dict(json.loads(header["__metadata__"]["sticker_uq"]))
+
+
+def test_what_is_saved_comes_back(saved: Path) -> None:
+    other = build_model(SSDLITE)
+    metadata = load_into(other, SSDLITE, saved)
+    assert metadata["seed"] == 3
+    assert metadata["map50"] == 0.5
+    assert metadata["classes"] == ["background", "logo", "sticker"] == CLASSES
+    for name, tensor in model().state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor), name
+
+
+def test_half_precision_is_small_and_keeps_its_checksum(tmp_path: Path) -> None:
+    half, full = tmp_path / "half.safetensors", tmp_path / "full.safetensors"
+    digest = save_weights(model(), half, {"model": SSDLITE}, half=True)
+    assert half.stat().st_size < 8e6
+    other = build_model(SSDLITE)
+    assert load_into(other, SSDLITE, half)["checksum"] == digest
+    assert {t.dtype for n, t in other.state_dict().items() if "num_batches" not in n} == {torch.float32}
+    kernel = "head.classification_head.module_list.0.1.weight"
+    assert torch.equal(other.state_dict()[kernel], model().state_dict()[kernel].half().float())
+    mean = "backbone.features.0.0.1.running_mean"
+    assert torch.equal(other.state_dict()[mean], model().state_dict()[mean])
+    assert save_weights(other, full, {"model": SSDLITE}) == digest
+    assert full.stat().st_size > 1.8 * half.stat().st_size
+
+
+def test_checksum_tells_tensors_apart() -> None:
+    one = {"a": torch.zeros(2, 3), "b": torch.ones(2)}
+    assert checksum(one) == checksum({"b": one["b"].clone(), "a": one["a"].half()})
+    others = [{"a": torch.zeros(3, 2), "b": torch.ones(2)}, {"a": torch.zeros(2, 3), "c": torch.ones(2)}]
+    others.append({"a": torch.zeros(2, 3), "b": torch.tensor([1.0, 1.0000001])})
+    assert len({checksum(s) for s in [one, *others]}) == 4
+
+
+def test_refuses_weights_of_another_model(saved: Path) -> None:
+    with pytest.raises(
+        InvalidInput, match=rf"weights\.safetensors is for model '{SSDLITE}', expected 'ssd300_vgg16'"
+    ):
+        load_into(model(), "ssd300_vgg16", saved)
+
+
+def test_refuses_other_classes(saved: Path) -> None:
+    rewrite(saved, lambda m: m.update(classes=["background", "sticker"]))
+    with pytest.raises(InvalidInput, match=r"has classes \['background', 'sticker'\], expected"):
+        load_into(build_model(SSDLITE), SSDLITE, saved)
+
+
+def test_refuses_another_format(saved: Path) -> None:
+    rewrite(saved, lambda m: m.update(format=2))
+    with pytest.raises(InvalidInput, match="has format 2, expected 1"):
+        load_weights(saved)
+
+
+@pytest.mark.parametrize("key", ["model", "classes", "checksum"])
+def test_refuses_a_file_that_does_not_say_what_it_is(saved: Path, key: str) -> None:
+    rewrite(saved, lambda m: m.pop(key))
+    with pytest.raises(InvalidInput, match=f"has no '{key}' in its metadata"):
+        load_weights(saved)
+
+
+def test_refuses_missing_and_unexpected_tensors(saved: Path) -> None:
+    state = load_file(saved)
+    state["surplus"] = torch.zeros(1)
+    del state["head.classification_head.module_list.0.1.bias"]
+    rewrite(saved, tensors=state)
+    message = (
+        r"1 tensors missing \(head\.classification_head\.module_list\.0\.1\.bias\), 1 unexpected \(surplus\)"
+    )
+    with pytest.raises(InvalidInput, match=message):
+        load_into(build_model(SSDLITE), SSDLITE, saved)
+
+
+def test_refuses_a_damaged_value(saved: Path) -> None:
+    data = bytearray(saved.read_bytes())
+    data[-7] ^= 1
+    saved.write_bytes(data)
+    with pytest.raises(InvalidInput, match=r"is damaged: checksum [0-9a-f]{64}, expected [0-9a-f]{64}"):
+        load_weights(saved)
+
+
+@pytest.mark.parametrize("size", [0, 5, 1000, -1])
+def test_refuses_a_truncated_file(saved: Path, size: int) -> None:
+    saved.write_bytes(saved.read_bytes()[:size])
+    with pytest.raises(InvalidInput, match=r"weights\.safetensors is no complete safetensors file"):
+        load_weights(saved)
+
+
+def test_refuses_values_that_are_not_finite(saved: Path) -> None:
+    state = load_file(saved)
+    state["head.classification_head.module_list.0.1.bias"][0] = float("nan")
+    rewrite(saved, tensors=state)
+    with pytest.raises(InvalidInput, match=r"module_list\.0\.1\.bias has NaN or infinite values"):
+        load_weights(saved)
+
+
+def test_refuses_to_save_what_could_not_be_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "bad.safetensors"
+    with pytest.raises(InvalidInput, match="model 'yolo'"):
+        save_weights(model(), path, {"model": "yolo"})
+    large = nn.Linear(2, 2)
+    nn.init.constant_(large.weight, 1e6)
+    with pytest.raises(InvalidInput, match=r"weight has NaN or infinite values in torch\.float16"):
+        save_weights(large, path, {"model": SSDLITE}, half=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
+    path = tmp_path / "foreign.safetensors"
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(InvalidInput, match="has no metadata 'sticker_uq'"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda s: s, lambda s: {"model": s, "epoch": 3}, lambda s: {"state_dict": s}]
+)
+def test_reads_a_plain_state_dict(tmp_path: Path, wrap: Any) -> None:
+    path = tmp_path / "weights.pth"
+    torch.save(wrap(model().state_dict()), path)
+    other = build_model(SSDLITE)
+    metadata = load_into(other, SSDLITE, path)
+    assert metadata == {"checksum": load_weights(path)[1]["checksum"]}
+    assert torch.equal(other.state_dict()["backbone.features.0.0.0.weight"], next(model().parameters()))
+
+
+def test_refuses_a_state_dict_with_another_number_of_classes(tmp_path: Path) -> None:
+    path = tmp_path / "coco.pth"
+    torch.save(build_model(SSDLITE, num_classes=91).state_dict(), path)
+    with pytest.raises(
+        InvalidInput, match=r"coco\.pth: tensor .* has shape \[546\], expected \[18\] \(weights of 91 classes"
+    ):
+        load_into(build_model(SSDLITE), SSDLITE, path)
+
+
+def test_refuses_a_state_dict_of_another_model(tmp_path: Path) -> None:
+    path = tmp_path / "other.pth"
+    torch.save({"fc.weight": torch.zeros(2, 2)}, path)
+    with pytest.raises(InvalidInput, match=r"does not fit .*missing .* 1 unexpected \(fc\.weight\)"):
+        load_into(build_model(SSDLITE), SSDLITE, path)
+
+
+class Surprise:
+    """Would run code when unpickled by a reader that allows it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("unpickled",)
+
+
+def test_never_runs_code_of_a_pth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "evil.pth"
+    torch.save({"a": Surprise()}, path)
+    with pytest.raises(InvalidInput, match=r"evil\.pth cannot be read as plain tensors"):
+        load_weights(path)
+    assert capsys.readouterr().out == ""
+
+
+def test_refuses_a_broken_pth(tmp_path: Path) -> None:
+    path = tmp_path / "broken.pth"
+    torch.save({"a": torch.zeros(1000)}, path)
+    whole = path.read_bytes()
+    for content in (b"", b"no weights", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        with pytest.raises(InvalidInput, match=r"broken\.pth cannot be read as plain tensors"):
+            load_weights(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "something else")
+    with pytest.raises(InvalidInput, match=r"broken\.pth cannot be read as plain tensors"):
+        load_weights(path)
+    for content in ([1, 2], {"a": 1}, {}):
+        torch.save(content, path)
+        with pytest.raises(InvalidInput, match="expected a state dict of tensors"):
+            load_weights(path)
+
+
+def test_refuses_a_missing_file(tmp_path: Path) -> None:
+    for path in (tmp_path / "absent.safetensors", tmp_path):
+        with pytest.raises(InvalidInput, match="does not exist or is no file"):
+            load_weights(path)
+
+
+def test_unknown_model_names_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=f"unknown model 'yolo', expected one of {MODEL_NAMES[0]}"):
+        build_model("yolo")
