@@ -17,6 +17,7 @@ from launch.events.process import ProcessExited
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
 from sticker_uq.nodes.processes import PACKAGE, CellOptions, ProcessSpec, transport_environment
 from sticker_uq.nodes.runner import RESPAWN_PAUSE_S, STOP_TIMEOUT_S
@@ -49,7 +50,10 @@ def start_processes(
         names = [name for name in CellOptions.model_fields if name not in leave_out]
         _refuse_misspelt(context.argv, names)
         options = CellOptions.from_texts({name: LaunchConfiguration(name).perform(context) for name in names})
-        return [_node(spec) for spec in processes(options)]
+        # a launch file that includes this one may have pushed a namespace
+        pushed = context.launch_configurations.get("ros_namespace")
+        namespace = make_namespace_absolute(prefix_namespace(pushed, options.namespace))
+        return [_node(spec) for spec in processes(options.model_copy(update={"namespace": namespace}))]
 
     return OpaqueFunction(function=start)
 
@@ -73,10 +77,10 @@ def _node(spec: ProcessSpec) -> Node:
         package=PACKAGE,
         executable=spec.executable,
         name=spec.name,
-        namespace=spec.namespace.rstrip("/"),
+        namespace=spec.namespace,
         parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
-        ros_arguments=["--log-level", spec.log_level],
+        ros_arguments=spec.log_arguments(),
         additional_env=transport_environment(os.environ),
         output="screen",
         emulate_tty=True,

@@ -98,9 +98,15 @@ class ProcessSpec:
     log_level: str = "info"
     respawn: bool = False
 
+    def log_arguments(self) -> list[str]:
+        """The ROS arguments that set the level of this node's log; at debug the middleware's own would drown it."""
+        logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
+        levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
+        return [argument for level in levels for argument in ("--log-level", level)]
+
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
         """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
-        arguments = ["--ros-args", "-r", f"__node:={self.name}", "--log-level", self.log_level]
+        arguments = ["--ros-args", "-r", f"__node:={self.name}", *self.log_arguments()]
         if self.namespace:
             arguments += ["-r", f"__ns:={absolute_namespace(self.namespace)}"]
         for source, target in self.remappings:

@@ -1,5 +1,7 @@
 """Which processes make up a cell, and how options reach them."""
 
+import itertools
+
 import pytest
 import yaml
 
@@ -50,6 +52,13 @@ def test_camera_topic_and_namespace_reach_the_command_line():
     assert "image:=/camera/image_raw" in arguments
     assert "image/compressed:=/camera/image_raw/compressed" in arguments
     assert "__ns:=/cell_2" in arguments
+
+
+@pytest.mark.parametrize(("namespace", "logger"), [("", "detector"), ("/a/b/", "a.b.detector")])
+def test_the_log_level_is_that_of_the_node_and_not_of_the_middleware(namespace, logger):
+    arguments = _by_name(namespace=namespace, log_level="debug")["detector"].ros_arguments(None)
+    levels = [value for flag, value in itertools.pairwise(arguments) if flag == "--log-level"]
+    assert levels == [f"{logger}:=debug", "sticker_uq:=debug"]
 
 
 def test_own_parameters_are_written_with_their_types(tmp_path):
