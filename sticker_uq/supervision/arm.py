@@ -64,6 +64,8 @@ def removal_finished(turn: Turn, event: RemovalFinished) -> None:
         turn.set(verification=Verification(permit.target, since_ns=turn.now))
         return
     text = f"the arm reported {event.code.name} {event.text}".rstrip()
+    if not permit.open:
+        text = f"the removal was stopped: {permit.revoked_text}"
     if event.code is RemovalCode.OPERATOR_ABORT and permit.open:
         turn.ask_about(permit.target, f"somebody stopped the arm: {text}")
     elif _counts(permit):

@@ -95,7 +95,8 @@ def _contradiction(turn: Turn, permit: Permit, decision: SceneDecision) -> str:
         if verdict.object.label is ObjectClass.LOGO:
             return "a logo is seen at the place of the object"
         if verdict.verdict is not Verdict.KEEP or verdict.by_person:
-            return "the object may not be removed any more"
+            why = f": {verdict.reasons[0].text}" if verdict.reasons else ""
+            return f"the object may not be removed any more{why}"
     return ""
 
 

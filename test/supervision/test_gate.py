@@ -22,6 +22,7 @@ from sticker_uq.supervision.events import (
     GoalAccepted,
     GoalRejected,
     Hold,
+    Log,
     OpenIntervention,
     PublishGate,
     Release,
@@ -430,6 +431,7 @@ def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -
     cell = removing().scene(UNSURE)
     finish(cell, CANCELLED)
     assert cell.state.attempts == ((HERE, 1),)
+    assert "stopped: the object may not be removed" in cell.sent(Log)[-2].text
     cell = removing()
     cell.send(Hold())
     finish(cell, CANCELLED)
