@@ -1,0 +1,92 @@
+"""The demo end to end, small: a laptop through the whole cell over DDS, and its recording replayed byte for byte."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import pytest
+
+from sticker_uq.datasets.bags import Bag
+from sticker_uq.evaluation.recording import read_recording
+from test.helpers.cell import write_parameters
+
+pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch
+SEED = 7  # one sticker
+
+
+def sticker_uq(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "sticker_uq.cli", *map(str, arguments)],
+        env={**os.environ, **environment}, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The folder of a demo with one laptop, and what the command printed."""
+    folder = tmp_path_factory.mktemp("demo")
+    params = write_parameters(folder, passes=8)
+    run = sticker_uq(
+        "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
+        ROS_LOG_DIR=str(folder / "log"),
+    )  # fmt: skip
+    return folder, run
+
+
+def test_it_ends_with_0_because_what_it_promises_is_true(demo):
+    folder, run = demo
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
+    [truth] = json.loads((folder / "out" / "truth.json").read_text())
+    assert (truth["stickers"], truth["removed"], truth["handed_over"]) == (1, 1, True)
+    assert truth["logos_touched"] + truth["lid_touched"] == 0
+    summary = json.loads((folder / "out" / "summary.json").read_text())
+    assert summary["failures"] == []
+    assert summary["total"]["removed"] == 1
+    assert {"encode", "decode", "dil", "cluster", "total"} <= set(summary["ms"])
+
+
+def test_it_leaves_a_report_pictures_and_a_recording(demo):
+    folder, _ = demo
+    html = (folder / "out" / "report.html").read_text()
+    assert "laptop-7-1" in html
+    assert "<script src" not in html
+    pictures = sorted((folder / "out" / "pictures").glob("*.jpg"))
+    assert pictures
+    assert cv2.imread(str(pictures[0])).shape == (240, 320, 3)
+    [laptop] = read_recording(Bag(folder / "out" / "bag"))
+    assert laptop.clean
+    assert len(laptop.removals()) >= 1
+    assert [change.state for change in laptop.gate].count("removing") >= 1
+
+
+def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo):
+    folder, _ = demo
+    [laptop] = read_recording(Bag(folder / "out" / "bag"))
+    run = sticker_uq(
+        "replay", folder / "out" / "bag", "--verify", "--pictures", "none",
+        "--params", folder / "small_cell.yaml", "--out", folder / "replay",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(laptop.scenes)} of {len(laptop.scenes)}" in run.stdout
+
+
+def test_a_replay_with_another_seed_does_not(demo):
+    folder, _ = demo
+    run = sticker_uq(
+        "replay", folder / "out" / "bag", "--verify", "--pictures", "none", "--seed", 1,
+        "--params", folder / "small_cell.yaml", "--out", folder / "other",
+    )  # fmt: skip
+    assert run.returncode == 1
+    assert "Traceback" not in run.stdout + run.stderr
+
+
+def test_it_does_not_overwrite_what_it_did_not_make(tmp_path):
+    (tmp_path / "thesis.txt").write_text("ten years of work")
+    run = sticker_uq("demo", "--out", tmp_path)
+    assert run.returncode == 2
+    assert str(Path(tmp_path)) in run.stderr
+    assert (tmp_path / "thesis.txt").exists()
