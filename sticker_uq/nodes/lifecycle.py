@@ -20,6 +20,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import rclpy
 from pydantic import BaseModel
 from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.exceptions import InvalidHandle
 from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
 from rclpy.lifecycle import LifecycleNode, LifecyclePublisher, LifecycleState, TransitionCallbackReturn
 from rclpy.node import Node
@@ -226,9 +227,11 @@ class _Stop:
         self._guard = node.create_guard_condition(lambda: None)
 
     def request(self, code: int) -> None:
-        if self.code is None:
-            self.code = code
-        self._guard.trigger()
+        if self.code is not None:
+            return
+        self.code = code
+        with contextlib.suppress(InvalidHandle):  # the node is destroyed already, nobody waits
+            self._guard.trigger()
 
 
 _STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()

@@ -8,8 +8,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import rclpy
 
 from sticker_uq.nodes import __main__ as executables
+from sticker_uq.nodes import lifecycle
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +50,16 @@ def test_a_node_that_cannot_start_ends_with_a_status_other_than_0(ros_domain, tm
     assert process.returncode == 1
     assert "rate" in process.stderr
     assert "Traceback" not in process.stderr
+
+
+def test_a_signal_after_the_node_is_destroyed_is_ignored(bench):
+    """Ctrl-C at a terminal reaches a node twice: from the terminal and from launch."""
+    node = rclpy.create_node("leaves")
+    stop = lifecycle._Stop(node)
+    node.destroy_node()
+    stop.request(0)
+    stop.request(1)
+    assert stop.code == 0
 
 
 def test_every_executable_of_the_package_starts_a_module_with_a_main():

@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_reference_is_current():
     written = (ROOT / "docs" / "parameters.md").read_text()
-    assert written == parameter_reference(), "run: python -m sticker_uq.nodes.parameter_docs docs/parameters.md"
+    assert written == parameter_reference(), (
+        "run: python -m sticker_uq.nodes.parameter_docs docs/parameters.md"
+    )
 
 
 def test_every_parameter_is_described():
