@@ -35,6 +35,17 @@ class ObjectClass(IntEnum):
 
 CLASS_COUNT = len(ObjectClass)
 
+METRICS = (
+    "variation_ratio",
+    "shannon_entropy",
+    "mutual_information",
+    "total_variance",
+    "predictive_surface",
+    "relative_total_variance",
+    "relative_predictive_surface",
+)
+"""The uncertainty metrics that an object and an image share, by their field names."""
+
 
 class Status(IntEnum):
     """Whether an assessment can be used. UNKNOWN and FAILED close the gate."""

@@ -18,15 +18,6 @@ from sticker_uq.scene import InvalidInput
 E = TypeVar("E", bound=IntEnum)
 
 NANOSECONDS = 1_000_000_000
-METRIC_FIELDS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-    "relative_total_variance",
-    "relative_predictive_surface",
-)
 
 
 def stamp_to_ns(stamp: Any) -> int:
@@ -58,7 +49,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         uncertainty=sc.ImageUncertainty(
             objects=message.uncertainty.objects,
             unstable=message.uncertainty.unstable,
-            **{name: getattr(message.uncertainty, name) for name in METRIC_FIELDS},
+            **{name: getattr(message.uncertainty, name) for name in sc.METRICS},
         ),
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
@@ -136,7 +127,7 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
             np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
             for hull in message.corner_hulls
         ),
-        **{name: getattr(message, name) for name in METRIC_FIELDS},
+        **{name: getattr(message, name) for name in sc.METRICS},
     )
 
 

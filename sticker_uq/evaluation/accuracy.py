@@ -13,8 +13,8 @@ from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.detection.validation import FOREGROUND, average_precisions
-from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput, ObjectClass, ObservedObject
-from sticker_uq.uncertainty import METRICS, ClusterSettings, iou_matrix, observe
+from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
+from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
 
 MATCH_IOU = 0.5
 """IoU from which a detection and an object of the same class are the same thing."""

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.messages import METRIC_FIELDS
-from sticker_uq.scene import ObjectVerdict, SceneAssessment, SceneDecision
+from sticker_uq.scene import METRICS, ObjectVerdict, SceneAssessment, SceneDecision
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
@@ -29,7 +28,7 @@ IMAGE_SCHEMA = pa.schema(
         ("height", pa.int32()),
         ("objects", pa.int32()),
         ("unstable", pa.int32()),
-        *[(name, pa.float64()) for name in METRIC_FIELDS],
+        *[(name, pa.float64()) for name in METRICS],
         ("complete_localization", pa.float64()),
         ("background_localization", pa.float64()),
         ("dil", pa.float64()),
@@ -58,7 +57,7 @@ OBJECT_SCHEMA = pa.schema(
         ("detection_rate", pa.float64()),
         ("duplicated", pa.bool_()),
         ("unstable", pa.bool_()),
-        *[(name, pa.float64()) for name in METRIC_FIELDS],
+        *[(name, pa.float64()) for name in METRICS],
         ("box_covariance", pa.list_(pa.float64(), 16)),
         ("verdict", pa.string()),
         ("reasons", pa.string()),
@@ -81,7 +80,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         "height": assessment.image_size[1],
         "objects": len(assessment.objects),
         "unstable": len(assessment.unstable),
-        **{metric: getattr(assessment.uncertainty, metric) for metric in METRIC_FIELDS},
+        **{metric: getattr(assessment.uncertainty, metric) for metric in METRICS},
         **{part: float("nan") if localization is None else getattr(localization, part) for part in located},
         "outcome": decision.outcome.name,
         "reasons": "; ".join(reason.text for reason in decision.reasons),
@@ -114,7 +113,7 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
                 "detection_rate": observed.detection_rate,
                 "duplicated": observed.duplicated,
                 "unstable": observed.unstable,
-                **{metric: getattr(observed, metric) for metric in METRIC_FIELDS},
+                **{metric: getattr(observed, metric) for metric in METRICS},
                 "box_covariance": observed.box_covariance.ravel().tolist(),
                 "verdict": verdict.verdict.name if verdict else "",
                 "reasons": "; ".join(reason.text for reason in verdict.reasons) if verdict else "",

@@ -17,7 +17,6 @@ from std_msgs.msg import Header
 
 from sticker_uq import scene as sc
 from sticker_uq.datasets.messages import (
-    METRIC_FIELDS,
     NANOSECONDS,
     box_from_msg,
     decision_from_msg,
@@ -110,7 +109,7 @@ def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
         header=header_of(scene.stamp_ns, scene.frame_id),
         objects=int(uncertainty.objects),
         unstable=int(uncertainty.unstable),
-        **_floats(uncertainty, METRIC_FIELDS),
+        **_floats(uncertainty, sc.METRICS),
     )
 
 
@@ -175,7 +174,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        **_floats(observed, METRIC_FIELDS),
+        **_floats(observed, sc.METRICS),
     )
 
 

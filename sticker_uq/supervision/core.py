@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from sticker_uq.scene import InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
+from sticker_uq.scene import METRICS, InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
 from sticker_uq.supervision.events import Effect, Event, Fault, PublishDecision, SceneReceived, Tick
 from sticker_uq.supervision.gate import step
 from sticker_uq.supervision.judge import judge
@@ -13,17 +13,6 @@ from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_sound
 from sticker_uq.supervision.settings import GateSettings
 from sticker_uq.supervision.state import NO_STREAK, GateState, SceneFacts
-
-_METRICS = (
-    "detection_rate",
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-    "relative_total_variance",
-    "relative_predictive_surface",
-)
 
 
 class Supervisor:
@@ -104,4 +93,4 @@ def facts_of(assessment: SceneAssessment, decision: SceneDecision) -> SceneFacts
 
 
 def _is_measured(observed: ObservedObject) -> bool:
-    return all(math.isfinite(getattr(observed, name)) for name in _METRICS)
+    return all(math.isfinite(getattr(observed, name)) for name in ("detection_rate", *METRICS))

@@ -10,11 +10,10 @@ from sticker_uq.uncertainty.metrics import (
     total_variance,
     variation_ratio,
 )
-from sticker_uq.uncertainty.observe import METRICS, image_uncertainty, observe
+from sticker_uq.uncertainty.observe import image_uncertainty, observe
 from sticker_uq.uncertainty.overlap import iou_matrix
 
 __all__ = [
-    "METRICS",
     "NOISE",
     "ClusterSettings",
     "box_covariance",

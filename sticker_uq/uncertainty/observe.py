@@ -6,21 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from sticker_uq.scene import ImageUncertainty, IntArray, ObjectClass, ObservedObject, StochasticSamples
+from sticker_uq.scene import (
+    METRICS,
+    ImageUncertainty,
+    IntArray,
+    ObjectClass,
+    ObservedObject,
+    StochasticSamples,
+)
 from sticker_uq.uncertainty import metrics
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, canonical_order, cluster
 from sticker_uq.uncertainty.overlap import box_areas, overlap_groups
-
-METRICS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-    "relative_total_variance",
-    "relative_predictive_surface",
-)
-"""The metrics that an object and an image share, by their field names."""
 
 
 def observe(

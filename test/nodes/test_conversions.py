@@ -30,7 +30,7 @@ def floats32(*shape: int) -> st.SearchStrategy[np.ndarray]:
 @st.composite
 def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
     hulls = draw(st.lists(st.integers(0, 5).flatmap(lambda n: floats32(n, 2)), max_size=4))
-    metrics = {name: draw(numbers) for name in cv.METRIC_FIELDS}
+    metrics = {name: draw(numbers) for name in sc.METRICS}
     return sc.ObservedObject(
         id=draw(counts),
         label=draw(st.sampled_from(sc.ObjectClass)),
@@ -49,7 +49,7 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
 
 @st.composite
 def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
-    uncertainty = {name: draw(numbers) for name in cv.METRIC_FIELDS}
+    uncertainty = {name: draw(numbers) for name in sc.METRICS}
     localization = draw(st.none() | st.builds(sc.Localization, numbers, numbers, numbers, numbers, st.none()))
     return sc.SceneAssessment(
         stamp_ns=draw(stamps),

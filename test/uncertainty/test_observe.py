@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.scene import ObjectClass, StochasticSamples, to_plain
-from sticker_uq.uncertainty import METRICS, box_covariance, observe, predictive_surface, shannon_entropy
+from sticker_uq.scene import METRICS, ObjectClass, StochasticSamples, to_plain
+from sticker_uq.uncertainty import box_covariance, observe, predictive_surface, shannon_entropy
 from test.helpers.samples import LOGO, STICKER, samples, seen
 from test.uncertainty.test_cluster import FAR, A, B, T, scenes, shifted
 
