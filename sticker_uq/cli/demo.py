@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -133,9 +134,11 @@ def _plain(text: str) -> str:
 
 
 def _print_table(outcome: DemoOutcome, console: Console) -> None:
-    table = Table(title="What happened, by the simulation's ground truth")
+    table = Table(
+        title="What happened, by the simulation's ground truth", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     for column in LAPTOP_COLUMNS:
-        table.add_column(column, justify="left" if column in ("laptop", "result") else "right")
+        table.add_column(column, justify="left" if column in ("laptop", "result") else "right", no_wrap=True)
     *laptops, total = outcome.rows
     for row in laptops:
         table.add_row(*map(_cell, row))

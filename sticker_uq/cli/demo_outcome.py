@@ -20,7 +20,7 @@ LAPTOP_COLUMNS = (
     "laptop",
     "stickers",
     "removed",
-    "by a person",
+    "by person",
     "left",
     "wrong",
     "asked",
