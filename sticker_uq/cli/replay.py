@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import platform
 import re
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +18,9 @@ from rich.table import Table
 from sticker_uq.cli.options import read_parameters, refuse_unknown, settings_options
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.sources import ImageSource, open_source
+from sticker_uq.evaluation.assessing import Assessed, Assessor, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.comparison import Comparison, live_scenes
-from sticker_uq.evaluation.replay import Assessor, ReplaySummary, replay
+from sticker_uq.evaluation.replay import ReplaySummary, replay
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
@@ -69,9 +71,9 @@ def command(
     most = _pictures(pictures)
     images = open_source(source, topic)
     live = _live(source, images) if verify else None
-    perception = load_perception(settings)
+    expected = operator.length_hint(images, 0)
     with _progress() as bar:
-        task = bar.add_task("images", total=operator.length_hint(images, 0) or None)
+        task = bar.add_task("images", total=expected or None)
 
         def on_image(assessment: SceneAssessment) -> None:
             bar.advance(task)
@@ -81,7 +83,7 @@ def command(
         summary = replay(
             images,
             str(source),
-            perception,
+            _assessed(images, settings, expected),
             limits,
             out,
             table_format=table_format,  # type: ignore[arg-type]  # checked above
@@ -101,6 +103,13 @@ def load_perception(settings: PerceptionSettings) -> Assessor:
     )  # torch takes seconds to load: help and bad options need not wait
 
     return Perception(settings)
+
+
+def _assessed(images: ImageSource, settings: PerceptionSettings, expected: int) -> Assessed:
+    processes = process_count(settings, expected)
+    if processes == 1:
+        return one_by_one(images, load_perception(settings))
+    return side_by_side(images, partial(load_perception, settings), processes)
 
 
 def _policy(file: Path | None, params: Path | None) -> Policy:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import typer
@@ -16,6 +17,9 @@ import sticker_uq.cli as cli
 from sticker_uq.scene import InvalidInput
 
 EVERYTHING_HEAVY = ("torch", "torchvision", "cv2", "rclpy", "pandas", "matplotlib", "rosbags", "pydantic")
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -70,6 +74,16 @@ def test_runs_as_a_module():
         [sys.executable, "-m", "sticker_uq.cli", "--help"], capture_output=True, text=True, check=True
     )
     assert "sticker-uq [OPTIONS] COMMAND" in done.stdout
+
+
+@pytest.mark.parametrize("entry", [["-m", "sticker_uq.cli"], [str(ROOT / "resource" / "sticker-uq")]])
+def test_a_command_may_start_processes_of_its_own(entry, tmp_path):
+    arguments = ["dataset", "render", "--count", "2", "--jobs", "2", "--out", str(tmp_path / "data")]
+    done = subprocess.run(
+        [sys.executable, *entry, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "data" / "images").iterdir())) == 2
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.evaluation import pictures
-from sticker_uq.evaluation.pictures import CLASS_COLOURS, VERDICT_COLOURS, annotate, saliency_overlay
+from sticker_uq.evaluation.pictures import CLASS_COLOURS, VERDICT_COLOURS, annotate
 from sticker_uq.scene import InvalidInput, ObjectVerdict, Reason, Status, Verdict
 from sticker_uq.supervision.judge import judge
 from sticker_uq.supervision.policy import Policy
@@ -133,16 +133,3 @@ def test_an_assessment_of_another_image_is_refused(image, assessment):
 def test_letters_of_any_language_do_not_stop_the_drawing(image, assessment, decision):
     strange = replace(decision, reasons=(Reason("operator", "Ü ≤ ✓ 検査"),))
     assert annotate(image, assessment, strange).shape == image.shape
-
-
-def test_saliency_glows_where_it_is_and_nowhere_else(image):
-    saliency = np.zeros(image.shape[:2], np.float32)
-    saliency[100:150, 200:260] = 3.0
-    saliency[0, 0] = np.nan
-    glow = saliency_overlay(image, saliency).astype(int)
-    dimmed = round(0.6 * 120)
-    assert np.all(glow[200:, :] == dimmed)
-    assert np.all(np.abs(glow[100:150, 200:260] - dimmed).sum(axis=-1) > 60)
-    assert np.all(saliency_overlay(image, np.zeros_like(saliency)) == dimmed)
-    with pytest.raises(InvalidInput, match="saliency of shape"):
-        saliency_overlay(image, saliency[:-1])

@@ -16,6 +16,7 @@ import pytest
 
 from sticker_uq.datasets import files
 from sticker_uq.datasets.sources import open_source
+from sticker_uq.evaluation.assessing import one_by_one
 from sticker_uq.evaluation.comparison import Comparison
 from sticker_uq.evaluation.gallery import SHOWN, Spread
 from sticker_uq.evaluation.replay import replay
@@ -75,7 +76,8 @@ def folder(tmp_path, image):
 
 
 def run(folder, perception, out, **options):
-    return replay(open_source(folder), "pictures", perception, Policy(), out, **options)
+    source = open_source(folder)
+    return replay(source, "pictures", one_by_one(source, perception), Policy(), out, **options)
 
 
 def test_every_image_is_a_row_with_what_the_policy_says_of_it(folder, perception, tmp_path, assessment):
@@ -216,7 +218,7 @@ def test_a_long_source_shows_where_something_changed(perception, tmp_path, asses
                     image, index, "camera", f"{index:06d}", "" if image is not None else "broken"
                 )
 
-    replay(Long(), "long", perception, Policy(), tmp_path / "out", pictures=0)
+    replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
     html = (tmp_path / "out/report.html").read_text("utf-8")
     shown = [index for index in range(100) if f"Image {index:06d}" in html]
     assert shown == [0, 40, 42]
