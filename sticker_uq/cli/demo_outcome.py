@@ -12,7 +12,7 @@ from sticker_uq.datasets.bags import Bag
 from sticker_uq.evaluation.cell_report import cell_report, stage_times
 from sticker_uq.evaluation.recording import RecordedLaptop, read_recording
 from sticker_uq.evaluation.report import write_report
-from sticker_uq.evaluation.report_model import Headline, Tone
+from sticker_uq.evaluation.report_model import Headline, ReportLaptop, Tone
 from sticker_uq.nodes.simulation import LaptopRecord
 from sticker_uq.supervision import Policy
 
@@ -62,6 +62,8 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
     clean = sum(laptop.clean for laptop in recorded.values())
     total: Row = ("all", *totals, f"{clean} of {laptops} clean")
     failures = _failures(records, recorded, laptops)
+    if totals[0] and not totals[1]:
+        failures.append(f"none of {totals[0]} stickers was removed")
     if bag.damage:
         failures.append(f"the recording is damaged: {bag.damage}")
     stages = stage_times(list(recorded.values()))
@@ -93,7 +95,12 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
         environment=environment,
     )
     write_report(report, out / "report.html")
+    failures += [f"{laptop.title}: no picture of it" for laptop in report.laptops if not _has_picture(laptop)]
     return DemoOutcome((*rows, total), stages, tuple(failures))
+
+
+def _has_picture(laptop: ReportLaptop) -> bool:
+    return any(entry.picture is not None for entry in laptop.entries)
 
 
 def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:

@@ -94,20 +94,6 @@ def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecisio
     return np.ascontiguousarray(np.asarray(picture)[..., ::-1])
 
 
-def saliency_overlay(image: Picture, saliency: FloatArray) -> Picture:
-    """A copy of `image` (uint8 (H, W, 3) BGR) on which `saliency` (H, W) glows; no saliency at all leaves it dimmed.
-
-    Raises InvalidInput when the sizes differ.
-    """
-    if saliency.shape != image.shape[:2]:
-        raise InvalidInput(f"saliency of shape {saliency.shape} for an image of shape {image.shape[:2]}")
-    finite = np.nan_to_num(saliency, nan=0.0, posinf=0.0, neginf=0.0)
-    strength = np.clip(finite / (float(finite.max()) or 1.0), 0.0, 1.0)
-    heat = cv2.applyColorMap((strength * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
-    weight = 0.75 * np.sqrt(strength)[..., None]
-    return (0.6 * image * (1.0 - weight) + heat * weight).round().astype(np.uint8)
-
-
 def _marks(assessment: SceneAssessment, decision: SceneDecision | None) -> Iterator[_Mark]:
     verdicts = {} if decision is None else {v.object.id: v for v in decision.verdicts}
     for observed in (*assessment.objects, *assessment.unstable):

@@ -14,7 +14,6 @@ class LocalizationSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = Field(True, description="whether distinctive localization is computed")
     technique: Technique = Field(
         "gradcam", description="saliency technique; gradcam++ is more sensitive to small objects"
     )

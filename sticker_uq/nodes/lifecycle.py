@@ -156,8 +156,10 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Undo everything, so that the node can be configured again."""
-        with contextlib.suppress(Exception):
+        try:
             self._release()
+        except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told
+            self.get_logger().error(f"something could not be released: {_named(error)}")
         super().on_deactivate(state)
         return TransitionCallbackReturn.SUCCESS
 

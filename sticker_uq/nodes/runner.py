@@ -15,16 +15,22 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from sticker_uq.nodes.processes import ProcessSpec, transport_environment
 
 STOP_TIMEOUT_S = 8.0
 RESPAWN_PAUSE_S = 1.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Output = Callable[[str], None]
 
 
 class ProcessGroup:
-    """Starts, watches and stops the processes of a cell. Use as a context manager: leaving it stops everything."""
+    """Starts, watches and stops the processes of a cell. Use as a context manager: leaving it stops everything.
+
+    In the main thread SIGTERM and SIGHUP end the body like Ctrl-C does, so that no node is left behind; while the nodes are
+    being stopped a further signal changes nothing.
+    """
 
     def __init__(self, specs: Sequence[ProcessSpec], output: Output = print) -> None:
         self._specs = {spec.name: spec for spec in specs}
@@ -34,18 +40,24 @@ class ProcessGroup:
         self._readers: list[threading.Thread] = []
         self._exits: queue.Queue[tuple[str, int]] = queue.Queue()
         self._stopping = False
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> ProcessGroup:
+        self._previous = _on_stop_signals(dict.fromkeys(STOP_SIGNALS, _interrupt))
         try:
             for spec in self._specs.values():
                 self._start(spec)
         except BaseException:
-            self.stop()
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        _on_stop_signals(dict.fromkeys(STOP_SIGNALS, signal.SIG_IGN))
+        try:
+            self.stop()
+        finally:
+            _on_stop_signals(self._previous)
 
     def pid(self, name: str) -> int:
         """The process id of the node ``name``."""
@@ -116,16 +128,23 @@ class ProcessGroup:
             self._exits.put((name, code))
 
 
-def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
-    """Run a cell until Ctrl-C, SIGTERM or the death of a node; the exit code of the command.
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
-    0 after Ctrl-C or SIGTERM, or when a node ended by itself with 0; 1 when a node died.
+
+def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals, Any]:
+    """Set the handlers and return the previous ones; Python allows it in the main thread only, elsewhere nothing happens."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
+    """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the death of a node; the exit code of the command.
+
+    0 after one of those signals, or when a node ended by itself with 0; 1 when a node died.
     """
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         with ProcessGroup(specs, output) as group:
             ended = group.wait_for_exit()
@@ -139,5 +158,3 @@ def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: pr
     except KeyboardInterrupt:
         output("[runner] stopped")
         return 0
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.localization.settings import LocalizationSettings, Technique
@@ -27,7 +27,7 @@ class PerceptionSettings(DetectorSettings):
     min_cluster_size: int = _same(ClusterSettings, "min_cluster_size")
     min_samples: int = _same(ClusterSettings, "min_samples")
     cluster_epsilon: float = _same(ClusterSettings, "epsilon")
-    dil: bool = _same(LocalizationSettings, "enabled")
+    dil: bool = Field(True, description="whether distinctive localization is computed")
     dil_technique: Technique = _same(LocalizationSettings, "technique")
     decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
     dil_alpha: float = _same(LocalizationSettings, "alpha")
@@ -43,7 +43,6 @@ class PerceptionSettings(DetectorSettings):
     def localization(self) -> LocalizationSettings:
         """The part that distinctive localization reads."""
         return LocalizationSettings(
-            enabled=self.dil,
             technique=self.dil_technique,
             decision_threshold=self.decision_threshold,
             alpha=self.dil_alpha,

@@ -108,7 +108,7 @@ def test_a_respawned_process_comes_back(programs, monkeypatch):
         lines.wait_for("[again] up", count=2)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_cell_with_exit_code_0(tmp_path, stop):
     (tmp_path / "waits.py").write_text(WAITS)
     program = f"""
