@@ -6,6 +6,7 @@ implements :class:`Motion` (how to move, how to stop); the simulated arm does to
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class PermittedArm:
         self._motion = motion
         self._permit_wait_s = permit_wait_s
         self._timeout_s = timeout_s
-        self._busy = False
+        self._moving = threading.Lock()
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
@@ -104,10 +105,10 @@ class PermittedArm:
             self._watch.update(None)
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
-        if self._busy:
+        # only asked here and taken in _execute: rclpy drops an accepted goal whose client has gone away meanwhile
+        if self._moving.locked():
             self._node.get_logger().warning(f"goal for object {goal.object_id} rejected: the arm is busy")
             return GoalResponse.REJECT
-        self._busy = True
         return GoalResponse.ACCEPT
 
     def _on_cancel(self, _: ServerGoalHandle) -> CancelResponse:
@@ -115,18 +116,15 @@ class PermittedArm:
         return CancelResponse.ACCEPT
 
     def _execute(self, handle: ServerGoalHandle) -> RemoveSticker.Result:
+        if not self._moving.acquire(blocking=False):
+            handle.abort()
+            return RemoveSticker.Result(
+                error_code=RemoveSticker.Result.ERROR_UNKNOWN, error_text="the arm is busy"
+            )
         try:
-            code, text = self._remove(handle)
-        except MotionFailed as error:
-            code, text = RemoveSticker.Result.ERROR_MOTION_FAILED, str(error)
-        except Exception as error:  # noqa: BLE001  # whatever a driver raises, the goal must end
-            self._node.get_logger().error(f"the arm failed: {error!r}")
-            code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)
-        try:
-            if code != RemoveSticker.Result.ERROR_NONE:
-                self._motion.stop()
+            code, text = self._remove_or_stop(handle)
         finally:
-            self._busy = False
+            self._moving.release()
         if code == RemoveSticker.Result.ERROR_NONE:
             handle.succeed()
         elif handle.is_cancel_requested:
@@ -134,6 +132,23 @@ class PermittedArm:
         else:
             handle.abort()
         return RemoveSticker.Result(error_code=code, error_text=text)
+
+    def _remove_or_stop(self, handle: ServerGoalHandle) -> tuple[int, str]:
+        """Code and text of the result; whatever the driver raises, the goal must end."""
+        try:
+            code, text = self._remove(handle)
+        except MotionFailed as error:
+            code, text = RemoveSticker.Result.ERROR_MOTION_FAILED, str(error)
+        except Exception as error:  # noqa: BLE001
+            self._node.get_logger().error(f"the arm failed: {error!r}")
+            code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)
+        if code != RemoveSticker.Result.ERROR_NONE:
+            try:
+                self._motion.stop()
+            except Exception as error:  # noqa: BLE001
+                self._node.get_logger().fatal(f"the arm did not stop: {error!r}")
+                return RemoveSticker.Result.ERROR_UNKNOWN, f"{text}; the arm did not stop: {error!r}"
+        return code, text
 
     def _remove(self, handle: ServerGoalHandle) -> tuple[int, str]:
         goal: RemoveSticker.Goal = handle.request
@@ -143,6 +158,8 @@ class PermittedArm:
                 f"label {goal.label} of decision {goal.decision_id!r} is not a sticker",
             )
         refusal = self._watch.wait_until_allowed(goal.decision_id, goal.object_id, self._permit_wait_s)
+        if handle.is_cancel_requested:
+            return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
         if refusal:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
         started = time.monotonic()

@@ -34,13 +34,34 @@ _PHASES = (
 )
 
 
+class RecordKeeper:
+    """Keeps the cell's record file up to date; a disk that does not take it is no reason to stop the cell."""
+
+    def __init__(self, node: Node, cell: SimulatedCell) -> None:
+        self._node = node
+        self._cell = cell
+        self._failing = False
+
+    def write(self) -> None:
+        """Write the records, under the cell's lock; a failure is logged once, until writing works again."""
+        try:
+            self._cell.write_record()
+        except OSError as error:
+            if not self._failing:
+                self._node.get_logger().error(f"the record of the laptops cannot be written: {error}")
+            self._failing = True
+        else:
+            self._failing = False
+
+
 class SimulatedMotion:
     """Moves the simulated blade; peels at the end of the peeling phase. Implements :class:`sticker_uq.nodes.arm.Motion`."""
 
-    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
+    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock, keeper: RecordKeeper) -> None:
         self._node = node
         self._cell = cell
         self._lock = lock
+        self._keeper = keeper
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         """The four phases; the sticker leaves the picture between peeling and retreat."""
@@ -61,7 +82,7 @@ class SimulatedMotion:
     def _peel(self, goal: RemoveSticker.Goal) -> None:
         with self._lock:
             touched = self._cell.peel(box_from_msg(goal.box))
-            self._cell.write_record()
+            self._keeper.write()
         if touched is not Touch.STICKER:
             self._node.get_logger().error(
                 f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker"
@@ -77,13 +98,15 @@ class CellSim(Node):
         self._settings: SimulationSettings = read_settings(self, SimulationSettings)
         self._lock = threading.Lock()
         self._cell = SimulatedCell(self._settings)
+        self._cell.write_record()  # a path that cannot be written at all is told before the first laptop
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
         self._done_subscription = self.create_subscription(
             WorkpieceDone, "workpiece/done", self._on_done, LATCHED
         )
-        self._arm = PermittedArm(self, SimulatedMotion(self, self._cell, self._lock))
+        self._keeper = RecordKeeper(self, self._cell)
+        self._arm = PermittedArm(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
         self._person = (
             SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
         )
@@ -110,7 +133,6 @@ class CellSim(Node):
     def _publish_workpiece(self) -> None:
         with self._lock:
             record, index = self._cell.record, len(self._cell.records) - 1
-            self._cell.write_record()
         message = Workpiece(id=record.workpiece_id, index=index)
         message.header.stamp = self.get_clock().now().to_msg()
         message.header.frame_id = self._settings.frame_id
@@ -126,7 +148,7 @@ class CellSim(Node):
             if message.workpiece_id != record.workpiece_id or self._cell.finished:
                 return
             more = self._cell.hand_over()
-            self._cell.write_record()
+            self._keeper.write()
         self.get_logger().info(
             f"{record.workpiece_id} leaves: {message.text}; {record.removed} removed, {record.left} left, "
             f"{record.logos_touched + record.lid_touched} wrongly touched"
