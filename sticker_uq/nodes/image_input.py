@@ -22,7 +22,8 @@ Reliability = Literal["auto", "reliable", "best_effort"]
 
 #: So long a matched publisher may be silent before it is called a fault, s.
 QUIET_S = 3.0
-_TRANSPORTS: dict[str, tuple[type, str, str]] = {
+#: From a transport to the class, topic and type name of its messages.
+TRANSPORTS: dict[str, tuple[type, str, str]] = {
     "raw": (Image, "image", "sensor_msgs/msg/Image"),
     "compressed": (CompressedImage, "image/compressed", "sensor_msgs/msg/CompressedImage"),
 }
@@ -41,7 +42,7 @@ class ImageInput:
         self, node: Node, transport: Transport, reliability: Reliability, deliver: Callable[[Any], None]
     ) -> None:
         self._node = node
-        self._type, self._name, self._type_name = _TRANSPORTS[transport]
+        self._type, self._name, self._type_name = TRANSPORTS[transport]
         self._reliability = reliability
         self._deliver = deliver
         self.topic = node.resolve_topic_name(self._name)

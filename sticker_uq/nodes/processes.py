@@ -188,9 +188,10 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     if options.console:
         processes.append(_process(options, "console", _given(port=options.console_port)))
     if options.record:
-        processes.append(
-            _process(options, "recorder", {"bag": str(Path(options.record).expanduser().resolve())})
+        recording = _given(
+            bag=str(Path(options.record).expanduser().resolve()), image_transport=options.image_transport
         )
+        processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
     if options.sim:
         simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
         remappings = _image_remappings(options.camera_topic)

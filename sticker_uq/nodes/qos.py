@@ -18,6 +18,9 @@ IMAGES = _keep_last(2, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 #: Images on the receiving side: only the newest counts, a longer queue means work on old pictures.
 NEWEST_IMAGE_RELIABLE = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 NEWEST_IMAGE_BEST_EFFORT = _keep_last(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
+#: Images on the recording side: every one counts, the disk may be slow for a moment.
+RECORDED_IMAGE_RELIABLE = _keep_last(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+RECORDED_IMAGE_BEST_EFFORT = _keep_last(10, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 #: Scenes, what is derived from them, pictures for people: a reader that is late gets the newest few, never a
 #: long backlog.
 RELIABLE = _keep_last(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)

@@ -1,24 +1,30 @@
 """Node ``recorder``: writes the cell's topics to an mcap bag, where ``ros2 bag record`` does not exist.
 
 Messages are stored as they came over the wire, so that a replay sees the same bytes as the cell did. A full disk ends the
-recording, not the node: what was written stays readable, the loss is logged once and counted.
+recording, not the node: what was written stays readable, the loss is logged once and counted, and the process ends with
+exit status 1 when its time has come.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from rclpy.clock import Clock, ClockType
+from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import CompressedImage
+from rclpy.subscription import Subscription
 
 from sticker_uq.datasets.bag_writer import BagWriter
+from sticker_uq.nodes import qos
+from sticker_uq.nodes.image_input import TRANSPORTS, Transport
 from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
-from sticker_uq.nodes.qos import LATCHED, RELIABLE
+from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.msg import (
     GateState,
     InterventionAnswer,
@@ -29,15 +35,17 @@ from sticker_uq_msgs.msg import (
     WorkpieceDone,
 )
 
+#: So long after the start scenes without a recorded image are called a fault, s.
+NO_IMAGE_S = 10.0
+
 TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
-    "image/compressed": (CompressedImage, "sensor_msgs/msg/CompressedImage", RELIABLE),
-    "scene": (SceneAssessment, "sticker_uq_msgs/msg/SceneAssessment", RELIABLE),
-    "decision": (SceneDecision, "sticker_uq_msgs/msg/SceneDecision", RELIABLE),
-    "gate": (GateState, "sticker_uq_msgs/msg/GateState", LATCHED),
-    "intervention/request": (InterventionRequest, "sticker_uq_msgs/msg/InterventionRequest", LATCHED),
-    "intervention/answer": (InterventionAnswer, "sticker_uq_msgs/msg/InterventionAnswer", RELIABLE),
-    "workpiece": (Workpiece, "sticker_uq_msgs/msg/Workpiece", LATCHED),
-    "workpiece/done": (WorkpieceDone, "sticker_uq_msgs/msg/WorkpieceDone", LATCHED),
+    "scene": (SceneAssessment, "sticker_uq_msgs/msg/SceneAssessment", qos.RELIABLE),
+    "decision": (SceneDecision, "sticker_uq_msgs/msg/SceneDecision", qos.RELIABLE),
+    "gate": (GateState, "sticker_uq_msgs/msg/GateState", qos.LATCHED),
+    "intervention/request": (InterventionRequest, "sticker_uq_msgs/msg/InterventionRequest", qos.LATCHED),
+    "intervention/answer": (InterventionAnswer, "sticker_uq_msgs/msg/InterventionAnswer", qos.RELIABLE),
+    "workpiece": (Workpiece, "sticker_uq_msgs/msg/Workpiece", qos.LATCHED),
+    "workpiece/done": (WorkpieceDone, "sticker_uq_msgs/msg/WorkpieceDone", qos.LATCHED),
 }
 
 
@@ -47,48 +55,125 @@ class RecorderSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bag: str = Field("", description="Folder of the new recording; it must not exist yet")
+    image_transport: Transport = Field(
+        "raw", description="Record image or image/compressed; the same as the detector's"
+    )
 
 
 class Recorder(Node):
-    """The node; see the module's docstring."""
+    """The node; see the module's docstring.
+
+    ``recorded`` counts the messages on disk per topic, ``lost`` those that came after the disk failed.
+    """
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("recorder", **arguments)
         declare_settings(self, RecorderSettings)
         settings: RecorderSettings = read_settings(self, RecorderSettings)
+        if not settings.bag:
+            raise InvalidInput("parameter bag = '': expected the folder of a new recording")
+        self.recorded: Counter[str] = Counter()
+        self.lost = 0
+        self.failed = False
         self._writer = BagWriter(Path(settings.bag))
         self._writer.__enter__()
-        self._lost = 0
-        for topic, (message_class, type_name, qos) in TOPICS.items():
-            self._writer.add_topic(self.resolve_topic_name(topic), type_name)
-            write = partial(self._write, self.resolve_topic_name(topic))
-            self.create_subscription(message_class, topic, write, qos, raw=True)
-        self.get_logger().info(f"recording {len(TOPICS)} topics to {settings.bag}")
+        for topic, (message_class, type_name, profile) in TOPICS.items():
+            write = self._writing(topic, type_name)
+            self.create_subscription(message_class, topic, write, profile, raw=True)
+        self._record_images(settings.image_transport)
+        topics = len(TOPICS) + 1
+        self.get_logger().info(
+            f"recording {topics} topics to {settings.bag}, images from {self._image_topic}"
+        )
 
     def destroy_node(self) -> None:
         """Close the recording."""
         try:
             self._writer.__exit__(None, None, None)
         except OSError as error:
+            self.failed = True
             self.get_logger().error(f"the recording could not be closed: {error}")
-        if self._lost:
-            self.get_logger().error(f"{self._lost} messages were not recorded")
+        if self.lost:
+            self.get_logger().error(f"{self.lost} messages were not recorded")
         super().destroy_node()
 
+    def _writing(self, topic: str, type_name: str) -> partial[None]:
+        """What records the messages of ``topic``, which it announces to the recording."""
+        name = self.resolve_topic_name(topic)
+        self._writer.add_topic(name, type_name)
+        return partial(self._write, name)
+
     def _write(self, topic: str, data: bytes) -> None:
-        if self._lost:
-            self._lost += 1
+        if self.failed:
+            self.lost += 1
             return
         try:
             self._writer.write(topic, self.get_clock().now().nanoseconds, data)
         except OSError as error:
-            self._lost = 1
+            self.failed = True
+            self.lost = 1
             self.get_logger().error(f"the recording ends here, nothing more is written: {error}")
+        else:
+            self.recorded[topic] += 1
+
+    # Images
+
+    def _record_images(self, transport: Transport) -> None:
+        self._image_class, self._image_name, type_name = TRANSPORTS[transport]
+        self._transport = transport
+        self._image_topic = self.resolve_topic_name(self._image_name)
+        self._write_image = self._writing(self._image_name, type_name)
+        # a subscription must not be replaced from inside its own event
+        self._refused = self.create_guard_condition(self._take_best_effort)
+        self._best_effort = False
+        self._images = self._subscribe(qos.RECORDED_IMAGE_RELIABLE)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
+
+    def _subscribe(self, profile: QoSProfile) -> Subscription:
+        events = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible)
+        return self.create_subscription(
+            self._image_class,
+            self._image_name,
+            self._write_image,
+            profile,
+            event_callbacks=events,
+            raw=True,
+        )
+
+    def _on_incompatible(self, _: Any) -> None:
+        self._refused.trigger()
+
+    def _take_best_effort(self) -> None:
+        """Go over to best effort, which every publisher can serve, because one does not offer reliable delivery."""
+        if self._best_effort:
+            return
+        self._best_effort = True
+        self.get_logger().info(f"{self._image_topic}: asking for best effort now, as the publishers offer")
+        self.destroy_subscription(self._images)
+        self._images = self._subscribe(qos.RECORDED_IMAGE_BEST_EFFORT)
+
+    def _check_images(self) -> None:
+        if not self.recorded[self._image_topic]:
+            if not self.recorded[self.resolve_topic_name("scene")]:
+                return
+            self.get_logger().warning(
+                f"scenes arrive but no image on {self._image_topic}, so the recording has none: "
+                f"image_transport ({self._transport}) and the camera's topic must be those of the detector"
+            )
+        self._image_check.cancel()
 
 
 def main() -> None:
     """Entry point of the executable ``recorder``."""
-    exit_process(run_node(Recorder))
+    nodes: list[Recorder] = []
+
+    def make() -> Recorder:
+        nodes.append(Recorder())
+        return nodes[0]
+
+    status = run_node(make)
+    exit_process(status or int(any(node.failed for node in nodes)))
 
 
 if __name__ == "__main__":
