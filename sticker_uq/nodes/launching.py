@@ -52,7 +52,7 @@ def start_processes(
         options = CellOptions.from_texts({name: LaunchConfiguration(name).perform(context) for name in names})
         # a launch file that includes this one may have pushed a namespace
         pushed = context.launch_configurations.get("ros_namespace")
-        namespace = make_namespace_absolute(prefix_namespace(pushed, options.namespace))
+        namespace = make_namespace_absolute(prefix_namespace(pushed, options.namespace) or "")
         return [_node(spec) for spec in processes(options.model_copy(update={"namespace": namespace}))]
 
     return OpaqueFunction(function=start)
