@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
+from sticker_uq.nodes.fields import expectation, kind_of
 from sticker_uq.scene import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -133,18 +134,18 @@ def _sections(content: Any, prefix: str = "") -> Iterable[tuple[str, dict[str, A
 
 def _option(name: str, info: FieldInfo) -> inspect.Parameter:
     """The option of one field. Ranges and choices are left to the model, which checks parameter files by the same rule."""
+    kind = kind_of(info)
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
-    kind = type(choices[0]) if choices else info.annotation
-    listed = "|".join(map(str, choices))
+    listed = "|".join(choices)
     short = bool(listed) and len(listed) <= _WIDEST_METAVAR
     dashed = name.replace("_", "-")
     switch = f"--{dashed}/--no-{dashed}" if kind is bool else f"--{dashed}"
-    facts = [] if short or kind is bool else [_expected(info)]
-    facts.append("" if info.default == "" else f"default {info.default}")
-    details = ", ".join(fact for fact in facts if fact)
+    facts = [expectation(info)] if kind in (int, float) or (choices and not short) else []
+    facts += [f"default {info.default}"] if info.default != "" else []
+    details = f"({', '.join(facts)})" if facts else ""
     option = typer.Option(
         switch,
-        help=escape(f"{info.description or ''} ({details})" if details else info.description or ""),
+        help=escape(f"{info.description or ''} {details}".strip()),
         metavar=listed if short else "NAME" if listed else None,
         show_default=False,
         rich_help_panel="Settings",
@@ -157,32 +158,16 @@ def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _expected(info: FieldInfo) -> str:
-    """What values a field takes, in words: "1 to 200", "one of a, b", "" when it is free."""
-    if get_origin(info.annotation) is Literal:
-        return f"one of {', '.join(map(str, get_args(info.annotation)))}"
-    bounds = {
-        key: getattr(m, key) for m in info.metadata for key in ("ge", "gt", "le", "lt") if hasattr(m, key)
-    }
-    low = str(bounds["ge"]) if "ge" in bounds else f"more than {bounds['gt']}" if "gt" in bounds else ""
-    high = str(bounds["le"]) if "le" in bounds else f"less than {bounds['lt']}" if "lt" in bounds else ""
-    if low and high:
-        return f"{low} to {high}"
-    return f"at least {low}" if "ge" in bounds else f"at most {high}" if "le" in bounds else low or high
-
-
 def _explain(
     error: ValidationError, model: type[BaseModel], options: Mapping[str, Any], file: Path | None
 ) -> str:
     """All refusals of the model in one line."""
     lines = []
     for problem in error.errors():
-        message = problem["msg"].removeprefix("Value error, ")
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        if not name:  # a rule about several fields
-            lines.append(message)
+        if name not in model.model_fields or problem["type"] == "value_error":  # a rule of the model's own
+            lines.append(problem["msg"].removeprefix("Value error, "))
             continue
-        what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name}"
-        expected = _expected(model.model_fields[name])
-        lines.append(f"{what} {problem['input']!r}: {f'expected {expected}' if expected else message}")
+        what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="
+        lines.append(f"{what} {problem['input']!r}: expected {expectation(model.model_fields[name])}")
     return "; ".join(lines)

@@ -12,7 +12,7 @@ import difflib
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,6 +20,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
+from sticker_uq.nodes.fields import expectation, kind_of, limits_of
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -180,7 +181,7 @@ def _sentence(model: type[BaseModel], problem: Any) -> str:
 
 def _checked(name: str, info: FieldInfo, value: Any) -> Any:
     """``value`` as the field's type, an integer widened where a float is expected."""
-    kind = _kind(info)
+    kind = kind_of(info)
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind:
@@ -192,58 +193,14 @@ def _checked(name: str, info: FieldInfo, value: Any) -> Any:
         raise InvalidInput(f"parameter {name} = {value!r}: expected {expectation(info)}") from None
 
 
-def _kind(info: FieldInfo) -> type:
-    annotation: Any = info.annotation
-    kind: type = str if get_origin(annotation) is Literal else annotation
-    if kind not in (bool, int, float, str):
-        raise TypeError(f"a field of type {annotation} cannot be a ROS parameter")
-    return kind
-
-
-def _limits(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
-    """Lowest and highest value (or None) and whether each is exclusive."""
-    low = high = None
-    low_open = high_open = False
-    for constraint in info.metadata:
-        if (value := getattr(constraint, "ge", None)) is not None:
-            low = value
-        if (value := getattr(constraint, "gt", None)) is not None:
-            low, low_open = value, True
-        if (value := getattr(constraint, "le", None)) is not None:
-            high = value
-        if (value := getattr(constraint, "lt", None)) is not None:
-            high, high_open = value, True
-    return low, high, low_open, high_open
-
-
-def expectation(info: FieldInfo) -> str:
-    """What the field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
-    if get_origin(info.annotation) is Literal:
-        return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
-    words = {bool: "true or false", int: "an integer", float: "a number", str: "a text (quote it in YAML)"}
-    kind = words[_kind(info)]
-    patterns = [pattern for c in info.metadata if (pattern := getattr(c, "pattern", None))]
-    if patterns:
-        return f"a text of the form {patterns[0]}"
-    low, high, low_open, high_open = _limits(info)
-    if low is not None and high is not None and not (low_open or high_open):
-        return f"{kind} from {low} to {high}"
-    bounds = []
-    if low is not None:
-        bounds.append(f"above {low}" if low_open else f"of at least {low}")
-    if high is not None:
-        bounds.append(f"below {high}" if high_open else f"of at most {high}")
-    return f"{kind} {' and '.join(bounds)}".rstrip()
-
-
 def _descriptor(info: FieldInfo) -> ParameterDescriptor:
     descriptor = ParameterDescriptor(
         description=info.description or "", additional_constraints=expectation(info)
     )
-    low, high, _, _ = _limits(info)
+    low, high, _, _ = limits_of(info)
     if low is None and high is None:
         return descriptor
-    if _kind(info) is int:
+    if kind_of(info) is int:
         lowest = -_INTEGER_LIMIT - 1 if low is None else int(low)
         highest = _INTEGER_LIMIT if high is None else int(high)
         descriptor.integer_range = [IntegerRange(from_value=lowest, to_value=highest, step=0)]

@@ -74,7 +74,7 @@ def test_help_names_every_field_with_its_range(run):
     for expected in (
         "--dropout-rate",
         "--no-enabled",
-        "(1 to 200, default 20)",
+        "(an integer from 1 to 200, default 20)",
         "small|large",
         "[see README]",
     ):
@@ -84,9 +84,9 @@ def test_help_names_every_field_with_its_range(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--passes", "0"], "--passes 0: expected 1 to 200"),
-        (["--dropout-rate", "0.95"], "--dropout-rate 0.95: expected 0.0 to 0.9"),
-        (["--model", "huge"], "--model 'huge': expected one of small, large"),
+        (["--passes", "0"], "--passes 0: expected an integer from 1 to 200"),
+        (["--dropout-rate", "0.95"], "--dropout-rate 0.95: expected a number from 0.0 to 0.9"),
+        (["--model", "huge"], "--model 'huge': expected one of 'small', 'large'"),
         (["--params", "nowhere.yaml"], "--params nowhere.yaml: no such file"),
     ],
 )
@@ -99,7 +99,9 @@ def test_a_refused_value_is_named_with_what_was_expected(run, arguments, message
 
 def test_a_file_is_held_to_the_same_ranges(parameter_file):
     path = parameter_file("detector: {ros__parameters: {passes: many}}")
-    with pytest.raises(InvalidInput, match=r"params.yaml: passes 'many': expected 1 to 200"):
+    with pytest.raises(
+        InvalidInput, match=r"params.yaml: passes = 'many': expected an integer from 1 to 200"
+    ):
         combine(Settings, read_parameters(path, "detector"), {}, path)
 
 

@@ -1,0 +1,52 @@
+"""What a field of a settings model accepts, for ROS parameters and command line options alike. No ROS in here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+
+def kind_of(info: FieldInfo) -> type:
+    """The type of the field's values; a choice is a text. Raises TypeError for one that no parameter can have."""
+    annotation: Any = info.annotation
+    kind: type = str if get_origin(annotation) is Literal else annotation
+    if kind not in (bool, int, float, str):
+        raise TypeError(f"a field of type {annotation} cannot be a ROS parameter")
+    return kind
+
+
+def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
+    """Lowest and highest value (or None) and whether each is exclusive."""
+    low = high = None
+    low_open = high_open = False
+    for constraint in info.metadata:
+        if (value := getattr(constraint, "ge", None)) is not None:
+            low = value
+        if (value := getattr(constraint, "gt", None)) is not None:
+            low, low_open = value, True
+        if (value := getattr(constraint, "le", None)) is not None:
+            high = value
+        if (value := getattr(constraint, "lt", None)) is not None:
+            high, high_open = value, True
+    return low, high, low_open, high_open
+
+
+def expectation(info: FieldInfo) -> str:
+    """What the field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
+    if get_origin(info.annotation) is Literal:
+        return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
+    words = {bool: "true or false", int: "an integer", float: "a number", str: "a text (quote it in YAML)"}
+    kind = words[kind_of(info)]
+    patterns = [pattern for c in info.metadata if (pattern := getattr(c, "pattern", None))]
+    if patterns:
+        return f"a text of the form {patterns[0]}"
+    low, high, low_open, high_open = limits_of(info)
+    if low is not None and high is not None and not (low_open or high_open):
+        return f"{kind} from {low} to {high}"
+    bounds = []
+    if low is not None:
+        bounds.append(f"above {low}" if low_open else f"of at least {low}")
+    if high is not None:
+        bounds.append(f"below {high}" if high_open else f"of at most {high}")
+    return f"{kind} {' and '.join(bounds)}".rstrip()
