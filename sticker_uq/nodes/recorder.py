@@ -63,7 +63,8 @@ class RecorderSettings(BaseModel):
 class Recorder(Node):
     """The node; see the module's docstring.
 
-    ``recorded`` counts the messages on disk per topic, ``lost`` those that came after the disk failed.
+    ``recorded`` counts the messages written per topic, ``lost`` those from the one on that the disk refused. What still lay in
+    the writer's buffer then is lost too.
     """
 
     def __init__(self, **arguments: Any) -> None:
