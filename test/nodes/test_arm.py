@@ -10,6 +10,7 @@ import pytest
 import rclpy
 from action_msgs.msg import GoalStatus
 from rclpy.action import ActionClient, GoalResponse
+from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
 
 from sticker_uq.nodes import qos
@@ -64,7 +65,6 @@ class Rig:
         self._thread = threading.Thread(target=self._executor.spin)
         self._thread.start()
         self._client = ActionClient(bench.probe, RemoveSticker, "remove_sticker")
-        self.feedback: list[tuple[int, float]] = []
         try:
             self._gate = bench.publisher_matched(GateState, "gate", qos.LATCHED)
             bench.until(self._client.server_is_ready, "the action server")
@@ -100,12 +100,9 @@ class Rig:
             "label": ObservedObject.LABEL_STICKER,
             **changes,
         }
-        future = self._client.send_goal_async(RemoveSticker.Goal(**values), self._on_feedback)
+        future = self._client.send_goal_async(RemoveSticker.Goal(**values))
         self.bench.until(future.done, "an answer to the goal")
         return future.result()
-
-    def _on_feedback(self, message: Any) -> None:
-        self.feedback.append((message.feedback.phase, pytest.approx(message.feedback.progress)))
 
     def result(self, handle: Any) -> tuple[int, int, str]:
         """Status, code and text of the goal's end."""
@@ -151,14 +148,16 @@ def hasty(bench: Bench) -> Iterator[Rig]:
 
 
 @pytest.mark.parametrize("state", [GateState.STATE_PERMITTED, GateState.STATE_REMOVING])
-def test_under_a_permit_all_steps_are_done(rig: Rig, state: int) -> None:
+def test_under_a_permit_all_steps_are_done(rig: Rig, state: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # taken where the arm says it: a reader that is matched late misses the first feedback
+    told: list[Feedback] = []
+    monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda _, feedback: told.append(feedback))
     rig.permit(state=state)
     status, code, _ = rig.result(rig.send())
     assert (status, code) == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
     assert rig.motion.started == [APPROACH.phase, PEEL.phase, RETREAT.phase]
     assert rig.motion.stops == 0
-    steps = [(s.phase, s.progress) for s in (APPROACH, PEEL, RETREAT)]
-    rig.bench.until(lambda: rig.feedback == steps, "feedback of every step")
+    assert [(f.phase, f.progress) for f in told] == [(s.phase, s.progress) for s in (APPROACH, PEEL, RETREAT)]
 
 
 def test_without_a_permit_nothing_moves(hasty: Rig) -> None:
