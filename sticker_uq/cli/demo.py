@@ -134,9 +134,7 @@ def _plain(text: str) -> str:
 
 
 def _print_table(outcome: DemoOutcome, console: Console) -> None:
-    table = Table(
-        title="What happened, by the simulation's ground truth", box=SIMPLE_HEAD, padding=0
-    )
+    table = Table(title="What happened, by the simulation's ground truth", box=SIMPLE_HEAD, padding=0)
     for column in LAPTOP_COLUMNS:
         table.add_column(column, justify="left" if column in ("laptop", "result") else "right", no_wrap=True)
     *laptops, total = outcome.rows
