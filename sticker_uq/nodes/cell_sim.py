@@ -16,6 +16,7 @@ from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.nodes.arm import ArmExecutor, MotionFailed, MotionStep, PermittedArm
 from sticker_uq.nodes.conversions import box_from_msg
+from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
@@ -116,6 +117,21 @@ class CellSim(Node):
             1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
         )
         self._publish_workpiece()
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add("cell", self._report)
+
+    def _report(self) -> Report:
+        with self._lock:
+            record, laptops = self._cell.record, len(self._cell.records)
+            values = {
+                "laptop": record.workpiece_id,
+                "laptops": laptops,
+                "removed": record.removed,
+                "left": record.left,
+            }
+            wrong = record.logos_touched + record.lid_touched
+        values["wrongly_touched"] = wrong
+        return Report(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
 
     def _publish_picture(self) -> None:
         raw, compressed = self._images.get_subscription_count(), self._compressed.get_subscription_count()

@@ -17,6 +17,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.evaluation.recording import GATE_STATES
 from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, make_app
 from sticker_uq.nodes.console_state import ConsoleState
+from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
@@ -75,6 +76,10 @@ class Console(Node):
         # pages come and go in the web server's thread; subscriptions are made in the executor's
         self._pages_changed = self.create_guard_condition(self._follow_pages)
         self._start_server()
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add(
+            "page", lambda: Report(Level.OK, "the page is served", {"pages": self._pages, "port": self.port})
+        )
 
     def destroy_node(self) -> None:
         """Close the page."""

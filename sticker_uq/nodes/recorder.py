@@ -21,6 +21,7 @@ from rclpy.subscription import Subscription
 
 from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.nodes import qos
+from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.image_input import TRANSPORTS, Transport
 from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
@@ -82,10 +83,18 @@ class Recorder(Node):
             write = self._writing(topic, type_name)
             self.create_subscription(message_class, topic, write, profile, raw=True)
         self._record_images(settings.image_transport)
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add("recording", self._report)
         topics = len(TOPICS) + 1
         self.get_logger().info(
             f"recording {topics} topics to {settings.bag}, images from {self._image_topic}"
         )
+
+    def _report(self) -> Report:
+        values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
+        if self.lost:
+            return Report(Level.ERROR, "messages are lost", values)
+        return Report(Level.OK, "recording", values)
 
     def destroy_node(self) -> None:
         """Close the recording."""

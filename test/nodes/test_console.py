@@ -151,6 +151,8 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     bench.probe.create_service(ResolveIntervention, "intervention/resolve", resolve)
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
     address = f"127.0.0.1:{console.port}"
+    reports = bench.diagnostics()
+    bench.until(lambda: reports.value("console: page", "port") == str(console.port), "the page's diagnostics")
     gates = bench.publisher_matched(GateState, "gate", LATCHED)
     gates.publish(GateState(state=GateState.STATE_INTERVENTION, text="a person decides"))
     requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
