@@ -26,6 +26,7 @@ setup(
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation": ["templates/*"],
         f"{NAME}.nodes": ["console_page/*"],
+        f"{NAME}.robustness": ["templates/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),

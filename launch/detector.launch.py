@@ -11,7 +11,7 @@ def generate_launch_description() -> LaunchDescription:
     leave_out = [
         name
         for name in CellOptions.model_fields
-        if name in ("policy", "record") or name.startswith(("sim", "console"))
+        if name in ("policy", "record", "audit") or name.startswith(("sim", "console"))
     ]
     return LaunchDescription(
         [

@@ -2,7 +2,7 @@
 
 A robot arm may peel a sticker only while perception is sure; otherwise a person is asked. The rooms of the package, each
 of which imports only those before it: ``scene`` (the vocabulary), ``datasets``, ``detection``, ``uncertainty``,
-``localization``, ``perception``, ``supervision``, ``robustness``, ``evaluation``, and around them ``nodes`` (ROS 2) and
+``localization``, ``perception``, ``supervision``, ``evaluation``, ``robustness``, and around them ``nodes`` (ROS 2) and
 ``cli``.
 """
 

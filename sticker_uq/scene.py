@@ -221,12 +221,26 @@ class ImageUncertainty:
 
 
 @dataclass(frozen=True)
+class UnexplainedRegion:
+    """A place where the detector saw something that no predicted box explains.
+
+    ``box`` (4,) float32 px; ``objectness``: the largest one there, 0..1; ``share``: its part of BL, 0..1.
+    """
+
+    box: FloatArray
+    objectness: float
+    share: float
+
+
+@dataclass(frozen=True)
 class Localization:
     """Distinctive localization of one image (DiL paper, eq 1-6).
 
     ``complete_localization`` CL and ``background_localization`` BL: sums of saliency; ``dil`` = BL / CL in [0, 1], NaN when
     CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
-    ``saliency`` (H, W) float32, only when asked for.
+    ``saliency`` (H, W) float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor
+    that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
+    objectness.
     """
 
     complete_localization: float
@@ -234,6 +248,19 @@ class Localization:
     dil: float
     decision_threshold: float
     saliency: FloatArray | None = None
+    unexplained_objectness: float = float("nan")
+    unexplained: tuple[UnexplainedRegion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How bright one image is: ``mean_level`` mean grey level 0..255; ``dark_share`` and ``saturated_share`` of its pixels 0..1
+    that are too dark or too bright to tell anything.
+    """
+
+    mean_level: float
+    dark_share: float
+    saturated_share: float
 
 
 @dataclass(frozen=True)
@@ -242,7 +269,7 @@ class SceneAssessment:
 
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
-    of the identity of the assessment.
+    of the identity of the assessment; ``exposure`` is None when it was not measured.
     """
 
     stamp_ns: int
@@ -261,6 +288,7 @@ class SceneAssessment:
     uncertainty: ImageUncertainty
     localization: Localization | None
     timings: dict[str, float] = field(default_factory=dict)
+    exposure: Exposure | None = None
 
     def to_bytes(self) -> bytes:
         """Canonical serialisation of everything but the timings and the saliency map.

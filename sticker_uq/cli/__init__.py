@@ -25,6 +25,11 @@ COMMANDS = {
     "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
     "train": "Train a detector on a COCO folder.",
     "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
+    "audit": "Check or show the audit log of a supervisor.",
+    "quality": "Measure how far the probabilities of detectors or classifiers can be believed.",
+    "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
+    "dil": "Study what a detector saw and did not say, on abnormal scenes.",
+    "calibrate": "Make a policy with a guarantee from labelled images.",
     "doctor": "Check this machine and say what to do about each finding.",
 }
 

@@ -12,15 +12,30 @@ from pathlib import Path
 from typing import Annotated
 
 import cv2
+import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.datasets.coco import IMAGE_FORMATS, EncodedScene, encode_scene, write_coco
+from sticker_uq.cli import from_audit
+from sticker_uq.cli.options import checked
+from sticker_uq.datasets.abnormal import CASES
+from sticker_uq.datasets.abnormal_coco import CLEAN, abnormal_scenes
+from sticker_uq.datasets.coco import (
+    IMAGE_FORMATS,
+    EncodedScene,
+    encode_picture,
+    encode_scene,
+    read_coco,
+    write_coco,
+)
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.painting import Image
 from sticker_uq.datasets.render import render as render_scene
 from sticker_uq.datasets.scenes import MAX_STICKERS, sample_scene
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command("from-audit")(from_audit.command)
 
 
 @app.callback()
@@ -59,6 +74,83 @@ def render(
         task = bar.add_task("", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
     typer.echo(f"{count} scenes in {out}")
+
+
+@app.command()
+def abnormal(
+    data: Annotated[Path, typer.Option(help="COCO folder whose pictures become abnormal.")],
+    out: Annotated[Path, typer.Option(help="Folder to write one COCO folder per case to.")],
+    case: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join((CLEAN, *CASES))}; may be repeated. Default: all of them."),
+    ] = None,
+    patch: Annotated[
+        list[Path] | None,
+        typer.Option(help="Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."),
+    ] = None,
+    count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of what is hidden and added.")] = 0,
+    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
+) -> None:
+    """Hide stickers of labelled pictures or lay strange things on them; the annotations say what was done."""
+    if count < 0:
+        raise InvalidInput(f"--count {count}: expected 0 or more")
+    items = read_coco(data)
+    patches = {f"patch-{path.stem}": _read_patch(path) for path in patch or ()}
+    chosen = [*(case if case is not None else () if patches else (CLEAN, *CASES)), *patches]
+    for name in chosen:
+        scenes = abnormal_scenes(items[: count or None], name, seed, patches.get(name), image_format)
+        written = write_coco(out / name, scenes)
+        typer.echo(f"{written} scenes in {out / name}")
+
+
+@app.command()
+def patch(
+    data: Annotated[Path, typer.Option(help="COCO folder with stickers to train the patch on.")],
+    out: Annotated[Path, typer.Option(help="PNG file to write the patch to.")],
+    model: Annotated[str, typer.Option(help="The attacked model.")] = "ssdlite320_mobilenet_v3_large",
+    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the first patch and of the scenes.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Make an adversarial patch (DPatch) that hides stickers from a detector."""
+    # only this command needs torch
+    from sticker_uq.detection import load_detector
+    from sticker_uq.detection.dpatch import craft_patch
+    from sticker_uq.detection.settings import DetectorSettings
+
+    if out.suffix.lower() != ".png":
+        raise InvalidInput(f"--out {out}: expected a file that ends in .png")
+    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device}
+    settings = checked(DetectorSettings, chosen)
+    items, detector = read_coco(data), load_detector(settings)
+    columns = (
+        TextColumn("attacking"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[loss]:.3f}"),
+    )
+    with Progress(*columns) as bar:
+        task = bar.add_task("", total=steps, loss=float("nan"))
+        pixels = craft_patch(
+            detector,
+            items,
+            steps=steps,
+            seed=seed,
+            on_step=lambda done, loss: bar.update(task, completed=done, loss=loss),
+        )
+    with atomic_write(out) as stream:
+        stream.write(encode_picture(pixels, "png"))
+    typer.echo(f"patch in {out}")
+
+
+def _read_patch(path: Path) -> Image:
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if picture is None:
+        raise InvalidInput(f"--patch {path}: expected a picture that can be read")
+    return np.asarray(picture, np.uint8)
 
 
 def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int]:

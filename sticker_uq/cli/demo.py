@@ -24,7 +24,7 @@ from sticker_uq.scene import InvalidInput
 from sticker_uq.supervision import Policy
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
-_SHOWN = ("cell_sim", "supervisor")
+_SHOWN = ("cell_sim", "console", "supervisor")
 _MADE_BY_DEMO = "truth.json"
 
 
@@ -35,18 +35,28 @@ def command(
         "out/demo"
     ),
     person: Annotated[
-        str, typer.Option(help="Who answers questions: ground_truth (the simulation) or none.")
+        str,
+        typer.Option(
+            help="Who answers questions: ground_truth (the simulation), console (you, on the operator's page) or none."
+        ),
     ] = "ground_truth",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the operator's page; 0: any.")] = 8780,
     params: Annotated[
         Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
-    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds after which the demo gives up.")] = 600.0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0, help="Seconds after which the demo gives up; 600, or never with --person console."
+        ),
+    ] = None,
 ) -> None:
     """Send laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
 
-    The person of the demo answers from the simulation's ground truth. Exits with 0 only if every laptop was done, nothing but
-    stickers was touched, no laptop called clean has a sticker left, and recording and report are whole.
+    The person of the demo answers from the simulation's ground truth, or is you with --person console. Exits with 0 only if
+    every laptop was done, nothing but stickers was touched, no laptop called clean has a sticker left, and recording and
+    report are whole.
     """
     console = Console()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
@@ -55,19 +65,24 @@ def command(
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     # a demo must not talk to a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
+    on_page = person == "console"
+    limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
             "sim": "true",
-            "sim_person": person,
+            "sim_person": "none" if on_page else person,
+            "console": str(on_page).lower(),
+            "console_port": str(port),
             "sim_seed": str(seed),
             "sim_laptops": str(laptops),
             "image_transport": "compressed",
             "record": str(out / "bag"),
+            "audit": str(out / "audit"),
             "params_file": "" if params is None else str(params),
             "policy": str(policy_file),
         }
     )
-    trouble = _run(cell_processes(options), laptops, out, timeout, console)
+    trouble = _run(cell_processes(options), laptops, out, limit, console)
     if trouble:
         console.print(f"[bold red]NOT ACHIEVED[/]: {trouble}; what happened is in {out / 'log.txt'}")
         raise typer.Exit(1)
@@ -92,7 +107,7 @@ def _prepare(out: Path) -> None:
         file.write("[]")
 
 
-def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float, console: Console) -> str:
+def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console) -> str:
     """Run the cell until the last laptop has left; why it did not come to that, empty when it did."""
     for spec in specs:
         if spec.name == "cell_sim":

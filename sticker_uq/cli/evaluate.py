@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sticker_uq.cli.options import checked
 from sticker_uq.datasets.coco import read_coco
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection.detector import load_detector
@@ -24,7 +24,6 @@ from sticker_uq.evaluation.accuracy import (
     evaluate_detector,
     evaluate_passes,
 )
-from sticker_uq.scene import InvalidInput
 
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
@@ -61,7 +60,7 @@ def command(
     stochastic = {"dropout_rate": dropout_rate, "score_floor": score_floor} | (
         {"passes": passes} if passes else {}
     )
-    settings = _settings(chosen | stochastic)
+    settings = checked(DetectorSettings, chosen | stochastic)
     items = read_coco(data)
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -87,15 +86,6 @@ def command(
             content["stochastic"] = as_json(measured)
         with atomic_write(json_file, "w") as stream:
             json.dump(content, stream, indent=2, allow_nan=False)
-
-
-def _settings(values: dict[str, Any]) -> DetectorSettings:
-    try:
-        return DetectorSettings(**values)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
 
 
 def _table(accuracy: Accuracy, measured: StochasticAccuracy | None) -> Table:

@@ -89,6 +89,11 @@ def combine(
         raise InvalidInput(_explain(error, model, options, file)) from None
 
 
+def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """A `model` from the values of options; raises InvalidInput naming the option, its value and what was expected."""
+    return combine(model, {}, values)
+
+
 def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None) -> None:
     """Raise InvalidInput for the first of `names` that is not `known` and that no ROS node has, with the nearest one."""
     for name in names:

@@ -24,11 +24,23 @@ from sticker_uq.evaluation.replay import ReplaySummary, replay
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
-from sticker_uq.supervision import GateSettings, Policy
+from sticker_uq.supervision import GateSettings, Policy, WatchSettings
 
 # Parameters of the nodes that have no meaning for recorded images.
 _DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
-_SUPERVISOR = ("policy", *GateSettings.model_fields)
+_SUPERVISOR_ONLY = (
+    "stop_service",
+    "stop_service_type",
+    "stop_topic",
+    "arm_frame",
+    "camera_pose",
+    "lid_plane",
+    "image_rectified",
+    "max_calibration_age",
+    "audit_folder",
+    "audit_file_mb",
+)
+_SUPERVISOR = ("policy", *GateSettings.model_fields, *WatchSettings.model_fields, *_SUPERVISOR_ONLY)
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)

@@ -24,7 +24,10 @@ from sticker_uq.scene import InvalidInput
 
 
 def command(
-    data: Annotated[Path, typer.Option(help="COCO folder to train on: annotations.json and images/.")],
+    data: Annotated[
+        list[Path],
+        typer.Option(help="COCO folder to train on: annotations.json and images/; may be repeated."),
+    ],
     model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
     out: Annotated[
         Path | None,
@@ -45,6 +48,12 @@ def command(
         ),
     ] = "auto",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32, or bfloat16 where the processor multiplies it faster (AMX, recent GPUs)."
+        ),
+    ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads; 0: torch's default.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of initial weights, order and augmentation.")] = 0,
@@ -54,7 +63,7 @@ def command(
     out = out or Path("out") / "train" / model
     try:
         settings = TrainSettings(
-            data=data,
+            data=tuple(data),
             out=out,
             model=model,
             val_data=val_data,
@@ -63,6 +72,7 @@ def command(
             learning_rate=learning_rate,
             start=start,
             min_size=min_size,
+            precision=precision,
             device=device,
             threads=threads,
             seed=seed,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from sticker_uq.datasets.spec import Colour
 
 
@@ -43,6 +45,45 @@ BRANDS: tuple[Brand, ...] = (
     Brand("nimbu", "crescent", "sans", 800, (170, 90, 120)),
     Brand("VOLTAN", "loop", "sans", 700, (160, 60, 20)),
 )
+
+_SYLLABLES = (
+    "ba",
+    "cor",
+    "da",
+    "fen",
+    "gri",
+    "hu",
+    "jo",
+    "kal",
+    "mun",
+    "nor",
+    "pix",
+    "ruv",
+    "sta",
+    "tyo",
+    "wex",
+    "yl",
+)
+
+
+def brand_of(index: int) -> Brand:
+    """The make of an index; beyond `BRANDS` there is no end of makes that nobody has seen, each drawn from its index."""
+    if index < len(BRANDS):
+        return BRANDS[index]
+    rng = np.random.default_rng(index)
+    name = "".join(
+        _SYLLABLES[int(part)] for part in rng.integers(len(_SYLLABLES), size=int(rng.integers(2, 4)))
+    )
+    written = name.upper() if rng.random() < 0.5 else name
+    accent = tuple(int(part) for part in rng.integers(30, 220, 3))
+    return Brand(
+        written,
+        "unknown",
+        str(rng.choice(("sans", "italic", "serif"))),
+        800,
+        (accent[0], accent[1], accent[2]),
+    )
+
 
 _DARK_KEYS: Colour = (38, 36, 35)
 _LIGHT_LEGENDS: Colour = (225, 225, 225)

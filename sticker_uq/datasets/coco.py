@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class EncodedScene:
     height: int
     boxes: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
+    image_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the picture's entry."""
+    box_fields: tuple[Mapping[str, Any], ...] = ()
+    """Further fields of the annotations, one of each box or none at all."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,25 @@ class LabelledImage:
 
 def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
     """Compress the picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
+    data = encode_picture(scene.image, image_format)
+    height, width = scene.image.shape[:2]
+    return EncodedScene(seed, image_format, data, width, height, scene.boxes, scene.labels)
+
+
+def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
+    """The bytes of a file with the picture (H, W, 3); InvalidInput for a format other than "jpg" or "png"."""
     if image_format not in IMAGE_FORMATS:
         raise InvalidInput(f"image format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     options = (cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY) if image_format == "jpg" else ()
-    _, data = cv2.imencode(f".{image_format}", scene.image, options)
-    height, width = scene.image.shape[:2]
-    return EncodedScene(seed, image_format, data.tobytes(), width, height, scene.boxes, scene.labels)
+    _, data = cv2.imencode(f".{image_format}", image, options)
+    return data.tobytes()
 
 
 def write_coco(
     folder: str | os.PathLike[str],
     scenes: Iterable[EncodedScene],
     progress: Callable[[int], None] | None = None,
+    description: str = "Procedural laptop scenes with logos and stickers",
 ) -> int:
     """Write scenes as they come to a new COCO folder and return how many there were.
 
@@ -88,13 +99,14 @@ def write_coco(
         with atomic_write(root / name) as stream:
             stream.write(scene.data)
         size = {"width": scene.width, "height": scene.height}
-        images.append({"id": image_id, "file_name": name, **size, "seed": scene.seed})
-        for box, label in zip(scene.boxes.tolist(), scene.labels.tolist(), strict=True):
-            annotations.append(_annotation(len(annotations) + 1, image_id, box, label))
+        images.append({"id": image_id, "file_name": name, **size, "seed": scene.seed, **scene.image_fields})
+        further = scene.box_fields or ({},) * len(scene.boxes)
+        for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
+            annotations.append({**_annotation(len(annotations) + 1, image_id, box, label), **fields})
         if progress is not None:
             progress(image_id)
     document = {
-        "info": {"description": "Procedural laptop scenes with logos and stickers"},
+        "info": {"description": description},
         "categories": [{"id": int(label), "name": name} for name, label in _CATEGORIES.items()],
         "images": images,
         "annotations": annotations,
@@ -126,7 +138,16 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     """
     root = Path(folder)
     path = root / ANNOTATIONS
-    document = _load(path)
+    return [replace(item, path=_image_path(root, path, item)) for item in read_annotations(root)]
+
+
+def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
+    """What `annotations.json` says about its images, as :func:`read_coco` does, but no image has to be there.
+
+    The paths are the file names as they stand in the file.
+    """
+    path = Path(folder) / ANNOTATIONS
+    document = load_annotations(folder)
     labels_of = _category_labels(path, document)
     entries: dict[int, Mapping[str, Any]] = {}
     for entry in _entries(path, document, "images"):
@@ -148,7 +169,7 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
         labels[image_id].append(_label(path, identity, annotation, labels_of))
     return [
         LabelledImage(
-            path=_image_path(root, path, identity, entry),
+            path=Path(_file_name(path, identity, entry)),
             image_id=identity,
             width=_length(path, identity, entry, "width"),
             height=_length(path, identity, entry, "height"),
@@ -159,7 +180,9 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     ]
 
 
-def _load(path: Path) -> Mapping[str, Any]:
+def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The content of a COCO folder's `annotations.json`; InvalidInput when it is missing or no JSON object."""
+    path = Path(folder) / ANNOTATIONS
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; expected a COCO folder with {ANNOTATIONS}")
     try:
@@ -249,11 +272,17 @@ def _box(
     return x1, y1, x2, y2
 
 
-def _image_path(root: Path, path: Path, identity: int, entry: Mapping[str, Any]) -> Path:
+def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:
     name = entry.get("file_name")
     if not isinstance(name, str) or not name:
         raise InvalidInput(f"{path}: image {identity}: file_name {name!r}: expected the name of a picture")
-    for candidate in (root / name, root / "images" / name):
+    return name
+
+
+def _image_path(root: Path, path: Path, item: LabelledImage) -> Path:
+    for candidate in (root / item.path, root / "images" / item.path):
         if candidate.is_file():
             return candidate
-    raise InvalidInput(f"{path}: image {identity}: {name} is neither in {root} nor in {root / 'images'}")
+    raise InvalidInput(
+        f"{path}: image {item.image_id}: {item.path} is neither in {root} nor in {root / 'images'}"
+    )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable
 from functools import lru_cache
 
 import cv2
 import numpy as np
 
-from sticker_uq.datasets.brands import BRANDS
+from sticker_uq.datasets.brands import brand_of
 from sticker_uq.datasets.figures import star_points
 from sticker_uq.datasets.painting import Floats, Image, Pen, luminance, mix, shade, text_mask
 from sticker_uq.datasets.spec import Colour, LogoSpec
@@ -90,6 +91,29 @@ def _loop(pen: Pen, name: str) -> None:
     pen.line(curve, _INK, 0.24)
 
 
+def _unknown(pen: Pen, name: str) -> None:
+    """An emblem that follows from the name: a figure, pierced or framed by others."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    corners = int(rng.integers(3, 9))
+    turn, pinch = rng.uniform(0, math.pi), rng.uniform(0.35, 1.0)
+
+    def ring(radius: float) -> list[tuple[float, float]]:
+        steps = range(2 * corners)
+        reach = [radius * (pinch if step % 2 else 1.0) for step in steps]
+        angles = [turn + math.pi * step / corners for step in steps]
+        return [(r * math.cos(t), r * math.sin(t)) for r, t in zip(reach, angles, strict=True)]
+
+    pen.polygon(ring(0.98), _INK)
+    if rng.random() < 0.6:
+        pen.polygon(ring(rng.uniform(0.5, 0.75)), _VOID)
+    for _ in range(int(rng.integers(1, 4))):
+        x, y = rng.uniform(-0.5, 0.5, 2)
+        if rng.random() < 0.5:
+            pen.circle(x, y, rng.uniform(0.12, 0.35), _VOID if rng.random() < 0.6 else _INK)
+        else:
+            pen.line([(x, y), (-y, x)], _VOID if rng.random() < 0.6 else _INK, rng.uniform(0.1, 0.25))
+
+
 _EMBLEMS: dict[str, Callable[[Pen, str], None]] = {
     "peaks": _peaks,
     "orbit": _orbit,
@@ -103,6 +127,7 @@ _EMBLEMS: dict[str, Callable[[Pen, str], None]] = {
     "diamonds": _diamonds,
     "crescent": _crescent,
     "loop": _loop,
+    "unknown": _unknown,
 }
 
 
@@ -115,7 +140,8 @@ def _crop(mask: Image) -> Image:
 def emblem_mask(brand: int) -> Image:
     """Coverage (h,w) of a brand's emblem, cropped to its ink."""
     image = np.zeros((_PIXELS, _PIXELS, 3), np.uint8)
-    _EMBLEMS[BRANDS[brand].emblem](Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), BRANDS[brand].name)
+    make = brand_of(brand)
+    _EMBLEMS[make.emblem](Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)
     return _crop(np.ascontiguousarray(image[:, :, 0]))
 
 
@@ -134,7 +160,7 @@ def logo_mask(brand: int, layout: str) -> Image:
     emblem = emblem_mask(brand)
     if layout == "emblem":
         return emblem
-    make = BRANDS[brand]
+    make = brand_of(brand)
     word = text_mask(make.name, make.face, make.weight)
     if layout == "word":
         return word

@@ -53,6 +53,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         ),
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
+        exposure=_exposure_from_msg(message.exposure),
     )
 
 
@@ -131,6 +132,12 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
     )
 
 
+def _exposure_from_msg(message: Any) -> sc.Exposure | None:
+    if not message.valid:
+        return None
+    return sc.Exposure(message.mean_level, message.dark_share, message.saturated_share)
+
+
 def _localization_from_msg(message: Any) -> sc.Localization | None:
     if not message.valid:
         return None
@@ -139,6 +146,11 @@ def _localization_from_msg(message: Any) -> sc.Localization | None:
         background_localization=message.background_localization,
         dil=message.dil,
         decision_threshold=message.decision_threshold,
+        unexplained_objectness=message.unexplained_objectness,
+        unexplained=tuple(
+            sc.UnexplainedRegion(box=box_from_msg(r.box), objectness=r.objectness, share=r.share)
+            for r in message.unexplained
+        ),
     )
 
 

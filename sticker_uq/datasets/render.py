@@ -14,7 +14,8 @@ from sticker_uq.datasets.emblems import paint_logo
 from sticker_uq.datasets.laptops import Surface, paint_laptop
 from sticker_uq.datasets.optics import light_map, photograph, specular_map
 from sticker_uq.datasets.painting import Floats, Image
-from sticker_uq.datasets.spec import FRAME_HEIGHT, LogoSpec, SceneSpec, StickerSpec
+from sticker_uq.datasets.residue import paint_residue
+from sticker_uq.datasets.spec import FRAME_HEIGHT, LogoSpec, PoseSpec, ResidueSpec, SceneSpec, StickerSpec
 from sticker_uq.datasets.stickers import paint_sticker
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -56,13 +57,11 @@ def render(
     width, height = size
     if width < 64 or height < 64:
         raise InvalidInput(f"size {width}x{height}: expected at least 64x64 pixels")
-    frame_scale = min(width, height / FRAME_HEIGHT)
-    left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
-    to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
-    laptop_to_picture = to_picture @ np.asarray(spec.pose.homography).reshape(3, 3)
-
-    scale = spec.pose.width * frame_scale / 1000 * _CANVAS_DETAIL
+    to_picture = laptop_to_picture(spec.pose, width, height)
+    scale = spec.pose.width * min(width, height / FRAME_HEIGHT) / 1000 * _CANVAS_DETAIL
     surface = paint_laptop(spec.laptop, scale, round(_MARGIN_UNITS * scale))
+    for residue in spec.residues:
+        _apply_residue(surface, residue)
     id_map = np.zeros(surface.coverage.shape, np.uint8)
     full_areas = {logo.id: _apply_logo(surface, id_map, logo) for logo in spec.logos}
     full_areas |= {sticker.id: _apply_sticker(surface, id_map, sticker) for sticker in spec.stickers}
@@ -70,12 +69,20 @@ def render(
     to_units = np.array(
         [[1 / scale, 0, -surface.margin / scale], [0, 1 / scale, -surface.margin / scale], [0, 0, 1]]
     )
-    matrix = laptop_to_picture @ to_units
+    matrix = to_picture @ to_units
     image = paint_background(spec.background, width, height)
-    _cast_shadow(image, spec, laptop_to_picture)
+    _cast_shadow(image, spec, to_picture)
     _light_and_compose(image, spec, surface, matrix)
     image = photograph(image, spec.camera, spec.camera.noise_seed if noise_seed is None else noise_seed)
     return _annotate(spec, image, id_map, matrix, full_areas)
+
+
+def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
+    """Map (3,3) from laptop units to the pixels of a picture of that size."""
+    frame_scale = min(width, height / FRAME_HEIGHT)
+    left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
+    to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
+    return to_picture @ np.asarray(pose.homography).reshape(3, 3)
 
 
 def _light_and_compose(
@@ -96,12 +103,12 @@ def _light_and_compose(
     image[:] = cv2.convertScaleAbs(lit)
 
 
-def _cast_shadow(image: Image, spec: SceneSpec, laptop_to_picture: npt.NDArray[np.float64]) -> None:
+def _cast_shadow(image: Image, spec: SceneSpec, to_picture: npt.NDArray[np.float64]) -> None:
     """Darken the bench beside the laptop, away from the light."""
     height, width = image.shape[:2]
     depth = spec.laptop.depth
     corners = np.array([[[0, 0], [1000, 0], [1000, depth], [0, depth]]], np.float64)
-    outline = cv2.perspectiveTransform(corners, laptop_to_picture)[0]
+    outline = cv2.perspectiveTransform(corners, to_picture)[0]
     turn, reach = math.radians(spec.light.direction), 0.012 * width
     mask = np.zeros((height // 4 + 1, width // 4 + 1), np.uint8)
     for spread, value in ((1.0, 150), (0.4, 235)):
@@ -136,6 +143,18 @@ def _apply_logo(surface: Surface, id_map: Image, logo: LogoSpec) -> int:
     surface.gloss[rows, columns] = cv2.max(surface.gloss[rows, columns], shine)
     id_map[rows, columns][mask > 110] = logo.id
     return int(np.count_nonzero(mask > 110))
+
+
+def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
+    colours, coverage = paint_residue(residue, surface.scale)
+    x, y = (surface.margin + part * surface.scale for part in residue.centre)
+    left, top = round(x - coverage.shape[1] / 2), round(y - coverage.shape[0] / 2)
+    rows, columns = slice(top, top + coverage.shape[0]), slice(left, left + coverage.shape[1])
+    # Nothing sticks beside the laptop.
+    cover = coverage * (surface.coverage[rows, columns].astype(np.float32) / 255)
+    _blend(surface, rows, columns, colours * cover[:, :, None], cover)
+    gloss = surface.gloss[rows, columns]
+    gloss[:] = np.rint(gloss * (1 - 0.7 * cover)).astype(np.uint8)
 
 
 def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int:

@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class LaptopSpec:
-    """One laptop: its make (index into `brands.BRANDS`), view and surface."""
+    """One laptop: its make (index for `brands.brand_of`), view and surface."""
 
     brand: int
     view: str
@@ -104,6 +104,17 @@ class StickerSpec:
 
 
 @dataclass(frozen=True)
+class ResidueSpec:
+    """Adhesive and torn paper that a sticker left on the laptop; lies under logos and stickers."""
+
+    centre: Point
+    width: float
+    height: float
+    angle: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class BackgroundSpec:
     """What the laptop lies on and the tools beside it."""
 
@@ -165,6 +176,7 @@ class SceneSpec:
     logos: tuple[LogoSpec, ...] = field(default=())
     stickers: tuple[StickerSpec, ...] = field(default=())
     """In the order in which they were stuck on: later ones lie on top."""
+    residues: tuple[ResidueSpec, ...] = field(default=())
 
     def without_sticker(self, sticker_id: int) -> SceneSpec:
         """The same scene with that sticker taken off; InvalidInput if it has no sticker of that id."""

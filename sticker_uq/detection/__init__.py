@@ -12,6 +12,7 @@ _WITH_TORCH = {
     "NonFiniteOutput": "selection",
     "StochasticDetector": "detector",
     "Features": "features",
+    "Look": "look",
     "build_model": "models",
     "load_detector": "detector",
     "load_weights": "weights",

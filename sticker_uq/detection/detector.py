@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import cv2
@@ -15,6 +14,7 @@ from sticker_uq.detection.dropout import PassDropout
 from sticker_uq.detection.families import Dropout, Family, no_dropout
 from sticker_uq.detection.faster_rcnn import FasterRcnn
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.look import Look, leaves
 from sticker_uq.detection.models import build_model, is_ssd
 from sticker_uq.detection.retinanet import RetinaNet
 from sticker_uq.detection.selection import Rows, keep_best
@@ -97,14 +97,37 @@ class StochasticDetector:
         maps = features.derive("head_maps", lambda: self.family.head_maps(features, no_dropout))
         return list(maps)
 
-    def objectness(self, maps: Sequence[Tensor]) -> list[Tensor]:
-        """Objectness of every anchor, one tensor (A, h, w) per level of ``maps`` (1, C, h, w), before suppression.
+    @torch.no_grad()
+    def look(self, *features: Features) -> Look:
+        """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
 
-        Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD:
-        one minus the background's softmax (DiL paper, section 3: objectness head, or class scores where there
-        is none). Differentiable with respect to ``maps``.
+        Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD: one minus the
+        background's softmax (objectness head, or class scores where there is none). The detections are those of
+        :meth:`detect`. Raises InvalidInput for no image or images of different sizes and NonFiniteOutput as
+        :meth:`decode` does.
         """
-        return self.family.objectness(list(maps))
+        if len({f.image_size for f in features}) != 1:
+            raise InvalidInput(
+                f"images of {[f.image_size for f in features]} px, expected at least one, all of one size"
+            )
+        levels = zip(*map(self.head_maps, features), strict=True)
+        maps = leaves([torch.cat(level) if len(level) > 1 else level[0] for level in levels])
+        first = features[0]
+        sight = self.family.look(first, maps, self.settings.score_floor)
+        rows = self._suppressed(first, sight.rows)
+        detections = []
+        for image in range(len(features)):
+            boxes, probabilities, _ = _to_numpy([rows[rows.pass_index == image]])
+            detections.append(Detections(boxes, probabilities))
+        return Look(
+            features=features,
+            maps=tuple(maps),
+            objectness=sight.objectness,
+            two_stage=self.family.two_stage,
+            anchors=sight.anchors,
+            decode=sight.decode,
+            detections=tuple(detections),
+        )
 
     def _check(self, image: NDArray[np.uint8]) -> tuple[int, int]:
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
@@ -122,6 +145,9 @@ class StochasticDetector:
     def _keep(self, features: Features, maps: list[Tensor], dropout: Dropout) -> Rows:
         """The boxes that remain after threshold and suppression, px of the original image."""
         rows = self.family.candidates(features, maps, dropout, self.settings.score_floor)
+        return self._suppressed(features, rows)
+
+    def _suppressed(self, features: Features, rows: Rows) -> Rows:
         rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
         (height, width), (original_width, original_height) = features.resized, features.image_size
         scale = rows.boxes.new_tensor([original_width / width, original_height / height]).repeat(2)

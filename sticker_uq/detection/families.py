@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.look import by_level
 from sticker_uq.detection.selection import Rows, check_finite, strongest
 
 Dropout = Callable[[Tensor], Tensor]
@@ -16,7 +18,9 @@ Dropout = Callable[[Tensor], Tensor]
 
 
 class Family(Protocol):
-    """A detector cut in two at its first dropout."""
+    """A detector cut in two at its first dropout. ``two_stage``: it has an objectness head."""
+
+    two_stage: bool
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         """The part before the first dropout, for one transformed image whose original has ``image_size`` (W, H)."""
@@ -29,8 +33,17 @@ class Family(Protocol):
     ) -> Rows:
         """Boxes above ``score_floor`` that the heads see in ``maps``, px of the resized image, not yet suppressed."""
 
-    def objectness(self, maps: list[Tensor]) -> list[Tensor]:
-        """Objectness per level (A, h, w), differentiable with respect to the head maps (1, C, h, w)."""
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``Look``)."""
+
+
+class Sight(NamedTuple):
+    """What the heads make of the maps of n images: ``rows`` like ``Family.candidates``, the rest like ``Look``."""
+
+    objectness: tuple[Tensor, ...]
+    anchors: Tensor
+    decode: Callable[[int, Tensor], Tensor]
+    rows: Rows
 
 
 def no_dropout(maps: Tensor) -> Tensor:
@@ -48,14 +61,34 @@ def anchor_candidates(
 ) -> Rows:
     """Candidates of a one-stage detector: class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
     check_finite(probabilities, deltas)
-    anchors = features.derive("anchors", lambda: model.anchor_generator(features.image_list(1), maps)[0])
+    anchors = anchors_of(model, features, maps)
     passes, chosen = strongest(probabilities, score_floor)
     boxes = model.box_coder.decode_single(deltas[passes, chosen], anchors[chosen])
     return Rows(boxes, probabilities[passes, chosen], passes)
 
 
-def by_level(scores: Tensor, maps: list[Tensor], anchors_per_location: list[int]) -> list[Tensor]:
-    """One value per anchor (sum of h * w * A,) in torchvision's order, as one tensor (A, h, w) per level of ``maps``."""
-    shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
-    levels = scores.split([h * w * a for h, w, a in shapes])
-    return [level.view(shape).permute(2, 0, 1) for level, shape in zip(levels, shapes, strict=True)]
+def anchor_sight(
+    model: Any,
+    features: Features,
+    maps: list[Tensor],
+    scores: Tensor,
+    probabilities: Tensor,
+    deltas: Tensor,
+    score_floor: float,
+) -> Sight:
+    """What a one-stage detector sees: objectness scores (n, A), class distributions (n, A, 3) and box deltas (n, A, 4)."""
+    plain, anchors = probabilities.detach(), anchors_of(model, features, maps)
+
+    def decode(image: int, rows: Tensor) -> Tensor:
+        return model.box_coder.decode_single(deltas[image, rows], anchors[rows])
+
+    with torch.enable_grad():
+        levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())
+    return Sight(
+        levels, anchors, decode, anchor_candidates(model, features, maps, plain, deltas, score_floor)
+    )
+
+
+def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:
+    """The anchors (N, 4) of a one-stage detector, px of the resized image."""
+    return features.derive("anchors", lambda: model.anchor_generator(features.image_list(1), maps)[0])

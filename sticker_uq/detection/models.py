@@ -11,6 +11,12 @@ from sticker_uq.detection.settings import MODEL_NAMES
 from sticker_uq.scene import CLASS_COUNT, InvalidInput
 
 _LONG_SIDE = 1333 / 800  # torchvision's ratio between the longest and the shortest side of a resized image
+_FEW_OBJECTS = {
+    "rpn_pre_nms_top_n_train": 500,
+    "rpn_post_nms_top_n_train": 200,
+    "box_batch_size_per_image": 40,
+}
+"""Faster R-CNN in training: a lid bears a few objects, so torchvision's 2000 proposals and 512 samples are waste."""
 
 __all__ = ["MODEL_NAMES", "build_model", "is_ssd"]
 
@@ -30,6 +36,10 @@ def build_model(name: str, *, min_size: int = 480, num_classes: int = CLASS_COUN
     """
     if name not in MODEL_NAMES:
         raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(MODEL_NAMES)}")
-    size = {} if is_ssd(name) else {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
+    size: dict[str, int] = (
+        {} if is_ssd(name) else {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
+    )
+    if name.startswith("fasterrcnn"):
+        size |= _FEW_OBJECTS
     model = get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **size)
     return cast(nn.Module, model)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.families import Dropout, anchor_candidates, by_level
+from sticker_uq.detection.families import Dropout, Sight, anchor_candidates, anchor_sight
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, sigmoid_distribution
@@ -16,6 +16,8 @@ from sticker_uq.detection.selection import Rows, sigmoid_distribution
 
 class RetinaNet:
     """Family of retinanet_resnet50_fpn and its v2."""
+
+    two_stage = False
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -38,7 +40,12 @@ class RetinaNet:
             self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
         )
 
-    def objectness(self, maps: list[Tensor]) -> list[Tensor]:
-        """Largest sigmoid of the foreground classes of each anchor: a one-stage detector has no objectness head."""
-        scores = torch.sigmoid(self._model.head.classification_head(maps)[0, :, 1:]).amax(dim=1)
-        return by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
+        head = self._model.head
+        with torch.enable_grad():
+            logits = head.classification_head(maps)
+            scores = torch.sigmoid(logits[..., 1:]).amax(dim=2)
+        deltas = head.regression_head([m.detach() for m in maps])
+        probabilities = sigmoid_distribution(logits.detach())
+        return anchor_sight(self._model, features, maps, scores, probabilities, deltas, score_floor)

@@ -28,17 +28,20 @@ class Sample:
 
 
 def split_items(
-    data: Path, val_data: Path | None, seed: int
+    data: Sequence[Path], val_data: Path | None, seed: int
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """Pictures to train on and to validate on; without ``val_data`` a tenth of ``data``, chosen by ``seed``.
+    """Pictures of all folders of ``data`` to train on, and those to validate on: of ``val_data``, or a tenth chosen by ``seed``.
 
     Raises InvalidInput as `read_coco` does, and for fewer than two pictures to split.
     """
-    items = read_coco(data)
+    items = [item for folder in data for item in read_coco(folder)]
     if val_data is not None:
         return items, read_coco(val_data)
     if len(items) < 2:
-        raise InvalidInput(f"{data}: has {len(items)} picture, expected 2 or more to train and validate on")
+        folders = ", ".join(map(str, data))
+        raise InvalidInput(
+            f"{folders}: has {len(items)} picture, expected 2 or more to train and validate on"
+        )
     order = np.random.default_rng(seed).permutation(len(items)).tolist()
     held_out = max(1, len(items) // 10)
     return [items[i] for i in sorted(order[held_out:])], [items[i] for i in sorted(order[:held_out])]

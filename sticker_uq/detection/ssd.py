@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.families import Dropout, anchor_candidates, by_level
+from sticker_uq.detection.families import Dropout, Sight, anchor_candidates, anchor_sight
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.selection import Rows, softmax_distribution
 
@@ -22,6 +22,8 @@ class Ssd:
     convolution of each level, drawn for the regression branch and then for the classification branch, from
     the finest level to the coarsest.
     """
+
+    two_stage = False
 
     def __init__(self, model: Any, site: Literal["in", "out"]) -> None:
         self._model = model
@@ -51,17 +53,25 @@ class Ssd:
         probabilities = softmax_distribution(logits)
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
-    def objectness(self, maps: list[Tensor]) -> list[Tensor]:
-        """Probability of each default box that it is not background."""
-        logits = self._model.head.classification_head(maps)[0]
-        scores = 1 - torch.softmax(logits, dim=1)[:, 0]
-        return by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Objectness is the probability of a default box that it is not background."""
+        head = self._model.head
+        with torch.enable_grad():
+            outputs = _branch(head.classification_head, maps)
+            probabilities = softmax_distribution(_columns(outputs, head.classification_head.num_columns))
+            scores = 1 - probabilities[..., 0]
+        plain = [m.detach() for m in maps]
+        deltas = _columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
+        return anchor_sight(self._model, features, maps, scores, probabilities, deltas, score_floor)
 
     def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
         """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""
         head = self._model.head
-        branches = (head.regression_head, head.classification_head)
-        return [block(m) for branch in branches for block, m in zip(branch.module_list, maps, strict=True)]
+        return _branch(head.regression_head, maps) + _branch(head.classification_head, maps)
+
+
+def _branch(branch: Any, maps: list[Tensor]) -> list[Tensor]:
+    return [block(m) for block, m in zip(branch.module_list, maps, strict=True)]
 
 
 def _columns(outputs: list[Tensor], columns: int) -> Tensor:

@@ -155,7 +155,9 @@ class Training:
                 augmented(self.items[i], size, np.random.default_rng((settings.seed, epoch, i)))
                 for i in indices
             ]
-            return batch_loss(settings.model, model, samples, self.device)
+            # the weights, their gradients and the losses stay float32; normalisation and sums too
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+                return batch_loss(settings.model, model, samples, self.device)
 
         count = len(replicas.models)
         value = replicas.gradients([chosen[i::count] for i in range(count)], loss)
@@ -250,6 +252,7 @@ class Training:
             "batch_size": settings.batch_size,
             "learning_rate": self.rate,
             "min_size": settings.min_size,
+            "precision": settings.precision,
             "seed": settings.seed,
         }
 
@@ -257,7 +260,7 @@ class Training:
         return {
             "model": self.settings.model,
             "data": {
-                "name": self.settings.data.name,
+                "name": ", ".join(folder.name for folder in self.settings.data),
                 "images": len(self.items),
                 "digest": dataset_digest(self.items),
             },

@@ -21,9 +21,25 @@ def average_precisions(
     ``detections`` and ``truths`` belong together one by one. A detection counts with its foreground label and
     that label's probability.
     """
+    result = coco_result(detections, truths, [iou], by_class=True)
+    by_class = dict(
+        zip(result["classes"].reshape(-1).tolist(), result["map_per_class"].reshape(-1).tolist(), strict=True)
+    )
+    present = {int(label) for truth in truths for label in truth.labels}
+    # torchmetrics says -1 where a class has no ground truth
+    return {c: by_class[int(c)] if int(c) in present else float("nan") for c in FOREGROUND}
+
+
+def coco_result(
+    detections: Sequence[Detections],
+    truths: Sequence[LabelledImage],
+    ious: list[float] | None = None,
+    by_class: bool = False,
+) -> dict[str, torch.Tensor]:
+    """What torchmetrics' ``MeanAveragePrecision`` says, by its names; ``ious`` None: 0.5 to 0.95 in steps of 0.05."""
     metric = MeanAveragePrecision(
-        iou_thresholds=[iou],
-        class_metrics=True,
+        iou_thresholds=ious,
+        class_metrics=by_class,
         max_detection_thresholds=[1, 10, 100],
         backend="faster_coco_eval",
     )
@@ -39,10 +55,4 @@ def average_precisions(
             ],
             [{"boxes": torch.from_numpy(truth.boxes), "labels": torch.from_numpy(truth.labels)}],
         )
-    result = metric.compute()
-    by_class = dict(
-        zip(result["classes"].reshape(-1).tolist(), result["map_per_class"].reshape(-1).tolist(), strict=True)
-    )
-    present = {int(label) for truth in truths for label in truth.labels}
-    # torchmetrics says -1 where a class has no ground truth
-    return {c: by_class[int(c)] if int(c) in present else float("nan") for c in FOREGROUND}
+    return dict(metric.compute())

@@ -12,7 +12,7 @@ import numpy as np
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.sampling import read_picture
-from sticker_uq.detection.validation import FOREGROUND, average_precisions
+from sticker_uq.detection.validation import FOREGROUND, average_precisions, coco_result
 from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
 from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
 
@@ -62,14 +62,48 @@ def mean_average_precision(detections: Sequence[Detections], truths: Sequence[La
 
     Raises InvalidInput when there is not exactly one for every picture, or no picture.
     """
-    if not truths or len(detections) != len(truths):
-        raise InvalidInput(
-            f"{len(detections)} detections for {len(truths)} pictures, expected as many, at least one"
-        )
+    _check_pairs(detections, truths)
     precisions = average_precisions(detections, truths, MATCH_IOU)
     classes = {c: _class_accuracy(c, precisions[c], detections, truths) for c in FOREGROUND}
     known = [p for p in precisions.values() if not math.isnan(p)]
     return Accuracy(len(truths), sum(known) / len(known) if known else math.nan, classes)
+
+
+def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> dict[str, float]:
+    """COCO's twelve figures over logo and sticker, 0..1, NaN where there is no object to measure them on.
+
+    ``ap``, ``ap50``, ``ap75``, ``ap_small``, ``ap_medium``, ``ap_large``, ``ar_1``, ``ar_10``, ``ar_100``, ``ar_small``,
+    ``ar_medium``, ``ar_large``. Raises InvalidInput as :func:`mean_average_precision` does.
+    """
+    _check_pairs(detections, truths)
+    result = coco_result(detections, truths)
+    sizes = ("small", "medium", "large")
+    names = {"ap": "map", "ap50": "map_50", "ap75": "map_75", **{f"ap_{s}": f"map_{s}" for s in sizes}}
+    names |= {f"ar_{key}": f"mar_{key}" for key in (1, 10, 100, *sizes)}
+    # torchmetrics says -1 where there is no object
+    return {name: value if (value := float(result[key])) >= 0 else math.nan for name, key in names.items()}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one image: objects found, detections that found none, objects not found."""
+
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+
+
+def count_matches(
+    detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
+) -> Counts:
+    """Counts over logo and sticker of detections with at least ``score`` that overlap an object of their class by ``iou``."""
+    hits = found = 0
+    for label in FOREGROUND:
+        chosen = (detected.foreground_labels == label) & (detected.scores >= score)
+        order = np.argsort(-detected.scores[chosen], kind="stable")
+        hits += _matches(detected.boxes[chosen][order], truth.boxes[truth.labels == label], iou)
+        found += len(order)
+    return Counts(hits, found - hits, len(truth.boxes) - hits)
 
 
 def evaluate_detector(
@@ -107,7 +141,7 @@ def evaluate_passes(
         objects, seldom, image = observe(
             detector.decode(features, settings.passes, settings.seed + number), clustering
         )
-        found.append(_as_detections(objects))
+        found.append(as_detections(objects))
         images.append(image)
         unstable += len(seldom)
         progress()
@@ -135,7 +169,15 @@ def as_json(accuracy: Accuracy | StochasticAccuracy) -> dict[str, Any]:
     return dict(plain(asdict(accuracy)))
 
 
-def _as_detections(objects: Sequence[ObservedObject]) -> Detections:
+def _check_pairs(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> None:
+    if not truths or len(detections) != len(truths):
+        raise InvalidInput(
+            f"{len(detections)} detections for {len(truths)} pictures, expected as many, at least one"
+        )
+
+
+def as_detections(objects: Sequence[ObservedObject]) -> Detections:
+    """Clustered objects as detections: their mean boxes and mean probabilities."""
     boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
     return Detections(
         boxes, np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)
@@ -164,12 +206,12 @@ def _class_accuracy(
     )
 
 
-def _matches(boxes: np.ndarray, wanted: np.ndarray) -> int:
+def _matches(boxes: np.ndarray, wanted: np.ndarray, iou: float = MATCH_IOU) -> int:
     """How many of ``boxes``, the surest first, take an object of ``wanted`` that none before took."""
     overlaps = iou_matrix(boxes, wanted)
     free = np.ones(len(wanted), bool)
     for row in overlaps:
         candidates = np.where(free, row, 0.0)
-        if len(candidates) and candidates.max() >= MATCH_IOU:
+        if len(candidates) and candidates.max() >= iou:
             free[candidates.argmax()] = False
     return int((~free).sum())

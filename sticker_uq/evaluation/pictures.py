@@ -71,8 +71,9 @@ def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecisio
     """A copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
 
     Boxes are coloured by verdict (by class without a decision) and dashed where too few passes saw the object; the filled
-    corners are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Raises
-    InvalidInput when the assessment is about an image of another size.
+    corners are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Brackets in
+    vermilion mark where something was seen that no box explains. Raises InvalidInput when the assessment is about an image of
+    another size.
     """
     height, width = image.shape[:2]
     failed = assessment.status in (Status.FAILED, Status.UNKNOWN)
@@ -85,6 +86,10 @@ def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecisio
         _draw_hulls(canvas, mark)
     for mark in marks:
         _draw_box(canvas, mark, scale)
+    missed = list(_missed(assessment))
+    for mark in missed:
+        _draw_brackets(canvas, _rect(mark.box), mark.colour, scale)
+    marks += missed
     picture = Image.fromarray(canvas)
     pen = ImageDraw.Draw(picture, "RGBA")
     taken = [_draw_banner(pen, assessment, decision, width, scale)]
@@ -114,6 +119,56 @@ def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) 
     else:
         detail = f"SE {number(observed.shannon_entropy)}  MI {number(observed.mutual_information)}"
     return _Mark(observed.box, observed.corner_hulls, colour, observed.unstable, title, detail)
+
+
+def _missed(assessment: SceneAssessment) -> Iterator[_Mark]:
+    for region in assessment.localization.unexplained if assessment.localization is not None else ():
+        title = f"missed? {number(round(region.objectness, 2))}"
+        yield _Mark(region.box, (), RED, True, title, f"no box explains it, {region.share:.0%} of BL")
+
+
+def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) -> None:
+    """The four corners of a frame, so that what is inside stays in view."""
+    x1, y1, x2, y2 = rect
+    arm = max(min(x2 - x1, y2 - y1) // 3, round(6 * scale))
+    thickness = max(round(2 * scale), 1)
+    for x, dx in ((x1, arm), (x2, -arm)):
+        for y, dy in ((y1, arm), (y2, -arm)):
+            points = np.array([[x + dx, y], [x, y], [x, y + dy]], np.int32)
+            cv2.polylines(canvas, [points], False, (18, 20, 24), thickness + 2)
+            cv2.polylines(canvas, [points], False, colour, thickness)
+
+
+def saliency_overlay(image: Picture, assessment: SceneAssessment) -> Picture:
+    """A copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and the unexplained regions.
+
+    Contours run where the saliency falls to half, a quarter and an eighth of its largest value; thin frames are the clustered
+    objects, brackets the regions that no box explains. Raises InvalidInput when the assessment holds no saliency map of the
+    image's size.
+    """
+    localization = assessment.localization
+    saliency = localization.saliency if localization is not None else None
+    if localization is None or saliency is None or saliency.shape != image.shape[:2]:
+        shape = None if saliency is None else saliency.shape
+        raise InvalidInput(f"saliency of shape {shape} for an image of shape {image.shape[:2]}")
+    scale = max(image.shape[0] / 720, 0.5)
+    top = float(saliency.max())
+    share = saliency / top if top > 0.0 else np.zeros_like(saliency)
+    heat = cv2.applyColorMap((share**0.5 * 255).astype(np.uint8), cv2.COLORMAP_VIRIDIS)
+    weight = (0.75 * share**0.5)[..., None]
+    canvas = np.round(image * (1.0 - weight) + heat * weight).astype(np.uint8)
+    for level, thickness in ((0.125, 1), (0.25, 1), (0.5, 2)):
+        contours, _ = cv2.findContours(
+            (share >= level).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE
+        )
+        cv2.drawContours(canvas, contours, -1, (245, 245, 245), max(round(thickness * scale), 1), cv2.LINE_AA)
+    canvas = canvas[..., ::-1].copy()
+    for observed in assessment.objects:
+        x1, y1, x2, y2 = _rect(observed.box)
+        cv2.rectangle(canvas, (x1, y1), (x2, y2), CLASS_COLOURS[observed.label], max(round(scale), 1))
+    for region in localization.unexplained:
+        _draw_brackets(canvas, _rect(region.box), RED, scale)
+    return np.ascontiguousarray(canvas[..., ::-1])
 
 
 def _rect(box: FloatArray) -> Rect:

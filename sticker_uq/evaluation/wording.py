@@ -92,6 +92,7 @@ SHORT = {metric.field: metric.short for metric in METRICS} | {
     "probability": "P",
     "sticker_probability": "P(sticker)",
     "dil": "DiL",
+    "unexplained_objectness": "missed?",
     "logo_overlap": "logo overlap",
 }
 VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}

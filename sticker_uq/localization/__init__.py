@@ -9,7 +9,11 @@ from sticker_uq.localization.score import distinctive_localization, dynamic_thre
 from sticker_uq.localization.settings import LocalizationSettings
 
 # loaded when first used: settings and score are needed by programs that never load torch
-_WITH_TORCH = {"localize": "dil", "objectness_saliency": "saliency"}
+_WITH_TORCH = {
+    "localize": "dil",
+    "objectness_saliency": "saliency",
+    "unexplained_objectness": "regions",
+}
 
 __all__ = ["LocalizationSettings", "distinctive_localization", "dynamic_threshold", *_WITH_TORCH]
 

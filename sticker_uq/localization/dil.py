@@ -3,38 +3,86 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector
-from sticker_uq.localization.saliency import objectness_saliency
-from sticker_uq.localization.score import distinctive_localization, dynamic_threshold
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sticker_uq.detection import Features, Look, NonFiniteOutput
+from sticker_uq.localization.regions import Unexplained, unexplained_objectness
+from sticker_uq.localization.saliency import activation_maps, cell_sums, enlarge
+from sticker_uq.localization.score import dynamic_threshold, pixel_edges
 from sticker_uq.localization.settings import LocalizationSettings
-from sticker_uq.scene import Detections, Localization
+from sticker_uq.scene import FloatArray, Localization, UnexplainedRegion
 
 
 def localize(
-    detector: StochasticDetector,
-    features: Features,
-    detections: Detections,
-    settings: LocalizationSettings,
-    keep_saliency: bool = False,
-) -> Localization:
-    """How well the predicted boxes explain the objectness saliency of one image (DiL paper, eq 1-6).
+    look: Look, settings: LocalizationSettings, keep_saliency: bool = False
+) -> tuple[Localization, ...]:
+    """How well the predicted boxes explain the objectness of each image of ``look`` (DiL paper, eq 1-6).
 
-    ``detections``: those of the pass without dropout; predicted boxes are the ones whose score reaches the fixed decision
-    threshold. The saliency map stays in the result if ``keep_saliency``. Raises NonFiniteOutput when the saliency is NaN or
-    infinite.
+    Predicted boxes are the detections of the look whose score reaches the fixed decision threshold. The saliency maps stay
+    in the results if ``keep_saliency``. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
-    saliency = objectness_saliency(detector, features, settings.technique)
-    predicted = detections.boxes[detections.scores >= settings.decision_threshold]
-    complete, background, dil = distinctive_localization(saliency, predicted)
-    if not math.isfinite(complete):
-        raise NonFiniteOutput(
-            f"the objectness saliency of {detector.name} sums to {complete}, expected a finite number"
+    results = []
+    maps = activation_maps(look, settings.technique)
+    for image, features in enumerate(look.features):
+        levels = [level[image] for level in maps]
+        detections = look.detections[image]
+        predicted = detections.boxes[detections.scores >= settings.decision_threshold]
+        found = unexplained_objectness(look, predicted, settings.region_objectness, image)
+        complete, background, shares = _sums(levels, features, predicted, found.boxes)
+        if not math.isfinite(complete):
+            raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
+        dil = background / complete if complete > 0.0 else float("nan")
+        results.append(
+            Localization(
+                complete_localization=complete,
+                background_localization=background,
+                dil=dil,
+                decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
+                unexplained_objectness=found.objectness,
+                unexplained=_regions(found, shares),
+                saliency=enlarge(levels, features) if keep_saliency else None,
+            )
         )
-    return Localization(
-        complete_localization=complete,
-        background_localization=background,
-        dil=dil,
-        decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
-        saliency=saliency if keep_saliency else None,
+    return tuple(results)
+
+
+def _sums(
+    levels: Sequence[Tensor], features: Features, predicted: FloatArray, regions: FloatArray
+) -> tuple[float, float, list[float]]:
+    """CL, BL, and the share of BL in each of ``regions`` (K, 4), 0..1 (DiL paper, eq 3-4).
+
+    The edges of all boxes cut the image into cells; each cell is summed as a whole.
+    """
+    width, height = features.image_size
+    boxes, places = pixel_edges(predicted, height, width), pixel_edges(regions, height, width)
+    both = np.concatenate([boxes, places])
+    columns = np.unique(np.concatenate([[0, width], both[:, 0], both[:, 2]]))
+    rows = np.unique(np.concatenate([[0, height], both[:, 1], both[:, 3]]))
+    sums = cell_sums(levels, features, rows, columns)
+    covered = np.zeros(sums.shape, np.bool_)
+    for box in boxes:
+        covered |= _cells(box, rows, columns)
+    outside = np.where(covered, 0.0, sums)
+    # Both sums add in the same order, so BL cannot exceed CL by rounding.
+    complete, background = float(sums.sum()), float(outside.sum())
+    inside = [float(np.where(_cells(place, rows, columns), outside, 0.0).sum()) for place in places]
+    return complete, background, [part / background if background > 0.0 else 0.0 for part in inside]
+
+
+def _cells(box: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which cells between ``rows`` (R + 1,) and ``columns`` (C + 1,) lie in ``box`` (4,), (R, C)."""
+    left, top, right, bottom = box
+    down = (rows[:-1] >= top) & (rows[1:] <= bottom)
+    across = (columns[:-1] >= left) & (columns[1:] <= right)
+    return np.asarray(down[:, None] & across[None])
+
+
+def _regions(found: Unexplained, shares: Sequence[float]) -> tuple[UnexplainedRegion, ...]:
+    return tuple(
+        UnexplainedRegion(box=box, objectness=float(value), share=share)
+        for box, value, share in zip(found.boxes, found.values, shares, strict=True)
     )

@@ -1,70 +1,93 @@
-"""Where the detector feels objects: Grad-CAM of the summed objectness on the maps that enter its heads.
+"""Where the detector feels objects: class activation maps of the summed objectness on the maps that enter its heads.
 
-The maps come without dropout from the features that the stochastic passes use too, and only the heads are differentiated, so
-this costs one pass through the heads and back instead of one through the whole network. Unlike pytorch-grad-cam the levels
+The maps come without dropout from the features that the stochastic passes use too, and the gradient ends at them, so this
+costs half a pass through the heads instead of one through the whole network and back. Unlike pytorch-grad-cam the levels
 are not min-max scaled each: that would subtract a different background from every level and change BL / CL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sticker_uq.detection import Features, StochasticDetector
+from sticker_uq.detection import Features, Look
 from sticker_uq.localization.settings import Technique
-from sticker_uq.scene import FloatArray
+from sticker_uq.scene import FloatArray, IntArray
 
 _EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
-def objectness_saliency(
-    detector: StochasticDetector, features: Features, technique: Technique = "gradcam"
-) -> FloatArray:
-    """Objectness saliency of one image, (H, W) float32 >= 0 in pixels of the original image (DiL paper, section 3.1).
+def objectness_saliency(look: Look, technique: Technique = "layercam") -> list[FloatArray]:
+    """Objectness saliency of every image of ``look``, (H, W) float32 >= 0 each, px of the original image (DiL paper, 3.1).
 
     Every level's map is enlarged bilinearly to the image, and the levels are summed. The unit is arbitrary; only ratios
-    within one image mean something.
+    within one image mean something. A gradient can be asked of a look only once.
     """
-    return enlarge(activation_maps(detector, features, technique), features)
+    levels = activation_maps(look, technique)
+    return [enlarge([level[i] for level in levels], features) for i, features in enumerate(look.features)]
 
 
-def activation_maps(
-    detector: StochasticDetector, features: Features, technique: Technique = "gradcam"
-) -> list[Tensor]:
-    """Class activation map of the summed objectness of every level, (h, w) >= 0 each, fine to coarse."""
-    maps = [level.detach().requires_grad_(True) for level in detector.head_maps(features)]
+def activation_maps(look: Look, technique: Technique = "layercam") -> list[Tensor]:
+    """Class activation map of the summed objectness of every level, (n, h, w) >= 0 each, fine to coarse.
+
+    One backward pass for all images together, which do not influence each other.
+    """
+    if technique == "eigencam":
+        return [principal_projection(m.detach()).relu() for m in look.maps]
     with torch.enable_grad():
-        total = summed_objectness(detector.objectness(maps), two_stage=detector.name.startswith("fasterrcnn"))
-        gradients = torch.autograd.grad(total, maps)
-    return [activation_map(m.detach()[0], g[0], technique) for m, g in zip(maps, gradients, strict=True)]
+        total = summed_objectness(look.objectness, look.two_stage)
+        gradients = torch.autograd.grad(total, look.maps)
+    return [activation_map(m.detach(), g, technique) for m, g in zip(look.maps, gradients, strict=True)]
 
 
 def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
-    """The scalar that is differentiated, from the objectness (A, h, w) of every level.
+    """The scalar that is differentiated, from the objectness (n, A, h, w) of every level.
 
     One-stage detectors: the sum over everything (DiL paper, eq 1). Two-stage ones: the sum over all places of the largest
     objectness of the boxes there (eq 2).
     """
-    levels = [level.amax(dim=0) if two_stage else level for level in objectness]
+    levels = [level.amax(dim=1) if two_stage else level for level in objectness]
     return torch.stack([level.sum() for level in levels]).sum()
 
 
 def activation_map(activations: Tensor, gradients: Tensor, technique: Technique) -> Tensor:
-    """Class activation map of one level, (h, w) >= 0, from its activations and gradients (C, h, w).
+    """Class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
 
     "gradcam": a channel's weight is its mean gradient (Selvaraju et al. 2017, eq 1-2); "gradcam++": its positive gradients
-    weighted by their share (Chattopadhay et al. 2018, eq 19 with an exponential as the last activation).
+    weighted by their share (Chattopadhay et al. 2018, eq 19 with an exponential as the last activation); "layercam": every
+    element has the weight of its own positive gradient (Jiang et al. 2021, eq 4-6).
     """
+    if technique == "layercam":
+        return (gradients.relu() * activations).sum(dim=1).relu()
     if technique == "gradcam":
-        weights = gradients.mean(dim=(1, 2))
+        weights = gradients.mean(dim=(2, 3))
     else:
         square = gradients**2
-        share = square / (2 * square + activations.sum(dim=(1, 2), keepdim=True) * gradients**3 + _EPSILON)
-        weights = (torch.where(gradients != 0, share, 0.0) * gradients.relu()).sum(dim=(1, 2))
-    return torch.tensordot(weights, activations, dims=1).relu()
+        share = square / (2 * square + activations.sum(dim=(2, 3), keepdim=True) * gradients**3 + _EPSILON)
+        weights = (torch.where(gradients != 0, share, 0.0) * gradients.relu()).sum(dim=(2, 3))
+    return torch.einsum("nc,nchw->nhw", weights, activations).relu()
+
+
+def principal_projection(activations: Tensor) -> Tensor:
+    """Projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component (Muhammad and Yeasin 2020).
+
+    The sign, which a principal component does not have, is such that the largest magnitude is positive.
+    """
+    rows = activations.flatten(2).transpose(1, 2)
+    rows = rows - rows.mean(dim=1, keepdim=True)
+    # the leading eigenvector of the smaller Gram matrix is much cheaper than a full decomposition
+    if rows.shape[1] > rows.shape[2]:
+        projected = rows @ torch.linalg.eigh(rows.transpose(1, 2) @ rows).eigenvectors[..., -1:]
+    else:
+        values, vectors = torch.linalg.eigh(rows @ rows.transpose(1, 2))
+        projected = vectors[..., -1:] * values[..., -1:, None].clamp_min(0).sqrt()
+    projected = projected.squeeze(-1)
+    strongest = projected.gather(1, projected.abs().argmax(dim=1, keepdim=True))
+    return (projected * torch.where(strongest < 0, -1.0, 1.0)).unflatten(1, activations.shape[2:])
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
@@ -74,17 +97,45 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
     centres and the edge take the value of the outermost cell.
     """
     width, height = features.image_size
-    across, down = (
-        width * features.padded[1] / features.resized[1],
-        height * features.padded[0] / features.resized[0],
-    )
+    across, down = _extents(features)
     # Bilinear interpolation is rows x map x columns. Joined along the inner dimension the products of all levels, and their
     # sum, are a single matrix product.
     rows = torch.cat([_interpolation(height, level.shape[0], down).to(level) for level in levels], dim=1)
     columns = torch.cat(
         [level @ _interpolation(width, level.shape[1], across).to(level).T for level in levels]
     )
-    return (rows @ columns).cpu().numpy()
+    saliency: FloatArray = (rows @ columns).cpu().numpy()
+    return saliency
+
+
+def cell_sums(
+    levels: Sequence[Tensor], features: Features, row_edges: IntArray, column_edges: IntArray
+) -> FloatArray:
+    """Sums of the enlarged saliency over the cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
+
+    What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
+    """
+    width, height = features.image_size
+    across, down = _extents(features)
+    total = np.zeros((len(row_edges) - 1, len(column_edges) - 1))
+    for level in levels:
+        rows = _cumulated(height, level.shape[0], down)[row_edges]
+        columns = _cumulated(width, level.shape[1], across)[column_edges]
+        total += np.diff(rows, axis=0) @ level.double().cpu().numpy() @ np.diff(columns, axis=0).T
+    return np.maximum(total, 0.0)
+
+
+@lru_cache(maxsize=64)
+def _cumulated(pixels: int, cells: int, extent: float) -> FloatArray:
+    """Sums (pixels + 1, cells) of the weights of the first 0, 1, ... pixels."""
+    weights = _interpolation(pixels, cells, extent).numpy()
+    return np.concatenate([np.zeros((1, cells)), np.cumsum(weights, axis=0)])
+
+
+def _extents(features: Features) -> tuple[float, float]:
+    """Width and height of the padded input of the network in pixels of the original image."""
+    width, height = features.image_size
+    return width * features.padded[1] / features.resized[1], height * features.padded[0] / features.resized[0]
 
 
 def _interpolation(pixels: int, cells: int, extent: float) -> Tensor:

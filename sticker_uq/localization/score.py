@@ -7,20 +7,27 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.scene import FloatArray
+from sticker_uq.scene import FloatArray, IntArray
 
 
 def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.bool_]:
     """Which pixels lie in at least one of the ``boxes`` (N, 4), (height, width) bool.
 
-    A pixel belongs to a box when its centre does: x1 <= column + 0.5 < x2, and the same for rows.
+    See :func:`pixel_edges`.
     """
     covered = np.zeros((height, width), np.bool_)
-    limits = np.array([width, height, width, height])
-    edges = np.clip(np.ceil(np.asarray(boxes, np.float64).reshape(-1, 4) - 0.5), 0, limits).astype(np.int64)
-    for left, top, right, bottom in edges:
+    for left, top, right, bottom in pixel_edges(boxes, height, width):
         covered[top:bottom, left:right] = True
     return covered
+
+
+def pixel_edges(boxes: FloatArray, height: int, width: int) -> IntArray:
+    """The pixels of each of ``boxes`` (N, 4) as (N, 4) first column, first row, last column + 1, last row + 1.
+
+    A pixel belongs to a box when its centre does: x1 <= column + 0.5 < x2, and the same for rows.
+    """
+    limits = np.array([width, height, width, height])
+    return np.clip(np.ceil(np.asarray(boxes, np.float64).reshape(-1, 4) - 0.5), 0, limits).astype(np.int64)
 
 
 def distinctive_localization(saliency: FloatArray, boxes: FloatArray) -> tuple[float, float, float]:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Technique = Literal["gradcam", "gradcam++"]
+Technique = Literal["layercam", "gradcam", "gradcam++", "eigencam"]
+ThresholdRule = Literal["fixed", "paper", "regional"]
 
 
 class LocalizationSettings(BaseModel):
@@ -15,7 +16,9 @@ class LocalizationSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     technique: Technique = Field(
-        "gradcam", description="saliency technique; gradcam++ is more sensitive to small objects"
+        "layercam",
+        description="saliency technique: layercam keeps saliency where its object is; gradcam is the paper's; eigencam "
+        "needs no gradient",
     )
     decision_threshold: float = Field(
         0.5,
@@ -28,4 +31,10 @@ class LocalizationSettings(BaseModel):
         ge=0.0,
         le=1.0,
         description="how far a DiL of 1 lowers the dynamic decision threshold (degradation factor)",
+    )
+    region_objectness: float = Field(
+        0.05,
+        ge=0.0,
+        le=1.0,
+        description="objectness that no predicted box explains from which a place is reported as an unexplained region",
     )

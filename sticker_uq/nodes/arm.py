@@ -1,14 +1,14 @@
-"""The action server of an arm that moves only while it holds a valid permit.
+"""The arm's end of the cell: it moves only while it holds a valid permit.
 
-:class:`PermittedArm` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
-implements :class:`Motion` (how to move, how to stop); the simulated arm does too.
+:class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
+implements :class:`Motion` (how to move, how to stop); the simulated arm does too. docs/arm.md shows a driver for MoveIt 2.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,11 +30,16 @@ CHECK_PERIOD_S = 0.05
 
 @dataclass(frozen=True)
 class MotionStep:
-    """A piece of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it."""
+    """A piece of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
+
+    ``finished``, if given, is asked at 20 Hz and ends the piece when it is true; ``duration_s`` is then the longest time it may
+    take, after which the removal ends with ERROR_TIMEOUT. It may raise :class:`MotionFailed`.
+    """
 
     phase: int
     duration_s: float
     progress: float
+    finished: Callable[[], bool] | None = None
 
 
 class MotionFailed(RuntimeError):
@@ -65,8 +70,13 @@ class ArmExecutor(MultiThreadedExecutor):
         return bool(super().shutdown(timeout_sec))
 
 
-class PermittedArm:
-    """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``."""
+class ArmClient:
+    """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
+
+    A cancellation is accepted at once, whatever the arm does. The permit is checked before each piece of the motion and at
+    20 Hz during it; ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit;
+    ``timeout_s``: longest duration of one removal. Spin the node with :class:`ArmExecutor`.
+    """
 
     def __init__(
         self, node: Node, motion: Motion, *, permit_wait_s: float = 1.0, timeout_s: float = 30.0
@@ -98,11 +108,14 @@ class PermittedArm:
 
     def _on_gate(self, message: GateState) -> None:
         open_states = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
-        if message.open and message.state in open_states:
+        active = not message.reasons & GateState.REASON_NOT_ACTIVE
+        if message.open and active and message.state in open_states:
             valid_until = Time.from_msg(message.valid_until).nanoseconds
-            self._watch.update(Permit(message.decision_id, message.object_id, valid_until))
+            lease_s = (valid_until - Time.from_msg(message.header.stamp).nanoseconds) / 1e9
+            permit = Permit(message.decision_id, message.object_id, valid_until, lease_s)
+            self._watch.update(permit, message.supervisor, active)
         else:
-            self._watch.update(None)
+            self._watch.update(None, message.supervisor, active)
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
         # only asked here and taken in _execute: rclpy drops an accepted goal whose client has gone away meanwhile
@@ -163,18 +176,38 @@ class PermittedArm:
         if refusal:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
         started = time.monotonic()
-        for step in self._motion.steps(goal):
+        steps = self._motion.steps(goal)
+        while True:
+            # before each piece: to ask for the next one starts it
+            stopped = self._stop_reason(handle, goal, started)
+            if stopped is not None:
+                return stopped
+            step = next(steps, None)
+            if step is None:
+                return RemoveSticker.Result.ERROR_NONE, "peeled"
             handle.publish_feedback(RemoveSticker.Feedback(phase=step.phase, progress=step.progress))
-            end = time.monotonic() + step.duration_s
-            while True:
-                stopped = self._stop_reason(handle, goal, started)
-                if stopped is not None:
-                    return stopped
-                left = end - time.monotonic()
-                if left <= 0:
-                    break
-                self._watch.wait(min(left, CHECK_PERIOD_S))
-        return RemoveSticker.Result.ERROR_NONE, "peeled"
+            stopped = self._during(step, handle, goal, started)
+            if stopped is not None:
+                return stopped
+
+    def _during(
+        self, step: MotionStep, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float
+    ) -> tuple[int, str] | None:
+        """Watch over one piece of the motion: code and text of what ended it early, None when it is done."""
+        end = time.monotonic() + step.duration_s
+        while True:
+            stopped = self._stop_reason(handle, goal, started)
+            if stopped is not None:
+                return stopped
+            if step.finished is not None and step.finished():
+                return None
+            left = end - time.monotonic()
+            if left <= 0 and step.finished is not None:
+                text = f"phase {step.phase} took more than {step.duration_s:g} s"
+                return RemoveSticker.Result.ERROR_TIMEOUT, text
+            if left <= 0:
+                return None
+            self._watch.wait(min(left, CHECK_PERIOD_S))
 
     def _stop_reason(
         self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float

@@ -10,17 +10,21 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from std_msgs.msg import Header
 
-from sticker_uq.nodes.arm import ArmExecutor, MotionFailed, MotionStep, PermittedArm
+from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
 from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
+from sticker_uq.nodes.poses import camera_to_msg
 from sticker_uq.nodes.qos import IMAGES, LATCHED
+from sticker_uq.nodes.sim_geometry import ARM_FRAME, seen_at, sim_camera
 from sticker_uq.nodes.sim_person import SimulatedPerson
 from sticker_uq.nodes.simulation import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
@@ -66,6 +70,7 @@ class SimulatedMotion:
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         """The four phases; the sticker leaves the picture between peeling and retreat."""
+        self.check_pose(goal)
         with self._lock:
             fails = self._cell.motion_fails()
         for phase, share, progress in _PHASES:
@@ -79,6 +84,21 @@ class SimulatedMotion:
 
     def stop(self) -> None:
         """The simulated blade is away from the lid at once."""
+
+    def check_pose(self, goal: RemoveSticker.Goal) -> None:
+        """Raise :class:`MotionFailed` when the goal's pose is not where the simulated camera sees the goal's box."""
+        if not goal.pose_valid:
+            return
+        settings, where = self._cell.settings, goal.pose.pose.position
+        if goal.frame_id != ARM_FRAME:
+            raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
+        camera = sim_camera(settings.width, settings.height)
+        x, y = seen_at(np.array([where.x, where.y, where.z]), camera)
+        box = goal.box
+        if not (box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2):
+            raise MotionFailed(
+                f"the pose is seen at {x:.0f}, {y:.0f} px, outside the box of the goal (simulated)"
+            )
 
     def _peel(self, goal: RemoveSticker.Goal) -> None:
         with self._lock:
@@ -102,12 +122,14 @@ class CellSim(Node):
         self._cell.write_record()  # a path that cannot be written at all is told before the first laptop
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
+        self._info = self.create_publisher(CameraInfo, "camera_info", IMAGES)
+        self._lens = sim_camera(self._settings.width, self._settings.height)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
         self._done_subscription = self.create_subscription(
             WorkpieceDone, "workpiece/done", self._on_done, LATCHED
         )
         self._keeper = RecordKeeper(self, self._cell)
-        self._arm = PermittedArm(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
+        self._arm = ArmClient(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
         self._person = (
             SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
         )
@@ -138,6 +160,7 @@ class CellSim(Node):
         if not raw and not compressed:
             return
         stamp = self.get_clock().now().to_msg()
+        self._info.publish(camera_to_msg(self._lens, Header(stamp=stamp, frame_id=self._settings.frame_id)))
         with self._lock:
             picture = self._cell.picture()
         if raw:

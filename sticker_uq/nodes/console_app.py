@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
@@ -28,7 +28,9 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+_STATIC = frozenset(path.name for path in PAGE.iterdir() if path.suffix in (".js", ".css", ".svg"))
 Coordinate = Field(ge=-1e5, le=1e5, allow_inf_nan=False)
+Person = Field(min_length=1, max_length=100)
 
 
 class BoxAnswer(BaseModel):
@@ -49,30 +51,50 @@ class PersonsAnswer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     request_id: str = Field(min_length=1, max_length=200)
-    person: str = Field(min_length=1, max_length=100)
+    person: str = Person
     scene: Literal["none", "rescan", "skip_laptop", "fault", "clean"] = "none"
     answers: list[BoxAnswer] = Field(default_factory=list, max_length=200)
 
 
+class PersonsCommand(BaseModel):
+    """What a person wants of the gate without being asked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: Literal["hold", "release", "reset"]
+    person: str = Person
+
+
 class Accepted(BaseModel):
-    """Whether the supervisor took the answer, and why not."""
+    """Whether the supervisor took it, and why not."""
 
     accepted: bool
     message: str
 
 
-Answering = Callable[[PersonsAnswer], Awaitable[Accepted]]
+class Cell(Protocol):
+    """What the page needs of the cell."""
+
+    async def answer(self, said: PersonsAnswer) -> Accepted:
+        """Hand an answer to the supervisor."""
+
+    async def command(self, wanted: PersonsCommand) -> Accepted:
+        """Hold, release or reset the gate."""
+
+    def picture(self, stamp_ns: int) -> bytes:
+        """The camera's image of that stamp as JPEG, empty when it is not kept."""
+
+    def heat(self, stamp_ns: int) -> bytes:
+        """The saliency of that image as PNG, empty when it is not kept."""
+
+    def watched(self, pages: int, heat: int) -> None:
+        """So many pages are open, and so many of them show the saliency."""
 
 
-def make_app(
-    state: ConsoleState, answer: Answering, token: str = "", watching: Callable[[int], None] = lambda n: None
-) -> FastAPI:
-    """The page's server. ``answer`` hands an answer to the supervisor; ``token`` empty: none is asked for.
-
-    ``watching`` is told how many pages are open, whenever that changes.
-    """
+def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
+    """The page's server. ``token`` empty: none is asked for."""
     app = FastAPI(title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None)
-    pages: set[WebSocket] = set()
+    pages: dict[WebSocket, bool] = {}
 
     def allowed(given: str) -> bool:
         return not token or hmac.compare_digest(given.encode(), token.encode())
@@ -80,6 +102,13 @@ def make_app(
     def authorised(request: Request) -> None:
         if not allowed(request.query_params.get("token", "")):
             raise HTTPException(401, "this page needs its token: open it with ?token=...")
+
+    def from_the_page(request: Request) -> None:
+        if not same_origin(request.headers.get("origin"), request.headers.get("host", "")):
+            raise HTTPException(403, "answers are taken from this page only")
+
+    def tell() -> None:
+        cell.watched(len(pages), sum(pages.values()))
 
     @app.middleware("http")
     async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -92,19 +121,26 @@ def make_app(
         return FileResponse(PAGE / "index.html")
 
     @app.get("/static/{name}")
-    def static(name: Literal["console.css", "console.js", "strings.js"]) -> FileResponse:
+    def static(name: str) -> FileResponse:
+        if name not in _STATIC:
+            raise HTTPException(404, f"there is no {name}")
         return FileResponse(PAGE / name)
 
-    @app.get("/picture.jpg", dependencies=[Depends(authorised)])
-    def picture() -> Response:
-        jpeg = state.picture()
-        return Response(jpeg, media_type="image/jpeg") if jpeg else Response(status_code=204)
+    @app.get("/picture/{stamp_ns}.jpg", dependencies=[Depends(authorised)])
+    def picture(stamp_ns: int) -> Response:
+        return _image(cell.picture(stamp_ns), "image/jpeg")
 
-    @app.post("/answer", dependencies=[Depends(authorised)])
-    async def post_answer(body: PersonsAnswer, request: Request) -> Accepted:
-        if not same_origin(request.headers.get("origin"), request.headers.get("host", "")):
-            raise HTTPException(403, "answers are taken from this page only")
-        return await answer(body)
+    @app.get("/heat/{stamp_ns}.png", dependencies=[Depends(authorised)])
+    def heat(stamp_ns: int) -> Response:
+        return _image(cell.heat(stamp_ns), "image/png")
+
+    @app.post("/answer", dependencies=[Depends(authorised), Depends(from_the_page)])
+    async def answer(body: PersonsAnswer) -> Accepted:
+        return await cell.answer(body)
+
+    @app.post("/command", dependencies=[Depends(authorised), Depends(from_the_page)])
+    async def command(body: PersonsCommand) -> Accepted:
+        return await cell.command(body)
 
     @app.websocket("/live")
     async def live(socket: WebSocket) -> None:
@@ -113,8 +149,9 @@ def make_app(
             await socket.close(code=4401)
             return
         await socket.accept()
-        pages.add(socket)
-        watching(len(pages))
+        pages[socket] = False
+        tell()
+        listening = asyncio.create_task(listen(socket))
         try:
             with suppress(WebSocketDisconnect, RuntimeError):
                 while True:
@@ -122,8 +159,18 @@ def make_app(
                     await socket.send_json(shown)
                     await asyncio.to_thread(state.wait_for_change, shown["version"], HEARTBEAT_S)
         finally:
-            pages.discard(socket)
-            watching(len(pages))
+            listening.cancel()
+            pages.pop(socket, None)
+            tell()
+
+    async def listen(socket: WebSocket) -> None:
+        """What the page wants to see: ``{"heat": true}``; whatever else it says is ignored."""
+        with suppress(WebSocketDisconnect, RuntimeError, ValueError, KeyError):
+            while True:
+                said: Any = await socket.receive_json()
+                if isinstance(said, dict) and isinstance(said.get("heat"), bool) and socket in pages:
+                    pages[socket] = said["heat"]
+                    tell()
 
     return app
 
@@ -131,3 +178,7 @@ def make_app(
 def same_origin(origin: str | None, host: str) -> bool:
     """Whether a request with this Origin header comes from the page served at ``host``. A browser always sends one."""
     return origin is not None and bool(host) and urlsplit(origin).netloc == host
+
+
+def _image(data: bytes, media_type: str) -> Response:
+    return Response(data, media_type=media_type) if data else Response(status_code=204)

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 FRESH_S = 2.0
 """A gate message older than this is shown as a lost supervisor."""
+HEALTH_FRESH_S = 3.5
+"""A node that has not told how it is for so long is shown as silent; it should tell every second."""
+HISTORY = 100
+LEVELS = ("ok", "warning", "error", "silent")
+_SILENT = LEVELS.index("silent")
 
 
-@dataclass
 class ConsoleState:
-    """The newest gate, decision, question and picture; written by the node, read by the page. Thread-safe.
+    """The newest gate, scene and question, what happened lately, and how the nodes are. Thread-safe.
 
-    ``version`` grows with every change, so that a reader can wait for the next one.
+    Written by the node, read by the pages. ``version`` grows with every change, so that a reader can wait for the next one.
     """
 
-    version: int = 0
-    _values: dict[str, Any] = field(default_factory=dict)
-    _picture: bytes = b""
-    _changed: threading.Condition = field(default_factory=threading.Condition)
-    _gate_seen: float = -float("inf")
+    def __init__(self, expected_nodes: tuple[str, ...] = ()) -> None:
+        self.version = 0
+        self._values: dict[str, Any] = {}
+        self._changed = threading.Condition()
+        self._gate_seen = -float("inf")
+        self._history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+        self._health: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in expected_nodes}
+        self._heard: dict[str, float] = {}
 
     def put(self, name: str, value: Any) -> None:
         """Set one value; only a real change wakes the readers."""
@@ -34,29 +42,49 @@ class ConsoleState:
             self._values[name] = value
             self._bump()
 
-    def put_picture(self, jpeg: bytes) -> None:
-        """Set the live picture."""
+    def happened(self, stamp_ns: int, kind: str, text: str) -> None:
+        """Add a line to the history, newest first."""
         with self._changed:
-            self._picture = jpeg
-            self._values["picture"] = self.version + 1
+            self._history.appendleft({"stamp_ms": stamp_ns // 1_000_000, "kind": kind, "text": text})
             self._bump()
 
-    def picture(self) -> bytes:
-        """The live picture as JPEG, empty while there is none."""
+    def report(self, node: str, part: str, level: int, message: str) -> None:
+        """How one part of a node is; ``level`` as in ``DiagnosticStatus``."""
+        level = level if 0 <= level < len(LEVELS) else _SILENT
+        told = {"part": part, "level": LEVELS[level], "message": message}
         with self._changed:
-            return self._picture
+            self._heard[node] = time.monotonic()
+            parts = self._health.setdefault(node, {})
+            if parts.get(part) != told:
+                parts[part] = told
+                self._bump()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything but the picture; ``connected`` says whether the supervisor still speaks."""
+        """Everything but the pictures; ``connected`` says whether the supervisor still speaks."""
         with self._changed:
-            connected = time.monotonic() - self._gate_seen < FRESH_S
-            return {**self._values, "version": self.version, "connected": connected}
+            now = time.monotonic()
+            return {
+                **self._values,
+                "version": self.version,
+                "connected": now - self._gate_seen < FRESH_S,
+                "history": list(self._history),
+                "health": [self._node_health(name, parts, now) for name, parts in self._health.items()],
+            }
 
     def wait_for_change(self, version: int, timeout_s: float) -> int:
         """Wait until there is something newer than ``version``; the present version, also after ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self.version > version, timeout_s)
             return self.version
+
+    def _node_health(self, name: str, parts: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Any]:
+        silent = now - self._heard.get(name, -float("inf")) > HEALTH_FRESH_S
+        worst = max((LEVELS.index(part["level"]) for part in parts.values()), default=_SILENT)
+        return {
+            "node": name,
+            "level": LEVELS[_SILENT if silent else worst],
+            "parts": [dict(part) for part in parts.values()],
+        }
 
     def _bump(self) -> None:
         self.version += 1

@@ -9,10 +9,12 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseWithCovariance
 from std_msgs.msg import Header
 
 from sticker_uq import scene as sc
@@ -24,6 +26,7 @@ from sticker_uq.datasets.messages import (
     scene_from_msg,
     stamp_to_ns,
 )
+from sticker_uq.geometry import ObjectPose
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
 
@@ -36,6 +39,7 @@ __all__ = [
     "header_of",
     "localization_to_msg",
     "ns_to_stamp",
+    "pose_to_msg",
     "reason_from_msg",
     "reason_to_msg",
     "scene_from_msg",
@@ -44,6 +48,9 @@ __all__ = [
     "uncertainty_to_msg",
     "verdict_to_msg",
 ]
+
+
+NOWHERE: Mapping[int, ObjectPose] = {}
 
 
 def ns_to_stamp(stamp_ns: int) -> Time:
@@ -90,6 +97,15 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
         uncertainty=uncertainty_to_msg(scene),
         dil=localization_to_msg(scene),
         timings=[m.StageTime(stage=stage, ms=float(ms)) for stage, ms in scene.timings.items()],
+        exposure=_exposure_to_msg(scene.exposure),
+    )
+
+
+def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
+    nan = float("nan")
+    known = exposure or sc.Exposure(nan, nan, nan)
+    return m.Exposure(
+        valid=exposure is not None, **_floats(known, ("mean_level", "dark_share", "saturated_share"))
     )
 
 
@@ -117,10 +133,20 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
     """The distinctive localization of ``scene``; all numbers are NaN when it was not computed."""
     nan = float("nan")
     localization = scene.localization or sc.Localization(nan, nan, nan, nan)
-    names = ("complete_localization", "background_localization", "dil", "decision_threshold")
+    names = (
+        "complete_localization",
+        "background_localization",
+        "dil",
+        "decision_threshold",
+        "unexplained_objectness",
+    )
     return m.DistinctiveLocalization(
         header=header_of(scene.stamp_ns, scene.frame_id),
         valid=scene.localization is not None,
+        unexplained=[
+            m.UnexplainedRegion(box=box_to_msg(r.box), objectness=float(r.objectness), share=float(r.share))
+            for r in localization.unexplained
+        ],
         **_floats(localization, names),
     )
 
@@ -132,8 +158,8 @@ def reason_to_msg(reason: sc.Reason) -> m.Reason:
     )
 
 
-def verdict_to_msg(verdict: sc.ObjectVerdict) -> m.Verdict:
-    """What was decided about one object."""
+def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
+    """What was decided about one object, and where it lies if that is known."""
     return m.Verdict(
         object_id=verdict.object.id,
         label=int(verdict.object.label),
@@ -141,20 +167,36 @@ def verdict_to_msg(verdict: sc.ObjectVerdict) -> m.Verdict:
         verdict=int(verdict.verdict),
         by_person=verdict.by_person,
         reasons=[reason_to_msg(reason) for reason in verdict.reasons],
+        pose_valid=pose is not None,
+        pose=pose_to_msg(pose),
     )
 
 
-def decision_to_msg(decision: sc.SceneDecision) -> m.SceneDecision:
-    """``decision`` as a message; objects are carried by id, label and box."""
+def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
+    """``pose`` as a message; all zero, which is no valid pose, for None."""
+    message = PoseWithCovariance()
+    if pose is None:
+        message.pose.orientation.w = 0.0
+        return message
+    position, orientation = message.pose.position, message.pose.orientation
+    position.x, position.y, position.z = pose.position
+    orientation.x, orientation.y, orientation.z, orientation.w = pose.orientation
+    message.covariance = list(pose.covariance)
+    return message
+
+
+def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
+    """``decision`` as a message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
     return m.SceneDecision(
         header=header_of(decision.stamp_ns, decision.frame_id),
         decision_id=decision.decision_id,
         outcome=int(decision.outcome),
-        verdicts=[verdict_to_msg(verdict) for verdict in decision.verdicts],
+        verdicts=[verdict_to_msg(verdict, poses.get(verdict.object.id)) for verdict in decision.verdicts],
         reasons=[reason_to_msg(reason) for reason in decision.reasons],
         model_hash=decision.model_hash,
         policy_hash=decision.policy_hash,
         workpiece_id=decision.workpiece_id,
+        pose_frame=next((pose.frame_id for pose in poses.values()), ""),
     )
 
 

@@ -80,7 +80,7 @@ def _node(spec: ProcessSpec) -> Node:
         namespace=spec.namespace,
         parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
-        ros_arguments=spec.log_arguments(),
+        ros_arguments=["--enclave", spec.enclave, *spec.log_arguments()],
         additional_env=transport_environment(os.environ),
         output="screen",
         emulate_tty=True,

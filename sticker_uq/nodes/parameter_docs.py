@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.nodes.cell_sim import SimulationSettings
@@ -20,7 +21,7 @@ from sticker_uq.nodes.image_source import ImageSourceSettings
 from sticker_uq.nodes.processes import CellOptions
 from sticker_uq.nodes.recorder import RecorderSettings
 from sticker_uq.nodes.supervisor import SupervisorNodeSettings
-from sticker_uq.supervision import Policy
+from sticker_uq.supervision import Policy, sections
 
 SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),
@@ -31,6 +32,15 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ),
     ("`supervisor`", "Node parameters. Nothing changes while a permit is out.", SupervisorNodeSettings),
     ("Policy file", "`config/policy.yaml`, or the file that the parameter `policy` names.", Policy),
+    (
+        "Policy file: `calibration.logo`, `calibration.sticker`",
+        "One of two kinds, here `kind: isotonic`; `kind: temperature` has a `temperature` instead.",
+        sections.Isotonic,
+    ),
+    ("Policy file: `risk`", "Written by `sticker-uq calibrate`.", sections.RiskScore),
+    ("Policy file: `risk.terms`", "One entry for every signal.", sections.RiskTerm),
+    ("Policy file: `saliency`", "Left out: `max_dil` and `max_dil_clean` count.", sections.SaliencyLimit),
+    ("Policy file: `validity`", "Whatever is given must agree with the scene.", sections.Validity),
     ("`cell_sim`", "Node parameters of the simulated cell.", SimulationSettings),
     ("`image_source`", "Node parameters.", ImageSourceSettings),
     ("`console`", "Node parameters.", ConsoleSettings),
@@ -65,7 +75,7 @@ def _row(name: str, info: FieldInfo) -> str:
     default = info.get_default(call_default_factory=True)
     shown = (
         ""
-        if default is None or default == ""
+        if default in (None, "") or default is PydanticUndefined
         else f"`{str(default).lower() if isinstance(default, bool) else default}`"
     )
     return f"| `{name}` | {shown} | {_range(info)} | {info.description} |"

@@ -5,18 +5,27 @@ A permit is a lease. The watch never trusts the presence of a message, only its 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from sticker_uq.nodes.rivals import Speakers
 
 
 @dataclass(frozen=True)
 class Permit:
-    """An open gate as last received: for one object of one decision, until ``valid_until_ns`` of the node's clock."""
+    """An open gate as last received: for one object of one decision, until ``valid_until_ns`` of the node's clock.
+
+    ``lease_s``: how long it was valid when it was sent. It is no longer valid after that time on a steady clock either, so
+    that a clock that is put back makes no permit longer.
+    """
 
     decision_id: str
     object_id: int
     valid_until_ns: int
+    lease_s: float = math.inf
 
     def allows(self, decision_id: str, object_id: int, now_ns: int) -> bool:
         """Whether this permit covers that object now. A clock that stands at 0 has not started: nothing is allowed."""
@@ -25,17 +34,27 @@ class Permit:
 
 
 class PermitWatch:
-    """Holds the newest state of the gate; safe to use from several threads."""
+    """Holds the newest state of the gate; safe to use from several threads.
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    While more than one active supervisor speaks, it allows nothing: an arm must not obey two.
+    """
+
+    def __init__(self, now_ns: Callable[[], int], steady_s: Callable[[], float] = time.monotonic) -> None:
         self._now_ns = now_ns
+        self._steady_s = steady_s
+        self._heard_s = 0.0
         self._changed = threading.Condition()
         self._permit: Permit | None = None
+        self._speakers = Speakers()
 
-    def update(self, permit: Permit | None) -> None:
-        """Take over what the gate said last; ``None`` is a closed gate."""
+    def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
+        """Take over what the gate said last; ``None`` is a closed gate. ``supervisor`` said it, which is ``active`` or not."""
         with self._changed:
+            self._speakers.heard(supervisor, active)
+            if permit is None and not active and self._speakers.present():
+                return  # one that only stands by does not close the gate of the one that works
             self._permit = permit
+            self._heard_s = self._steady_s()
             self._changed.notify_all()
 
     def wake(self) -> None:
@@ -69,9 +88,13 @@ class PermitWatch:
     def _refusal(self, decision_id: str, object_id: int) -> str:
         if self._permit is None:
             return "the gate is closed"
+        if len(names := self._speakers.present()) > 1:
+            return f"{len(names)} supervisors speak: {', '.join(name[:8] or '(nameless)' for name in names)}"
         now = self._now_ns()
-        if self._permit.allows(decision_id, object_id, now):
+        held_s = self._steady_s() - self._heard_s
+        if held_s < self._permit.lease_s and self._permit.allows(decision_id, object_id, now):
             return ""
         if (self._permit.decision_id, self._permit.object_id) != (decision_id, object_id):
             return f"the permit is for object {self._permit.object_id} of decision {self._permit.decision_id or '(none)'}"
-        return f"the permit expired {(now - self._permit.valid_until_ns) / 1e6:.0f} ms ago"
+        late_ms = max((now - self._permit.valid_until_ns) / 1e6, (held_s - self._permit.lease_s) * 1e3)
+        return f"the permit expired {late_ms:.0f} ms ago"

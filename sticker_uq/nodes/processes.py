@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.datasets.files import atomic_write
+from sticker_uq.nodes.sim_geometry import SIMULATED_GEOMETRY
 from sticker_uq.scene import InvalidInput
 
 PACKAGE = "sticker_uq"
@@ -61,6 +62,7 @@ class CellOptions(BaseModel):
         None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
     )
     record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
+    audit: str = Field("", description="Folder of the supervisor's audit log; empty: as in params_file")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
     log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field(
@@ -104,9 +106,21 @@ class ProcessSpec:
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
 
+    @property
+    def enclave(self) -> str:
+        """The SROS2 enclave of this node; without security it means nothing."""
+        return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
+
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
         """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
-        arguments = ["--ros-args", "-r", f"__node:={self.name}", *self.log_arguments()]
+        arguments = [
+            "--ros-args",
+            "-r",
+            f"__node:={self.name}",
+            "--enclave",
+            self.enclave,
+            *self.log_arguments(),
+        ]
         if self.namespace:
             arguments += ["-r", f"__ns:={absolute_namespace(self.namespace)}"]
         for source, target in self.remappings:
@@ -181,20 +195,28 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
     Raises :class:`InvalidInput` when a named file does not exist.
     """
+    audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
+    supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
+    if options.sim:
+        supervision |= SIMULATED_GEOMETRY
+    beside_camera = _camera_info_remapping(options.camera_topic)
     processes = [
         detector_process(options),
-        _process(options, "supervisor", _given(policy=_file(options.policy, "policy"))),
+        _process(options, "supervisor", supervision, beside_camera),
     ]
     if options.console:
-        processes.append(_process(options, "console", _given(port=options.console_port)))
+        page = _given(port=options.console_port, image_transport=options.image_transport)
+        processes.append(_process(options, "console", page, _image_remappings(options.camera_topic)))
     if options.record:
         recording = _given(
-            bag=str(Path(options.record).expanduser().resolve()), image_transport=options.image_transport
+            bag=str(Path(options.record).expanduser().resolve()),
+            image_transport=options.image_transport,
+            number_if_exists=options.respawn or None,
         )
         processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
     if options.sim:
         simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
-        remappings = _image_remappings(options.camera_topic)
+        remappings = (*_image_remappings(options.camera_topic), *beside_camera)
         processes.append(_process(options, "cell_sim", simulation, remappings))
     return processes
 
@@ -232,6 +254,12 @@ def _image_remappings(camera_topic: str) -> tuple[tuple[str, str], ...]:
     if camera_topic == "image":
         return ()
     return (("image", camera_topic), ("image/compressed", f"{camera_topic}/compressed"))
+
+
+def _camera_info_remapping(camera_topic: str) -> tuple[tuple[str, str], ...]:
+    """CameraInfo lies beside the picture, as image_transport has it."""
+    folder, slash, _ = camera_topic.rpartition("/")
+    return (("camera_info", f"{folder}/camera_info"),) if slash else ()
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -28,6 +28,8 @@ RELIABLE = _keep_last(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 NEWEST_SCENE = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 #: State that a late joiner must see at once: gate, intervention request, workpiece, label info.
 LATCHED = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+#: The gate as a supervisor watches it for others: its own messages must not push theirs out.
+GATE_WATCH = _keep_last(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 #: /diagnostics, as the aggregator expects it.
 DIAGNOSTICS = _keep_last(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 

@@ -7,6 +7,7 @@ exit status 1 when its time has come.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,11 @@ class RecorderSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     bag: str = Field("", description="Folder of the new recording; it must not exist yet")
+    number_if_exists: bool = Field(
+        False,
+        description="Where the folder exists already, record into <bag>_2, <bag>_3, ... instead of refusing: for a recorder "
+        "that is started again",
+    )
     image_transport: Transport = Field(
         "raw", description="Record image or image/compressed; the same as the detector's"
     )
@@ -77,7 +83,8 @@ class Recorder(Node):
         self.recorded: Counter[str] = Counter()
         self.lost = 0
         self.failed = False
-        self._writer = BagWriter(Path(settings.bag))
+        bag = _free(Path(settings.bag)) if settings.number_if_exists else Path(settings.bag)
+        self._writer = BagWriter(bag)
         self._writer.__enter__()
         for topic, (message_class, type_name, profile) in TOPICS.items():
             write = self._writing(topic, type_name)
@@ -86,9 +93,7 @@ class Recorder(Node):
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
         topics = len(TOPICS) + 1
-        self.get_logger().info(
-            f"recording {topics} topics to {settings.bag}, images from {self._image_topic}"
-        )
+        self.get_logger().info(f"recording {topics} topics to {bag}, images from {self._image_topic}")
 
     def _report(self) -> Report:
         values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
@@ -172,6 +177,12 @@ class Recorder(Node):
                 f"image_transport ({self._transport}) and the camera's topic must be those of the detector"
             )
         self._image_check.cancel()
+
+
+def _free(bag: Path) -> Path:
+    """``bag``, or the first of ``bag_2``, ``bag_3``, ... that does not exist yet."""
+    numbered = (bag.with_name(f"{bag.name}_{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([bag], numbered) if not path.exists())
 
 
 def main() -> None:

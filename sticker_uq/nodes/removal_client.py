@@ -11,7 +11,7 @@ from rclpy.action.client import ClientGoalHandle
 from rclpy.node import Node
 from rclpy.task import Future
 
-from sticker_uq.nodes.conversions import box_to_msg, ns_to_stamp
+from sticker_uq.nodes.conversions import box_to_msg, ns_to_stamp, pose_to_msg
 from sticker_uq.supervision.events import Event, GoalAccepted, GoalRejected, RemovalCode, RemovalFinished
 from sticker_uq.supervision.state import Target
 from sticker_uq_msgs.action import RemoveSticker
@@ -25,6 +25,9 @@ class RemovalClient:
         self._client = ActionClient(node, RemoveSticker, "remove_sticker")
         self._happened = happened
         self._handles: dict[int, ClientGoalHandle] = {}
+        self._node = node
+        self._status_topic = node.resolve_topic_name("remove_sticker") + "/_action/status"
+        self._servers: frozenset[bytes] = frozenset()
 
     def destroy(self) -> None:
         """Withdraw the client; nothing is told any more."""
@@ -33,8 +36,14 @@ class RemovalClient:
 
     @property
     def ready(self) -> bool:
-        """Whether the arm's action server is there."""
-        return bool(self._client.server_is_ready())
+        """Whether the arm's action server is there, and the same as when this was asked last.
+
+        A server that was killed and started again knows nothing of its goal; of two servers nobody knows which one moves.
+        """
+        found = self._node.get_publishers_info_by_topic(self._status_topic)
+        before, self._servers = self._servers, frozenset(bytes(info.endpoint_gid) for info in found)
+        same = not before or before == self._servers
+        return same and len(self._servers) == 1 and bool(self._client.server_is_ready())
 
     def send(self, goal_id: int, target: Target) -> None:
         """Ask for the removal of ``target``. Whatever its label: it is a sticker, by the policy or by a person's word."""
@@ -44,6 +53,9 @@ class RemovalClient:
             label=ObservedObject.LABEL_STICKER,
             box=box_to_msg(np.asarray(target.box)),
             image_stamp=ns_to_stamp(target.image_stamp_ns),
+            pose_valid=target.pose is not None,
+            pose=pose_to_msg(target.pose),
+            frame_id=target.pose.frame_id if target.pose is not None else "",
         )
         self._client.send_goal_async(goal).add_done_callback(
             lambda future: self._on_response(goal_id, future)

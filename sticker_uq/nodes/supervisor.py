@@ -6,6 +6,10 @@ waits. It never loads torch.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,62 +18,133 @@ from pydantic import Field
 from rclpy.clock import Clock, ClockType
 from std_srvs.srv import SetBool, Trigger
 
+from sticker_uq.nodes.audit_trail import AuditTrail, whereabouts
+from sticker_uq.nodes.cell_stop import CellStop, StopSettings
 from sticker_uq.nodes.conversions import box_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.diagnostics import Level, Report
 from sticker_uq.nodes.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.poses import PoseSettings, PoseSource
 from sticker_uq.nodes.processes import share_folder
-from sticker_uq.nodes.qos import LATCHED, NEWEST_SCENE
+from sticker_uq.nodes.qos import GATE_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.removal_client import RemovalClient
+from sticker_uq.nodes.rivals import Speakers
 from sticker_uq.nodes.supervisor_outputs import SupervisorOutputs
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision import Answer, GateSettings, PersonAnswer, Phase, Policy, SceneAnswer, Supervisor
+from sticker_uq.supervision import (
+    Answer,
+    GateSettings,
+    PersonAnswer,
+    Phase,
+    Policy,
+    SceneAnswer,
+    Supervisor,
+    WatchSettings,
+)
 from sticker_uq.supervision import events as ev
 from sticker_uq.supervision.boxes import as_box
-from sticker_uq_msgs.msg import SceneAssessment, Workpiece
+from sticker_uq.supervision.settings import nanoseconds
+from sticker_uq.supervision.state import Closed
+from sticker_uq.supervision.state import GateState as State
+from sticker_uq_msgs.msg import GateState, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
 
 _COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
-_KEYS = ("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "policy_hash", *_COUNTS)
+_POLICY_KEYS = ("policy_hash", "policy_model_hash", "policy_valid_until", "policy_guarantee")
+_WATCH_KEYS = ("assumption", "drift", "watched_workpieces", "spot_checks")
+_KEYS = (
+    *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop"),
+    *_POLICY_KEYS,
+    *_WATCH_KEYS,
+    *_COUNTS,
+)
 _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
 
 
-class SupervisorNodeSettings(GateSettings):
-    """Parameters of ``supervisor``: those of the gate, and where the policy is."""
+class SupervisorNodeSettings(GateSettings, WatchSettings, StopSettings, PoseSettings):
+    """Parameters of ``supervisor``: those of the gate and of the watch over the policy, and where the policy is."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
+    audit_folder: str = Field(
+        "", description="Folder of the audit log; empty: audit/ in ROS's folder of logs, one per supervisor"
+    )
+    audit_file_mb: float = Field(
+        16.0, ge=0.001, le=1000.0, description="Size from which the audit log begins a new file, MB"
+    )
 
     def gate(self) -> GateSettings:
         """The part that is the gate's."""
         return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
 
+    def watch(self) -> WatchSettings:
+        """The part that is the watch's over the policy."""
+        return WatchSettings(**{name: getattr(self, name) for name in WatchSettings.model_fields})
+
+    def poses(self) -> PoseSettings:
+        """The part that turns pixels into metres."""
+        return PoseSettings(**{name: getattr(self, name) for name in PoseSettings.model_fields})
+
+    def stop(self) -> StopSettings:
+        """The part that stops an arm that does not stop by itself."""
+        return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
+
     def load_policy(self) -> Policy:
-        """The policy in the file; raises :class:`InvalidInput` when it cannot be used."""
-        return Policy.load(Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml")
+        """The policy in the file; raises :class:`InvalidInput` when it cannot be used or its time is over."""
+        path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
+        policy = Policy.load(path)
+        if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
+            raise InvalidInput(f"policy {path}: {expired}; expected one that is still valid")
+        return policy
 
 
 class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     """The node; see the module's docstring."""
 
     def __init__(self, **arguments: Any) -> None:
-        locked = frozenset({"policy", "tick_period"})
+        locked = frozenset(
+            {
+                *("policy", "tick_period", "audit_folder", "audit_file_mb"),
+                *StopSettings.model_fields,
+                *PoseSettings.model_fields,
+            }
+        )
         super().__init__("supervisor", SupervisorNodeSettings, locked_while_active=locked, **arguments)
         self._core: Supervisor | None = None
+        self._identity = uuid.uuid4().hex
         self.diagnostics.add("gate", self._report)
 
     def configure(self) -> None:
         """Read the policy; open what is heard and said in every state."""
         settings = self.settings
-        self._core = core = Supervisor(settings.load_policy(), settings.gate())
+        self._core = core = Supervisor(settings.load_policy(), settings.gate(), settings.watch())
         self.while_configured.callback(setattr, self, "_core", None)
         self._counts = dict.fromkeys(_COUNTS, 0)
-        self._out = SupervisorOutputs(self)
+        self._audit = AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
+        self.while_configured.callback(self._audit.close)
+        self.diagnostics.add("audit", self._audit.report)
+        self.while_configured.callback(self.diagnostics.remove, "audit")
+        self._speakers = Speakers()
+        self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen)
         self.while_configured.callback(self._arm.destroy)
+        self._poses = PoseSource(self, settings.poses())
+        self.while_configured.callback(self._poses.destroy)
+        self._stop = CellStop(self, settings.stop())
+        self.while_configured.callback(self._stop.destroy)
         self._listen()
         self._out.no_request(self._now())
+        # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
+        # not stop when the node is deactivated must be stopped by other means
+        self._timer = self.create_timer(
+            settings.tick_period, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self.while_configured.callback(self.destroy_timer, self._timer)
         self._happen(ev.Tick())
-        self.get_logger().info(f"policy {core.policy.hash[:12]}, K={settings.consecutive_scenes}")
+        self._stop.tick(demanded=False)
+        if self._audit.unfinished:  # a fault or a question outlives the process that had it
+            self._happen(ev.Fault(self._audit.unfinished))
+        self.get_logger().info(f"policy {_policy_line(core.policy)}, K={settings.consecutive_scenes}")
+        self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def _listen(self) -> None:
         services = (
@@ -81,19 +156,19 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self.while_configured.callback(self.destroy_service, service)
         workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
         self.while_configured.callback(self.destroy_subscription, workpiece)
+        gates = self.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
+        self.while_configured.callback(self.destroy_subscription, gates)
 
     def activate(self) -> None:
         """Let scenes in and the gate live."""
         assert self._core is not None
         self._apply(self.settings)
         self._out.restart_sequence()
+        self._audit.note("start", self._about() | {"settings": self.settings.model_dump()})
+        self.while_active.callback(lambda: self._audit.note("stop", self._about()))
         self._happen(ev.Activated())
         self.while_active.callback(self._happen, ev.Deactivated())
-        # wall time: a simulated clock that stands still must not keep a permit alive
-        timer = self.create_timer(
-            self.settings.tick_period, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
-        )
-        self.while_active.callback(self.destroy_timer, timer)
+        self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
         scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
 
@@ -106,22 +181,58 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def settings_changed(self, old: SupervisorNodeSettings, new: SupervisorNodeSettings) -> None:
         """The gate goes on under the new settings and counts anew; another policy is read on the next activation."""
         if self._core is not None:
-            self._core.configure(self._core.policy, new.gate())
+            self._core.configure(self._core.policy, new.gate(), new.watch())
+            self._audit.note("settings", new.model_dump())
 
     def _apply(self, settings: SupervisorNodeSettings) -> None:
         assert self._core is not None
         policy = settings.load_policy()
-        if (policy, settings.gate()) != (self._core.policy, self._core.settings):
-            self._core.configure(policy, settings.gate())
+        wanted = policy, settings.gate(), settings.watch()
+        if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
+            self._core.configure(*wanted)
+            self.get_logger().info(f"policy {_policy_line(policy)}")
+
+    def _about(self) -> dict[str, Any]:
+        """Who supervises, with which model and policy; no model before the first scene."""
+        assert self._core is not None
+        scene = self._core.state.scene
+        return {
+            "node": self.get_fully_qualified_name(),
+            "supervisor": self._identity,
+            "policy_hash": self._core.policy.hash,
+            "model_hash": scene.model_hash if scene is not None else "",
+            **whereabouts(),
+        }
 
     # what is heard
 
+    def _on_gate(self, message: GateState) -> None:
+        """What this node says comes back too; anybody else who says something is one too many."""
+        self._speakers.heard(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
+        self._look_for_rivals()
+
+    def _look_for_rivals(self) -> None:
+        rivals = self._speakers.besides(self._identity)
+        names = ", ".join(name[:8] or "(nameless)" for name in rivals)
+        self._impede(Closed.SECOND_SUPERVISOR, f"supervisor {names} speaks here, too" if rivals else "")
+
+    def _impede(self, reason: Closed, text: str) -> None:
+        """Close the gate for ``reason``; an empty text ends that. Said once for as long as it lasts."""
+        assert self._core is not None
+        if bool(text) != (reason in dict(self._core.state.impediments)):
+            self._happen(ev.Impediment(reason, text))
+
     def _tick(self) -> None:
         assert self._core is not None
+        if not self.is_active and self._core.state.permit is None:
+            return
+        self._look_for_rivals()
+        self._impede(Closed.AUDIT, self._audit.problem)
         ready = self._arm.ready
         if ready != self._core.state.arm_ready:
             self._happen(ev.ArmReady(ready))
-        self._happen(ev.Tick())
+        self._happen(ev.Tick(time.monotonic_ns()))
+        self._stop.tick(self._core.state.stop_demanded)
 
     def _on_scene(self, message: SceneAssessment) -> None:
         assert self._core is not None
@@ -133,7 +244,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._happen(ev.SceneUnreadable(str(error)))
             return
         self._out.numbers(scene)
-        self._perform(self._core.on_scene(scene, self._now()))
+        before = self._core.state
+        geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
+        self._perform(None, before, self._core.on_scene(scene, self._now(), geometry))
+        self._out.drift(self._core.watch.evidence)
 
     def _on_workpiece(self, message: Workpiece) -> None:
         if not message.id:
@@ -181,25 +295,33 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         """Let ``event`` happen now; the reply to a person's call, a refusal when there is none."""
         if self._core is None:
             return ev.Reply(False, f"{self.get_name()} is not configured")
-        return self._perform(self._core.handle(event, self._now()))
+        before = self._core.state
+        return self._perform(event, before, self._core.handle(event, self._now()))
 
-    def _perform(self, effects: Sequence[ev.Effect]) -> ev.Reply:
+    def _perform(self, event: ev.Event | None, before: State, effects: Sequence[ev.Effect]) -> ev.Reply:
+        """Do what a step wants done and record it; ``event`` is None for a scene."""
+        assert self._core is not None
         try:
+            self._audit.step(event, before, self._core.state, effects)
             return self._do(effects)
         except Exception as error:  # noqa: BLE001 - whatever cannot be said or done, the gate must close
-            assert self._core is not None
             self.get_logger().error(f"an effect failed: {type(error).__name__}: {error}")
             fault = ev.Fault(f"an effect failed: {type(error).__name__}: {error}")
-            return self._do(self._core.handle(fault, self._now()))
+            before = self._core.state
+            effects = self._core.handle(fault, self._now())
+            with contextlib.suppress(Exception):  # if telling is what fails, closing is all the more urgent
+                self._audit.step(fault, before, self._core.state, effects)
+            return self._do(effects)
 
     def _do(self, effects: Sequence[ev.Effect]) -> ev.Reply:
         reply = ev.Reply(False, "")
         for effect in effects:
             match effect:
                 case ev.PublishGate():
-                    self._out.gate(effect, self._now())
+                    assert self._core is not None
+                    self._out.gate(effect, self._core.policy.hash, self._now())
                 case ev.PublishDecision():
-                    self._out.decision(effect.decision)
+                    self._out.decision(effect.decision, effect.poses.poses)
                 case ev.SendGoal():
                     self._counts["permits"] += 1
                     self._arm.send(effect.goal_id, effect.target)
@@ -216,6 +338,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
                     self._counts["removals"] += 1
                 case ev.Escalate():
                     self.get_logger().fatal(f"STOP THE ARM: {effect.text}")
+                    self._stop.tick(demanded=True)
                 case ev.Reply():
                     reply = effect
                 case ev.Log():
@@ -237,7 +360,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _report(self) -> Report:
         if self._core is None:
             return Report(Level.WARN, "not configured", dict.fromkeys(_KEYS))
-        state, policy = self._core.state, self._core.policy
+        state, policy, watch = self._core.state, self._core.policy, self._core.watch
         age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
         values = {
             "phase": state.phase.name,
@@ -245,10 +368,32 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             "image_age_ms": age_ms,
             "workpiece": state.workpiece_id or None,
             "arm_ready": state.arm_ready,
+            "stop": self._stop.state.value,
             "policy_hash": policy.hash[:12],
+            "policy_model_hash": policy.validity.model_hash[:12] or None if policy.validity else None,
+            "policy_valid_until": policy.validity.until if policy.validity else None,
+            "policy_guarantee": str(policy.guarantee or "") or None,
+            "assumption": _assumption(self._core),
+            "drift": None if math.isnan(watch.evidence) else watch.evidence,
+            "watched_workpieces": watch.workpieces,
+            "spot_checks": watch.spot_checks,
             **self._counts,
         }
         return Report(_LEVELS.get(state.phase, Level.OK), state.text or state.phase.name, values)
+
+
+def _policy_line(policy: Policy) -> str:
+    """Hash, guarantee and validity of a policy for the log."""
+    parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
+    if policy.validity is not None:
+        parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")
+        parts += [f"valid until {policy.validity.until}"] if policy.validity.until else []
+    return ", ".join(parts)
+
+
+def _assumption(core: Supervisor) -> str:
+    """How what the policy rests on stands."""
+    return core.state.assumption or ("holds so far" if core.watch.active else "not watched")
 
 
 def main() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from rclpy.node import Node
 from std_msgs.msg import Bool, Float64, Header, String
 
+from sticker_uq.geometry import ObjectPose
 from sticker_uq.nodes.conversions import (
     box_to_msg,
     decision_to_msg,
@@ -28,10 +31,15 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 
 class SupervisorOutputs:
-    """The publishers of the supervisor on ``node``. They speak in every state of the node: a closed gate is news too."""
+    """The publishers of the supervisor on ``node``. They speak in every state of the node: a closed gate is news too.
 
-    def __init__(self, node: Node) -> None:
+    ``identity`` names this process to everybody, ``audit_head`` tells the newest entry of its audit log.
+    """
+
+    def __init__(self, node: Node, identity: str, audit_head: Callable[[], str]) -> None:
         self._node = node
+        self._identity = identity
+        self._audit_head = audit_head
         self._sequence = 0
         self._gate = node.create_publisher(GateState, "gate", LATCHED)
         self._decision = node.create_publisher(SceneDecisionMsg, "decision", RELIABLE)
@@ -42,6 +50,7 @@ class SupervisorOutputs:
         self._monitor_state = node.create_publisher(String, "monitor/state", RELIABLE)
         self._monitor_uncertainty = node.create_publisher(Float64, "monitor/uncertainty", RELIABLE)
         self._monitor_dil = node.create_publisher(Float64, "monitor/dil", RELIABLE)
+        self._monitor_drift = node.create_publisher(Float64, "monitor/drift", RELIABLE)
         self._all = (
             self._gate,
             self._decision,
@@ -52,6 +61,7 @@ class SupervisorOutputs:
             self._monitor_state,
             self._monitor_uncertainty,
             self._monitor_dil,
+            self._monitor_drift,
         )
 
     def destroy(self) -> None:
@@ -63,8 +73,8 @@ class SupervisorOutputs:
         """The next gate message is number 1: the supervisor was activated."""
         self._sequence = 0
 
-    def gate(self, gate: PublishGate, now_ns: int) -> None:
-        """How the gate stands."""
+    def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
+        """How the gate stands, under the policy with ``policy_hash``."""
         self._sequence += 1
         message = GateState(
             header=header_of(now_ns, gate.frame_id),
@@ -73,6 +83,9 @@ class SupervisorOutputs:
             reasons=int(gate.reasons),
             text=gate.text,
             sequence=self._sequence,
+            policy_hash=policy_hash,
+            supervisor=self._identity,
+            audit_head=self._audit_head(),
         )
         if gate.target is not None:
             message.valid_until = ns_to_stamp(gate.valid_until_ns)
@@ -86,15 +99,19 @@ class SupervisorOutputs:
         self._monitor_open.publish(Bool(data=gate.open))
         self._monitor_state.publish(String(data=gate.phase.name))
 
-    def decision(self, decision: SceneDecision) -> None:
-        """What was decided about a scene."""
-        self._decision.publish(decision_to_msg(decision))
+    def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
+        """What was decided about a scene, and where its objects lie as far as that is known."""
+        self._decision.publish(decision_to_msg(decision, poses))
 
     def numbers(self, scene: SceneAssessment) -> None:
         """Mean Shannon entropy of the objects, bits, and DiL of a scene; NaN where there is none."""
         dil = scene.localization.dil if scene.localization is not None else float("nan")
         self._monitor_uncertainty.publish(Float64(data=float(scene.uncertainty.shannon_entropy)))
         self._monitor_dil.publish(Float64(data=float(dil)))
+
+    def drift(self, evidence: float) -> None:
+        """Strongest evidence against what the policy rests on: 0 none, 1 closes the gate; NaN when nothing is watched."""
+        self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
         """A question to a person."""

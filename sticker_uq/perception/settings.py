@@ -28,9 +28,16 @@ class PerceptionSettings(DetectorSettings):
     min_samples: int = _same(ClusterSettings, "min_samples")
     cluster_epsilon: float = _same(ClusterSettings, "epsilon")
     dil: bool = Field(True, description="whether distinctive localization is computed")
+    dil_every: int = Field(
+        1,
+        ge=1,
+        le=100,
+        description="one image of so many, on average, has a distinctive localization; the others conclude nothing",
+    )
     dil_technique: Technique = _same(LocalizationSettings, "technique")
     decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
     dil_alpha: float = _same(LocalizationSettings, "alpha")
+    region_objectness: float = _same(LocalizationSettings, "region_objectness")
 
     @property
     def cluster(self) -> ClusterSettings:
@@ -46,6 +53,7 @@ class PerceptionSettings(DetectorSettings):
             technique=self.dil_technique,
             decision_threshold=self.decision_threshold,
             alpha=self.dil_alpha,
+            region_objectness=self.region_objectness,
         )
 
     @property

@@ -12,6 +12,7 @@ from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAns
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.settings import GateSettings
 from sticker_uq.supervision.state import Closed, GateState, Phase
+from sticker_uq.supervision.watch import WatchSettings
 
 __all__ = [
     "Answer",
@@ -24,6 +25,7 @@ __all__ = [
     "Policy",
     "SceneAnswer",
     "Supervisor",
+    "WatchSettings",
     "facts_of",
     "judge",
     "step",

@@ -17,7 +17,7 @@ from sticker_uq.supervision.events import (
 from sticker_uq.supervision.state import NO_STREAK, WORDS, Closed, Permit, Verification
 from sticker_uq.supervision.turn import Turn
 
-PERSONS_STOP = Closed.HELD | Closed.NOT_ACTIVE
+PERSONS_STOP = Closed.HELD | Closed.NOT_ACTIVE | Closed.AUDIT | Closed.SECOND_SUPERVISOR
 """A removal that was stopped for these reasons was no failed attempt."""
 
 
@@ -88,7 +88,8 @@ def watch_permit(turn: Turn) -> None:
         return
     if turn.passed(permit.revoked_ns, turn.settings.cancel_timeout):
         text = f"the arm did not report the end of goal {permit.goal_id} within {turn.settings.cancel_timeout:g} s"
-        turn.set(permit=replace(permit, escalated=True), fault=turn.state.fault or text)
+        fault = turn.state.fault or text
+        turn.set(permit=replace(permit, escalated=True), fault=fault, stop_demanded=True)
         turn.emit(Escalate(text))
 
 

@@ -5,23 +5,41 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import METRICS, InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
-from sticker_uq.supervision.events import Effect, Event, Fault, PublishDecision, SceneReceived, Tick
+from sticker_uq.supervision.events import (
+    AnswerGiven,
+    AssumptionBroken,
+    Effect,
+    Event,
+    Fault,
+    PublishDecision,
+    Reply,
+    SceneReceived,
+    Tick,
+)
 from sticker_uq.supervision.gate import step
 from sticker_uq.supervision.judge import judge
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_sound
 from sticker_uq.supervision.settings import GateSettings
-from sticker_uq.supervision.state import NO_STREAK, GateState, SceneFacts
+from sticker_uq.supervision.state import NO_POSES, NO_STREAK, GateState, SceneFacts
+from sticker_uq.supervision.watch import MISSED_STICKER, WRONG_REMOVAL, Alarm, Watch, WatchSettings
 
 
 class Supervisor:
-    """Judges every assessment under ``policy`` and drives the gate with it; holds the state, reads no clock."""
+    """Judges every assessment under ``policy`` and drives the gate with it; holds the state, reads no clock.
 
-    def __init__(self, policy: Policy, settings: GateSettings | None = None) -> None:
+    It also watches over what the policy rests on, and closes the gate when that does not hold any more.
+    """
+
+    def __init__(
+        self, policy: Policy, settings: GateSettings | None = None, watch: WatchSettings | None = None
+    ) -> None:
         self._policy = policy
         self._settings = settings or GateSettings()
         self._state = GateState()
+        self._watch = watch_of(policy, watch or WatchSettings())
 
     @property
     def state(self) -> GateState:
@@ -38,8 +56,15 @@ class Supervisor:
         """The settings of the gate in force."""
         return self._settings
 
-    def configure(self, policy: Policy, settings: GateSettings) -> None:
-        """Replace policy and settings; all counting begins anew.
+    @property
+    def watch(self) -> Watch:
+        """The watch over what the policy rests on."""
+        return self._watch
+
+    def configure(self, policy: Policy, settings: GateSettings, watch: WatchSettings | None = None) -> None:
+        """Replace policy and settings; all counting begins anew. Without ``watch`` its settings stay.
+
+        Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
 
         Raises :class:`InvalidInput` while a permit stands or the arm has not reported its end, and changes nothing then.
         """
@@ -47,36 +72,86 @@ class Supervisor:
             raise InvalidInput(
                 f"policy and settings cannot change while permit {self._state.permit.goal_id} is out; hold the gate first"
             )
+        watch = watch or self._watch.settings
+        if (policy, watch) != (self._policy, self._watch.settings):
+            self._watch = watch_of(policy, watch)
+        if policy != self._policy:
+            self._state = replace(self._state, assumption="", assumption_request="")
         self._policy, self._settings = policy, settings
         self._state = replace(self._state, streak=NO_STREAK, undecided_ns=0)
 
-    def on_scene(self, assessment: SceneAssessment, now_ns: int) -> tuple[Effect, ...]:
-        """Judge one assessment; the decision is the first effect. An error while judging latches a fault."""
+    def on_scene(
+        self,
+        assessment: SceneAssessment,
+        now_ns: int,
+        geometry: CellGeometry | str = NO_POSES.problem,
+    ) -> tuple[Effect, ...]:
+        """Judge one assessment; the decision is the first effect. An error while judging latches a fault.
+
+        ``geometry``: the calibration of the cell at the time of the image, or the words why there is none.
+        """
         try:
-            decision = self._judge(assessment)
-            event = SceneReceived(decision, facts_of(assessment, decision))
+            decision, alarm = self._judge(assessment)
+            poses = locate_all(decision, assessment.image_size, geometry)
+            event = SceneReceived(decision, facts_of(assessment, decision, poses.fingerprint), poses)
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
             return self.handle(Fault(f"a scene could not be judged: {type(error).__name__}: {error}"), now_ns)
-        return (PublishDecision(decision), *self.handle(event, now_ns))
+        alarmed = self._alarmed(alarm, now_ns)
+        return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
 
-    def on_tick(self, now_ns: int) -> tuple[Effect, ...]:
-        """Time has passed; the gate is published."""
-        return self.handle(Tick(), now_ns)
+    def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
+        """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, by which jumps are noticed."""
+        return self.handle(Tick(steady_ns), now_ns)
 
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
         """Let anything else happen to the gate."""
-        self._state, effects = step(self._state, event, now_ns, self._settings)
-        return effects
+        before = self._state
+        self._state, effects = step(before, event, now_ns, self._settings)
+        alarm = self._let_watch_know(event, before, effects)
+        return (*effects, *self._alarmed(alarm, now_ns))
 
-    def _judge(self, assessment: SceneAssessment) -> SceneDecision:
+    def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
+        """The decision about a scene, and the alarm that it raises."""
         state = self._state
         # an image from before the change shows another workpiece, of which nobody said which one it is
-        workpiece_id = state.workpiece_id if assessment.stamp_ns > state.workpiece_ns else ""
-        return judge(assessment, self._policy, state.memory, workpiece_id)
+        present = assessment.stamp_ns > state.workpiece_ns
+        decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
+        if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:
+            return decision, None
+        alarm = self._watch.see(assessment, decision)
+        return self._watch.spot_checked(decision, state.memory), alarm
+
+    def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
+        after = self._state
+        if before.assumption and not after.assumption:
+            self._watch.restart()
+        if before.workpiece_ns != after.workpiece_ns or (before.done and not after.done):
+            self._watch.next_workpiece()
+        if before.request is None and after.request is not None:
+            self._watch.asked()
+        accepted = any(isinstance(effect, Reply) and effect.accepted for effect in effects)
+        return self._watch.answered(event) if isinstance(event, AnswerGiven) and accepted else None
+
+    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[Effect, ...]:
+        return self.handle(AssumptionBroken(alarm.text), now_ns) if alarm is not None else ()
 
 
-def facts_of(assessment: SceneAssessment, decision: SceneDecision) -> SceneFacts:
-    """What the gate checks of ``assessment`` itself."""
+def watch_of(policy: Policy, settings: WatchSettings) -> Watch:
+    """The watch over what ``policy`` rests on."""
+    promised = (
+        {}
+        if policy.guarantee is None
+        else {
+            WRONG_REMOVAL: policy.guarantee.wrongful_removal,
+            MISSED_STICKER: policy.guarantee.missed_sticker,
+        }
+    )
+    levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
+    return Watch(policy.reference, levels, settings)
+
+
+def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: str = "") -> SceneFacts:
+    """What the gate checks of ``assessment`` itself; ``calibration`` tells one camera calibration from another."""
     clustered = [o for o in assessment.objects if not o.unstable]
     sound = all(map(is_sound, (*assessment.objects, *assessment.unstable)))
     return SceneFacts(
@@ -89,6 +164,9 @@ def facts_of(assessment: SceneAssessment, decision: SceneDecision) -> SceneFacts
         usable=assessment.status in (Status.OK, Status.DEGRADED),
         finite=sound and all(map(_is_measured, clustered)),
         text=assessment.status_text,
+        image_digest=assessment.image_digest,
+        exposure=assessment.exposure,
+        calibration=calibration,
     )
 
 

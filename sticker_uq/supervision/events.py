@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 from sticker_uq.supervision.memory import PersonAnswer, SceneAnswer
-from sticker_uq.supervision.state import Closed, Phase, SceneFacts, Target
+from sticker_uq.supervision.state import NO_POSES, Closed, Phase, SceneFacts, Target
 
 
 class RemovalCode(IntEnum):
@@ -38,15 +39,18 @@ class Deactivated:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; sent every ``tick_period``."""
+    """Time has passed; sent every ``tick_period``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
+
+    steady_ns: int = 0
 
 
 @dataclass(frozen=True)
 class SceneReceived:
-    """A scene was judged."""
+    """A scene was judged, and its objects were located as far as the calibration of the cell is known."""
 
     decision: SceneDecision
     facts: SceneFacts
+    poses: ScenePoses = NO_POSES
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,24 @@ class Fault:
     text: str
 
 
+@dataclass(frozen=True)
+class Impediment:
+    """Something outside of scenes, arm and people forbids a permit, or (with an empty ``text``) does so no longer.
+
+    ``reason`` is ``AUDIT`` or ``SECOND_SUPERVISOR``.
+    """
+
+    reason: Closed
+    text: str
+
+
+@dataclass(frozen=True)
+class AssumptionBroken:
+    """What the policy rests on does not hold any more; ``text`` says what."""
+
+    text: str
+
+
 Event = (
     Activated
     | Deactivated
@@ -143,6 +165,8 @@ Event = (
     | Reset
     | WorkpieceChanged
     | Fault
+    | Impediment
+    | AssumptionBroken
 )
 
 
@@ -168,9 +192,10 @@ class PublishGate:
 
 @dataclass(frozen=True)
 class PublishDecision:
-    """Say what was decided about a scene."""
+    """Say what was decided about a scene, and where its objects lie."""
 
     decision: SceneDecision
+    poses: ScenePoses = NO_POSES
 
 
 @dataclass(frozen=True)
@@ -230,7 +255,7 @@ class RemovalVerified:
 
 @dataclass(frozen=True)
 class Escalate:
-    """The arm did not stop in time: use the cell's own means of stopping it."""
+    """The arm did not stop in time: use the cell's own means of stopping it, until the reset."""
 
     text: str
 

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from sticker_uq.scene import Outcome, Reason
-from sticker_uq.supervision import arm, people, scenes
+from sticker_uq.supervision import arm, people, scenes, timekeeping
 from sticker_uq.supervision.events import (
     Activated,
     AnswerGiven,
     ArmReady,
+    AssumptionBroken,
     Deactivated,
     Effect,
     Event,
@@ -25,6 +26,7 @@ from sticker_uq.supervision.events import (
     GoalAccepted,
     GoalRejected,
     Hold,
+    Impediment,
     PublishGate,
     Release,
     RemovalFinished,
@@ -49,7 +51,7 @@ def step(
     it closes before anything else happens and a goal finds its permit.
     """
     turn = Turn(state, now_ns, settings)
-    _keep_time(turn)
+    timekeeping.keep_time(turn, event)
     _HANDLERS[type(event)](turn, event)
     arm.watch_permit(turn)
     _watch(turn)
@@ -77,30 +79,14 @@ def _visible(state: GateState) -> tuple[object, ...]:
     return state.phase, state.reasons, state.permit.goal_id if state.open and state.permit else 0
 
 
-def _keep_time(turn: Turn) -> None:
-    """A clock that goes back makes every age wrong: the scenes are forgotten and all waiting begins anew."""
-    state, now = turn.state, turn.now
-    if turn.clock_went_back:
-        turn.revoke(Closed.IMPLAUSIBLE_SCENE, "the clock went back")
-        turn.log(Severity.WARNING, f"the clock went back by {(state.now_ns - now) / 1e9:.3f} s")
-        permit, check, request = turn.state.permit, state.verification, state.request
-        turn.set(
-            scene=None,
-            streak=NO_STREAK,
-            undecided_ns=0,
-            workpiece_ns=min(state.workpiece_ns, now),
-            counts_after_ns=min(state.counts_after_ns, now),
-            permit=permit and replace(permit, revoked_ns=min(permit.revoked_ns or now, now)),
-            verification=check and replace(check, since_ns=now, seen=0, gone=0),
-            request=request and replace(request, opened_ns=min(request.opened_ns, now)),
-        )
-    turn.set(now_ns=now)
-
-
 def _watch(turn: Turn) -> None:
     """Whatever closes the gate also ends every count; what waits too long becomes a question."""
     state, settings = turn.state, turn.settings
     check, request = state.verification, state.request
+    if state.assumption and not state.assumption_request and state.request is None:
+        turn.ask(f"{WORDS[Closed.ASSUMPTION]}: {state.assumption}", ())
+        state, request = turn.state, turn.state.request
+        turn.set(assumption_request=request.request_id if request is not None else "")
     if turn.closing():
         turn.set(streak=NO_STREAK, undecided_ns=0)
         if check is not None:
@@ -134,6 +120,8 @@ def _describe(turn: Turn) -> None:
         phase = Phase.FAULT
     elif state.request is not None:
         phase = Phase.INTERVENTION
+        if state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision):
+            reasons |= Closed.UNEXPLAINED
     elif reasons:
         phase = Phase.BLOCKED
     elif state.permit is not None:
@@ -153,6 +141,8 @@ def _monitoring(state: GateState, settings: GateSettings) -> Closed:
         reasons |= Closed.INCONSISTENT
     if state.streak.outcome is Outcome.ASK:
         reasons |= Closed.UNCERTAIN
+        if state.decision is not None and scenes.unexplained(state.decision):
+            reasons |= Closed.UNEXPLAINED
     if state.streak.outcome is Outcome.CLEAN:
         reasons |= Closed.NOTHING_TO_REMOVE
     return reasons
@@ -160,12 +150,13 @@ def _monitoring(state: GateState, settings: GateSettings) -> Closed:
 
 def _text(state: GateState, reasons: Closed) -> str:
     details = {
-        Closed.FAILED_SCENE: state.problem_text,
-        Closed.IMPLAUSIBLE_SCENE: state.problem_text,
+        **dict(state.problems),
         Closed.FAULT: state.fault,
+        **({Closed.ASSUMPTION: state.assumption} if state.assumption else {}),
         Closed.WAITING_FOR_PERSON: state.request.text
         if state.request is not None
         else "this workpiece is left to people",
+        **dict(state.impediments),
     }
     parts = []
     for reason, words in WORDS.items():
@@ -193,6 +184,19 @@ def _faulted(turn: Turn, event: Fault) -> None:
     turn.set(fault=turn.state.fault or event.text or "an internal error without a message")
 
 
+def _impeded(turn: Turn, event: Impediment) -> None:
+    others = [item for item in turn.state.impediments if item[0] is not event.reason]
+    if event.text:
+        others.append((event.reason, event.text))
+    turn.set(impediments=tuple(others))
+
+
+def _assumption_broken(turn: Turn, event: AssumptionBroken) -> None:
+    if not turn.state.assumption:
+        turn.set(assumption=event.text)
+        turn.log(Severity.ERROR, f"{WORDS[Closed.ASSUMPTION]}: {event.text}")
+
+
 _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Activated: _activated,
     Deactivated: _deactivated,
@@ -209,4 +213,6 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     Reset: people.reset,
     WorkpieceChanged: people.workpiece_changed,
     Fault: _faulted,
+    Impediment: _impeded,
+    AssumptionBroken: _assumption_broken,
 }

@@ -25,8 +25,16 @@ from sticker_uq.supervision.boxes import Box, as_box, iou, is_proper, same_place
 from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_possible_logo, judge_object, within
+from sticker_uq.supervision.signals import (
+    SALIENCY_WORDS,
+    UNEXPLAINED,
+    SaliencyName,
+    object_signals,
+    scene_saliency,
+)
 
-NAN = float("nan")
+POLICY_REFUSED = "policy"
+"""The metric of the reason of a scene that its policy was not made for."""
 NOTHING_SAID = Memory()
 
 
@@ -36,7 +44,8 @@ def judge(
     """What may be done about one scene.
 
     One verdict per object, the clustered ones first, then those seen in few passes, then the places that a person drew and
-    the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene, ASK when there is a doubt
+    the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the
+    policy was not made for, ASK when there is a doubt
     about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
     The same input gives the same decision with the same ``decision_id``.
     """
@@ -44,8 +53,11 @@ def judge(
     if assessment.status not in (Status.OK, Status.DEGRADED):
         outcome = Outcome.BLOCKED
         reasons = [Reason("status", assessment.status_text or f"perception says {assessment.status.name}")]
+    elif refusal := policy.refusal(assessment):
+        outcome = Outcome.BLOCKED
+        reasons = [Reason(POLICY_REFUSED, refusal)]
     else:
-        verdicts = _verdicts(_seen(assessment), policy, memory)
+        verdicts = _verdicts(assessment, policy, memory)
         outcome, reasons = _outcome(assessment, verdicts, policy, memory)
         if assessment.status is Status.DEGRADED:
             reasons.append(Reason("status", f"perception is restricted: {assessment.status_text}"))
@@ -79,7 +91,8 @@ def _seen(assessment: SceneAssessment) -> list[_Seen]:
     return clustered + [_Seen(o, True) for o in assessment.unstable]
 
 
-def _verdicts(seen: list[_Seen], policy: Policy, memory: Memory) -> tuple[ObjectVerdict, ...]:
+def _verdicts(assessment: SceneAssessment, policy: Policy, memory: Memory) -> tuple[ObjectVerdict, ...]:
+    seen = _seen(assessment)
     approved, drawn = _approved(seen, memory)
     protected = [
         s.object
@@ -91,7 +104,9 @@ def _verdicts(seen: list[_Seen], policy: Policy, memory: Memory) -> tuple[Object
         by_person = _said_by_person(one, approved.get(index), memory)
         if by_person is None:
             others = [o for o in protected if o is not one.object]
-            by_person = ObjectVerdict(one.object, *judge_object(one.object, one.unstable, others, policy))
+            signals = None if policy.risk is None else object_signals(one.object, assessment)
+            finding = judge_object(one.object, one.unstable, others, policy, signals)
+            by_person = ObjectVerdict(one.object, *finding)
         verdicts.append(by_person)
     first_free = max((s.object.id for s in seen), default=-1) + 1
     for number, answer in enumerate(drawn):
@@ -148,7 +163,7 @@ def _not_there(answer: PersonAnswer | None) -> bool:
 def _outcome(
     assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: Memory
 ) -> tuple[Outcome, list[Reason]]:
-    doubts = [] if memory.scene_checked else _dil_doubts(assessment, policy.max_dil)
+    doubts = [] if memory.scene_checked else _saliency_doubts(assessment, policy, clean=False)
     if doubts:
         return Outcome.ASK, doubts
     if any(v.verdict is Verdict.REMOVE for v in verdicts):
@@ -159,12 +174,19 @@ def _outcome(
     return (Outcome.ASK, doubts) if doubts else (Outcome.CLEAN, [])
 
 
-def _dil_doubts(assessment: SceneAssessment, limit: float) -> list[Reason]:
-    """DiL is in [0, 1], so that a limit of 1 asks nothing, not even that it was measured."""
-    if limit >= 1.0:
+def _saliency_doubts(assessment: SceneAssessment, policy: Policy, clean: bool) -> list[Reason]:
+    """Why the saliency that no box explains is too much to remove anything or, if ``clean``, to call the scene clean."""
+    signal: SaliencyName = "dil"
+    if policy.saliency is not None:
+        signal = policy.saliency.signal
+        limit = policy.saliency.max_clean if clean else policy.saliency.max_removal
+    else:
+        dil_limit = policy.max_dil_clean if clean else policy.max_dil
+        # DiL is in [0, 1], so that a limit of 1 asks nothing, not even that it was measured
+        limit = None if dil_limit >= 1.0 else dil_limit
+    if limit is None:
         return []
-    dil = assessment.localization.dil if assessment.localization is not None else NAN
-    passed, reason = within("dil", "distinctive localization (saliency that no box explains)", dil, limit)
+    passed, reason = within(signal, SALIENCY_WORDS[signal], scene_saliency(assessment, signal), limit)
     return [] if passed else [reason]
 
 
@@ -172,7 +194,9 @@ def _clean_doubts(
     assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy
 ) -> list[Reason]:
     """Why a scene in which nothing is to be removed or asked about is not clean yet."""
-    doubts = [] if _background_is_quiet(assessment, policy) else _dil_doubts(assessment, policy.max_dil_clean)
+    quiet = _background_is_quiet(assessment, policy)
+    doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
+    doubts += _unexplained(assessment, policy.max_unexplained_objectness)
     rare = [
         v
         for v in verdicts
@@ -183,21 +207,41 @@ def _clean_doubts(
     if rare:
         text = f"{len(rare)} possible stickers were seen in too few passes to tell"
         doubts.append(Reason("unstable", text, float(len(rare)), 0.0))
+    if policy.max_left_probability < 1.0:
+        left = [
+            float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_person
+        ]
+        words = "highest probability of sticker of what is left alone"
+        passed, reason = within(
+            "left_probability", words, max(left, default=0.0), policy.max_left_probability
+        )
+        doubts += [] if passed else [reason]
     return doubts
+
+
+def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
+    """What no box explains above ``limit``: one reason for each place, one for the scene where no place is known."""
+    if limit >= 1.0:
+        return []
+    value = scene_saliency(assessment, UNEXPLAINED)
+    passed, reason = within(UNEXPLAINED, SALIENCY_WORDS[UNEXPLAINED], value, limit)
+    if passed:
+        return []
+    places = []
+    for region in assessment.localization.unexplained if assessment.localization is not None else ():
+        if region.objectness > limit:
+            x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
+            text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {reason.metric.replace('_', ' ')}"
+            text += f" {region.objectness:.2g} is above the limit {limit:.2g}"
+            places.append(Reason(UNEXPLAINED, text, region.objectness, limit))
+    return places or [reason]
 
 
 def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
     """DiL is a ratio: on an empty lid it is 1 however faint the saliency. Its absolute amount tells the two apart."""
-    localization = assessment.localization
-    pixels = assessment.image_size[0] * assessment.image_size[1]
-    if (
-        localization is None
-        or policy.max_background_saliency <= 0.0
-        or not pixels
-        or np.isnan(localization.dil)
-    ):
+    if policy.max_background_saliency <= 0.0:
         return False
-    return localization.background_localization / pixels <= policy.max_background_saliency
+    return scene_saliency(assessment, "background_saliency") <= policy.max_background_saliency
 
 
 def _decision_id(assessment: SceneAssessment, policy: Policy, memory: Memory, workpiece_id: str) -> str:

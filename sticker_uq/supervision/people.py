@@ -49,6 +49,8 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> s
         return f"request {event.request_id!r} is not open"
     if not event.person.strip():
         return "person is empty: say who answers"
+    if event.answers and state.reference is not None and state.reference.source != request.source:
+        return "the camera has changed since the question was asked: answer for the scene, e.g. to look again"
     for given in event.answers:
         problem = _unusable(given.answer, given.box, state)
         if problem:
@@ -99,13 +101,18 @@ def release(turn: Turn, _: Release) -> None:
 
 
 def reset(turn: Turn, _: Reset) -> None:
-    """Acknowledge a fault. A goal whose end was never reported is cancelled again, and waited for again."""
-    if not turn.state.fault:
+    """Acknowledge a fault or a broken assumption. A goal whose end was never reported is cancelled and waited for again."""
+    state = turn.state
+    if not state.fault and not state.assumption:
         turn.emit(Reply(False, "there is no fault to reset"))
         return
-    permit = turn.state.permit
-    turn.set(fault="", streak=NO_STREAK)
-    message = "the fault is reset"
+    permit = state.permit
+    if state.request is not None and state.request.request_id == state.assumption_request:
+        turn.close_request()
+    turn.set(fault="", stop_demanded=False, assumption="", assumption_request="", streak=NO_STREAK)
+    said = ["the fault is reset"] if state.fault else []
+    said += ["the watch over what the policy rests on begins anew"] if state.assumption else []
+    message = "; ".join(said)
     if permit is not None and permit.lost:
         turn.set(permit=None)
         message += f"; goal {permit.goal_id} was lost with the arm's server and is given up"

@@ -10,13 +10,24 @@ from typing import Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneAssessment
+from sticker_uq.supervision.drift import Reference
+from sticker_uq.supervision.sections import (
+    Calibration,
+    Guarantee,
+    Provenance,
+    RiskScore,
+    SaliencyLimit,
+    Validity,
+)
 
 
 class Policy(BaseModel):
     """What the cell regards as sure enough. Every number is a limit that still passes; NaN never passes.
 
-    Entropies are in bits, TV and PS are divided by the area of the mean box so that cameras and distances compare.
+    Entropies are in bits, TV and PS are divided by the area of the mean box so that cameras and distances compare. The
+    sections at the end are optional; `sticker-uq calibrate` writes them. Of a policy with ``calibration`` all limits on
+    probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -57,6 +68,9 @@ class Policy(BaseModel):
         le=1.0,
         description="Highest share of the smaller box that a sticker and a possible logo may share",
     )
+    ask_duplicated: bool = Field(
+        True, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
+    )
     min_logo_probability: float = Field(
         0.7, ge=0.34, le=1.0, description="Mean probability of logo from which a logo is kept without asking"
     )
@@ -87,11 +101,37 @@ class Policy(BaseModel):
         le=1.0,
         description="Highest DiL of a scene that counts as clean; 1 switches the limit off",
     )
+    max_unexplained_objectness: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
+    )
     max_background_saliency: float = Field(
         0.0,
         ge=0.0,
         le=1e6,
         description="Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never",
+    )
+    max_left_probability: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
+    )
+    calibration: Calibration | None = Field(
+        None, description="From class probabilities to shares that are right"
+    )
+    risk: RiskScore | None = Field(
+        None, description="Risk of a wrongful removal from all signals, and its limit"
+    )
+    saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
+    guarantee: Guarantee | None = Field(None, description="What was proved, with which images")
+    validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
+    provenance: Provenance | None = Field(None, description="Command, data and versions that made it")
+    reference: Reference | None = Field(
+        None,
+        description="What the scenes looked like that the policy was made from; none: nothing is watched",
     )
 
     @model_validator(mode="after")
@@ -104,12 +144,23 @@ class Policy(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the canonical JSON of all limits, hex."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the canonical JSON of all limits and sections, hex."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def probabilities(self, observed: ObservedObject) -> FloatArray:
+        """Class probabilities (3,) of ``observed`` as the limits mean them: calibrated where that was learned."""
+        if self.calibration is None or observed.unstable:
+            return observed.probabilities
+        return self.calibration(observed.probabilities)
+
+    def refusal(self, assessment: SceneAssessment) -> str:
+        """Why this policy must not judge ``assessment``; empty when it may."""
+        return "" if self.validity is None else self.validity.refusal(assessment)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """The policy in a YAML file of ``name: value`` lines; what it leaves out has its default.
+        """The policy in a YAML file of ``name: value`` lines and sections; what it leaves out has its default.
 
         Raises :class:`InvalidInput` naming the file and every unknown name and bad value.
         """

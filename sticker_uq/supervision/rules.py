@@ -10,6 +10,7 @@ import numpy as np
 from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
 from sticker_uq.supervision.boxes import as_box, cover, is_proper
 from sticker_uq.supervision.policy import Policy
+from sticker_uq.supervision.signals import Signals
 
 _UPPER_LIMITS = (
     ("variation_ratio", "variation ratio"),
@@ -23,19 +24,24 @@ Finding = tuple[Verdict, tuple[Reason, ...]]
 
 
 def judge_object(
-    observed: ObservedObject, unstable: bool, others: Sequence[ObservedObject], policy: Policy
+    observed: ObservedObject,
+    unstable: bool,
+    others: Sequence[ObservedObject],
+    policy: Policy,
+    signals: Signals | None = None,
 ) -> Finding:
     """The verdict about ``observed`` and at least one reason.
 
     ``unstable``: it was seen in too few passes to cluster, so that it is never removable. ``others``: everything else that
-    the scene shows; a possible logo among them protects its neighbourhood. Whatever is not a number never passes a limit.
+    the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the policy's risk
+    score is made of. Whatever is not a number never passes a limit.
     """
     if not is_sound(observed):
         return Verdict.ASK, (Reason("finite", "box or probabilities are not finite numbers with an area"),)
     if unstable:
         return _unstable(observed, policy)
     if observed.label is ObjectClass.STICKER:
-        return _sticker(observed, others, policy)
+        return _sticker(observed, others, policy, signals or {})
     if observed.label is ObjectClass.LOGO:
         return _logo(observed, policy)
     return _background(observed, policy)
@@ -48,7 +54,7 @@ def is_sound(observed: ObservedObject) -> bool:
 
 def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
     """Whether ``observed`` might be a logo. Of an object seen in few passes only its label is believed."""
-    likely = not _probability(observed, ObjectClass.LOGO) < policy.notable_probability
+    likely = not _probability(observed, ObjectClass.LOGO, policy) < policy.notable_probability
     return observed.label is ObjectClass.LOGO or (likely and not unstable)
 
 
@@ -71,9 +77,12 @@ def _reason(metric: str, words: str, value: float, limit: float, relation: str, 
     return Reason(metric, f"{words} {value:.3g} is {relation}{suffix} {limit:.3g}", value, limit)
 
 
-def _sticker(observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy) -> Finding:
+def _sticker(
+    observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy, signals: Signals
+) -> Finding:
+    probability = _probability(observed, ObjectClass.STICKER, policy)
     checks = [
-        at_least("probability", "probability of sticker", observed.score, policy.min_probability),
+        at_least("probability", "probability of sticker", probability, policy.min_probability),
         at_least(
             "detection_rate",
             "share of the passes that saw it",
@@ -85,11 +94,14 @@ def _sticker(observed: ObservedObject, others: Sequence[ObservedObject], policy:
         within(metric, words, getattr(observed, metric), getattr(policy, f"max_{metric}"))
         for metric, words in _UPPER_LIMITS
     ]
+    if policy.risk is not None:
+        risk = policy.risk(signals)
+        checks.append(within("risk", "risk of a wrongful removal", risk, policy.risk.max_removal))
     box = as_box(observed.box)
     overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
     checks.append(within("logo_overlap", "overlap with a possible logo", overlap, policy.max_logo_overlap))
     failed = tuple(reason for passed, reason in checks if not passed)
-    if observed.duplicated:
+    if observed.duplicated and policy.ask_duplicated:
         failed += (Reason("duplicated", "one pass saw it twice: it may be two things"),)
     if failed:
         return Verdict.ASK, failed
@@ -97,24 +109,25 @@ def _sticker(observed: ObservedObject, others: Sequence[ObservedObject], policy:
 
 
 def _logo(observed: ObservedObject, policy: Policy) -> Finding:
-    sure, reason = at_least("probability", "probability of logo", observed.score, policy.min_logo_probability)
+    logo = _probability(observed, ObjectClass.LOGO, policy)
+    sure, reason = at_least("probability", "probability of logo", logo, policy.min_logo_probability)
     if sure:
         return Verdict.KEEP, (reason,)
-    sticker = _probability(observed, ObjectClass.STICKER)
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
     if sticker < policy.notable_probability:
         return Verdict.KEEP, (_no_sticker(sticker, policy),)
     return Verdict.ASK, (reason, _maybe_sticker(sticker, policy))
 
 
 def _background(observed: ObservedObject, policy: Policy) -> Finding:
-    sticker = _probability(observed, ObjectClass.STICKER)
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
     if sticker < policy.notable_probability:
         return Verdict.KEEP, (_no_sticker(sticker, policy),)
     return Verdict.ASK, (_maybe_sticker(sticker, policy),)
 
 
 def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
-    sticker = _probability(observed, ObjectClass.STICKER)
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
     likely, probability = at_least(
         "probability", "probability of sticker", sticker, policy.min_unstable_probability
     )
@@ -140,5 +153,5 @@ def _maybe_sticker(sticker: float, policy: Policy) -> Reason:
     return Reason("sticker_probability", text, sticker, policy.notable_probability)
 
 
-def _probability(observed: ObservedObject, label: ObjectClass) -> float:
-    return float(observed.probabilities[label])
+def _probability(observed: ObservedObject, label: ObjectClass, policy: Policy) -> float:
+    return float(policy.probabilities(observed)[label])

@@ -1,103 +1,60 @@
-"""The gate's part that reads scenes: is the newest one plausible, does it agree with the permit, what follows from K of them."""
+"""The gate's part that reads scenes: what the newest one does to a permit, and what follows from K of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
-from sticker_uq.supervision.boxes import as_box, iou, is_proper
+from sticker_uq.supervision.boxes import as_box, iou
+from sticker_uq.supervision.contradiction import left_out, opinion, surroundings
 from sticker_uq.supervision.events import RemovalVerified, SceneReceived, SceneUnreadable, SendGoal, Severity
-from sticker_uq.supervision.settings import nanoseconds
-from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, SceneFacts, Streak, Target
+from sticker_uq.supervision.plausibility import picture_of, problems_of
+from sticker_uq.supervision.signals import UNEXPLAINED
+from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, Streak, Target
 from sticker_uq.supervision.turn import Turn
-
-
-def may_be_removed(verdict: ObjectVerdict) -> bool:
-    """Whether an arm may be sent to this object: a stable sticker, or one that a person approved."""
-    observed = verdict.object
-    sticker = observed.label is ObjectClass.STICKER and not observed.unstable
-    return (
-        verdict.verdict is Verdict.REMOVE
-        and (sticker or verdict.by_person)
-        and is_proper(as_box(observed.box))
-    )
 
 
 def receive(turn: Turn, event: SceneReceived) -> None:
     """Take in the newest scene and void a permit that it contradicts."""
-    facts, decision = event.facts, event.decision
-    problem, text = _problem(turn, facts, decision)
-    reference = turn.state.reference if problem & Closed.FAILED_SCENE else facts
+    facts, decision, before = event.facts, event.decision, turn.state
+    picture = picture_of(facts, before.picture)
+    problems = problems_of(facts, decision, event.poses, picture, before, turn.now, turn.settings)
     turn.set(
         scene=facts,
-        reference=reference,
+        reference=before.reference if _has(problems, Closed.FAILED_SCENE) else facts,
+        picture=picture,
         received_ns=turn.now,
         silent_ticks=0,
         decision=decision,
-        problem=problem,
-        problem_text=text,
+        poses=event.poses,
+        problems=problems,
     )
-    permit = turn.state.permit
-    if permit is not None and permit.open and not problem:
-        contradiction = _contradiction(turn, permit, decision)
-        if contradiction:
-            turn.revoke(Closed.CONTRADICTED, contradiction)
+    if _has(problems, Closed.SOURCE_CHANGED):
+        turn.forget_places()
+    permit = before.permit
+    if permit is not None and permit.open and not problems:
+        _compare(turn, permit, decision)
 
 
 def receive_unreadable(turn: Turn, event: SceneUnreadable) -> None:
     """Close until a scene comes that can be read."""
-    turn.set(problem=Closed.FAILED_SCENE, problem_text=event.text)
+    turn.set(problems=((Closed.FAILED_SCENE, event.text),))
 
 
-def _problem(turn: Turn, facts: SceneFacts, decision: SceneDecision) -> tuple[Closed, str]:
-    if not facts.usable or decision.outcome not in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN):
-        return Closed.FAILED_SCENE, facts.text or "the scene could not be judged"
-    text = _implausible(turn, facts, decision)
-    return (Closed.IMPLAUSIBLE_SCENE, text) if text else (Closed.NONE, "")
+def _has(problems: tuple[tuple[Closed, str], ...], reason: Closed) -> bool:
+    return any(bit is reason for bit, _ in problems)
 
 
-def _implausible(turn: Turn, facts: SceneFacts, decision: SceneDecision) -> str:
-    state = turn.state
-    if not facts.finite:
-        return "the scene holds values that are no finite numbers"
-    if min(facts.image_size) <= 0:
-        return f"the image has the size {facts.image_size[0]} x {facts.image_size[1]}"
-    if facts.stamp_ns <= 0:
-        return f"the stamp of the image is {facts.stamp_ns}"
-    if facts.stamp_ns > turn.now + nanoseconds(turn.settings.max_clock_skew):
-        return f"the stamp of the image lies {(facts.stamp_ns - turn.now) / 1e9:.3f} s in the future"
-    if state.scene is not None and facts.stamp_ns <= state.scene.stamp_ns:
-        return "the stamps of the images stand still or go back"
-    if state.reference is not None and facts.identity != state.reference.identity:
-        return "frame, image size, model, settings or policy have changed"
-    if decision.outcome is Outcome.WORK and not (
-        decision.removable() and all(map(may_be_removed, decision.removable()))
-    ):
-        return "the decision allows the removal of something that is no stable sticker"
-    return ""
-
-
-def _contradiction(turn: Turn, permit: Permit, decision: SceneDecision) -> str:
-    """How a sound scene contradicts an open permit; empty when it does not.
-
-    Until the arm has accepted the goal the object must be found again. After that the arm may hide it: then only an object
-    that is seen at the place and may not be removed contradicts; doubts about the scene as a whole do not, because the arm
-    itself is in the picture.
-    """
-    here = [v for v in decision.verdicts if _at(v, permit.target, turn.settings.match_iou)]
-    if any(map(may_be_removed, here)):
-        return (
-            "" if permit.accepted or decision.outcome is Outcome.WORK else "the scene as a whole is in doubt"
-        )
-    if not permit.accepted:
-        return "the object was not found again"
-    for verdict in here:
-        if verdict.object.label is ObjectClass.LOGO:
-            return "a logo is seen at the place of the object"
-        if verdict.verdict is not Verdict.KEEP or verdict.by_person:
-            why = f": {verdict.reasons[0].text}" if verdict.reasons else ""
-            return f"the object may not be removed any more{why}"
-    return ""
+def _compare(turn: Turn, permit: Permit, decision: SceneDecision) -> None:
+    """Void ``permit`` when the scene contradicts it, or when it is one of too many in a row that doubt it."""
+    said = opinion(permit, decision, turn.settings)
+    if said.contradiction:
+        turn.revoke(Closed.CONTRADICTED, said.contradiction)
+        return
+    doubts = permit.doubts + 1 if said.doubt else 0 if said.seen else permit.doubts
+    turn.set(permit=replace(permit, doubts=doubts))
+    if doubts >= turn.settings.consecutive_scenes:
+        turn.revoke(Closed.CONTRADICTED, said.doubt)
 
 
 def _at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:
@@ -112,6 +69,8 @@ def conclude(turn: Turn) -> None:
     if state.scene.stamp_ns <= state.counts_after_ns:
         turn.set(streak=NO_STREAK)
         return
+    if turn.settings.frozen_images and state.picture is not None and state.picture.count > 1:
+        return  # the same pixels once more are no further evidence
     if state.verification is not None:
         _verify(turn, state.decision)
         return
@@ -120,21 +79,33 @@ def conclude(turn: Turn) -> None:
             return
         # nobody says which workpiece lies here: something new after the last one was done means another one
         turn.forget_workpiece()
+    if left_out(state.decision):
+        return  # it tells that the scene is alive and what contradicts, but concludes nothing
     streak = _extended(turn, state.decision)
     turn.set(streak=streak, undecided_ns=state.undecided_ns or turn.now)
-    if streak.count >= turn.settings.consecutive_scenes:
+    if streak.count >= scenes_needed(turn, state.decision):
         turn.set(undecided_ns=0)
         _act(turn, streak, state.decision)
 
 
+def unexplained(decision: SceneDecision) -> bool:
+    """Whether ``decision`` only doubts that a scene without anything to do is clean, because something may have been missed."""
+    return decision.outcome is Outcome.ASK and any(r.metric == UNEXPLAINED for r in decision.reasons)
+
+
+def scenes_needed(turn: Turn, decision: SceneDecision) -> int:
+    """Scenes in a row that must agree. Before a person is called about a missed object the scene is looked at once more."""
+    return turn.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
+
+
 def _extended(turn: Turn, decision: SceneDecision) -> Streak:
-    before = turn.state.streak
+    before, poses = turn.state.streak, turn.state.poses.poses
     if decision.outcome is not Outcome.WORK:
         return Streak(decision.outcome, before.count + 1 if before.outcome is decision.outcome else 1)
     found = before.target and _again(decision, before.target, turn.settings.match_iou)
     if found:
-        return Streak(Outcome.WORK, before.count + 1, Target.of(found, decision))
-    return Streak(Outcome.WORK, 1, Target.of(decision.removable()[0], decision))
+        return Streak(Outcome.WORK, before.count + 1, Target.of(found, decision, poses))
+    return Streak(Outcome.WORK, 1, Target.of(decision.removable()[0], decision, poses))
 
 
 def _again(decision: SceneDecision, target: Target, match_iou: float) -> ObjectVerdict | None:
@@ -150,7 +121,7 @@ def _again(decision: SceneDecision, target: Target, match_iou: float) -> ObjectV
 def _act(turn: Turn, streak: Streak, decision: SceneDecision) -> None:
     if streak.target is not None:
         if turn.state.arm_ready:
-            _grant(turn, streak.target)
+            _grant(turn, streak.target, decision)
     elif streak.outcome is Outcome.ASK:
         ask_about_scene(turn, decision, tuple(r for r in decision.reasons if r.metric != "status"))
     else:
@@ -160,9 +131,16 @@ def _act(turn: Turn, streak: Streak, decision: SceneDecision) -> None:
             turn.set(memory=turn.state.memory.without_approvals())
 
 
-def _grant(turn: Turn, target: Target) -> None:
+def _grant(turn: Turn, target: Target, decision: SceneDecision) -> None:
     number = turn.state.goals + 1
-    permit = Permit(number, target, turn.settings, sent_ns=turn.now, valid_until_ns=turn.lease_end())
+    permit = Permit(
+        number,
+        target,
+        turn.settings,
+        sent_ns=turn.now,
+        valid_until_ns=turn.lease_end(),
+        around=surroundings(decision, target.verdict),
+    )
     turn.set(permit=permit, goals=number, streak=NO_STREAK)
     turn.emit(SendGoal(number, target))
     turn.log(Severity.INFO, f"permit {number} for object {target.object_id} of decision {target.decision_id}")

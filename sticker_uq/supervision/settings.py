@@ -34,8 +34,59 @@ class GateSettings(BaseModel):
     tick_period: float = Field(
         0.1, ge=0.01, le=1.0, description="Period at which the gate is re-sent and renewed, s"
     )
+    max_clock_jump: float = Field(
+        1.0,
+        ge=0.05,
+        le=60.0,
+        description="How far the clock may move against steady time between two ticks before it counts as a jump, s",
+    )
+    frozen_images: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description="Images in a row with exactly the same pixels that count as a frozen camera; 0: never (only for a "
+        "simulated camera without noise)",
+    )
+    min_image_level: float = Field(
+        10.0,
+        ge=0.0,
+        le=255.0,
+        description="Mean grey level below which an image is too dark, 0..255; 0: none is",
+    )
+    max_image_level: float = Field(
+        245.0,
+        ge=0.0,
+        le=255.0,
+        description="Mean grey level above which an image is too bright, 0..255; 255: none is",
+    )
+    max_dark_share: float = Field(
+        0.9, ge=0.0, le=1.0, description="Share of dark pixels above which an image is too dark; 1: none is"
+    )
+    max_saturated_share: float = Field(
+        0.5,
+        ge=0.0,
+        le=1.0,
+        description="Share of saturated pixels above which an image is too bright; 1: none is",
+    )
+    require_pose: bool = Field(
+        False, description="Whether nothing is removed whose place in the arm's frame is not known"
+    )
     match_iou: float = Field(
         0.5, ge=0.1, le=0.95, description="Overlap (IoU) at which an object of the next scene is the same one"
+    )
+    doubt_margin: float = Field(
+        0.5,
+        ge=0.0,
+        le=1.0,
+        description="Share of a limit by which a permitted object may exceed it for fewer than consecutive_scenes "
+        "scenes in a row: the noise of the passes; 0: not at all",
+    )
+    max_intrusion: float = Field(
+        0.2,
+        ge=0.0,
+        le=1.0,
+        description="Share of the smaller box up to which an object that was not there when the permit was given may "
+        "overlap the permitted one",
     )
     accept_timeout: float = Field(
         2.0, ge=0.1, le=60.0, description="Time within which the arm must accept a goal, s"
@@ -65,6 +116,20 @@ class GateSettings(BaseModel):
     max_attempts: int = Field(
         2, ge=1, le=10, description="Removals tried at one place before a person is asked"
     )
+
+    @model_validator(mode="after")
+    def _two_images_to_compare(self) -> Self:
+        if self.frozen_images == 1:
+            raise ValueError("frozen_images = 1 must be 0 or at least 2: one image repeats nothing")
+        return self
+
+    @model_validator(mode="after")
+    def _some_level_is_left(self) -> Self:
+        if self.min_image_level >= self.max_image_level:
+            raise ValueError(
+                f"min_image_level = {self.min_image_level} must be below max_image_level = {self.max_image_level}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _lease_outlives_a_tick(self) -> Self:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from functools import reduce
+from operator import or_
 
-from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, SceneDecision
+from sticker_uq.geometry import ObjectPose, ScenePoses
+from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, SceneDecision
 from sticker_uq.supervision.boxes import Box, as_box
 from sticker_uq.supervision.memory import Memory
 from sticker_uq.supervision.settings import GateSettings
@@ -42,15 +46,34 @@ class Closed(IntFlag):
     FAULT = 2048
     CONTRADICTED = 4096
     NOT_ACTIVE = 8192
+    STAMP_ORDER = 16384
+    FROZEN_IMAGE = 32768
+    EXPOSURE = 65536
+    SOURCE_CHANGED = 131072
+    MODEL_CHANGED = 262144
+    CLOCK = 524288
+    POSE = 1048576
+    ASSUMPTION = 2097152
+    UNEXPLAINED = 4194304
+    AUDIT = 8388608
+    SECOND_SUPERVISOR = 16777216
 
 
 WORDS = {
     Closed.NO_SCENE: "no scene was received yet",
     Closed.STALE_SCENE: "the newest scene is too old",
     Closed.FAILED_SCENE: "perception failed",
-    Closed.IMPLAUSIBLE_SCENE: "the scene or the clock is implausible",
+    Closed.IMPLAUSIBLE_SCENE: "the scene is implausible",
+    Closed.STAMP_ORDER: "the images come out of order",
+    Closed.FROZEN_IMAGE: "the picture is frozen",
+    Closed.EXPOSURE: "the picture is too dark or too bright",
+    Closed.SOURCE_CHANGED: "the camera has changed",
+    Closed.MODEL_CHANGED: "the detector or the policy has changed",
+    Closed.CLOCK: "the clock is implausible",
+    Closed.POSE: "it is not known where an object lies",
     Closed.INCONSISTENT: "too few scenes in a row agree",
     Closed.UNCERTAIN: "something is too uncertain",
+    Closed.UNEXPLAINED: "the detector saw something that no box explains",
     Closed.NOTHING_TO_REMOVE: "no sticker is to be removed",
     Closed.WAITING_FOR_PERSON: "a person decides",
     Closed.HELD: "held",
@@ -59,13 +82,19 @@ WORDS = {
     Closed.FAULT: "fault",
     Closed.CONTRADICTED: "a newer scene contradicts the permit",
     Closed.NOT_ACTIVE: "not active",
+    Closed.ASSUMPTION: "the policy does not hold here",
+    Closed.AUDIT: "what happens cannot be recorded",
+    Closed.SECOND_SUPERVISOR: "another supervisor speaks in this cell",
 }
 """Each reason in plain words."""
 
 
 @dataclass(frozen=True)
 class SceneFacts:
-    """What the gate itself checks of a scene. ``finite``: every box and probability and every metric that must be is."""
+    """What the gate itself checks of a scene. ``finite``: every box and probability and every metric that must be is.
+
+    ``calibration`` tells one camera calibration from another, empty when none is known.
+    """
 
     stamp_ns: int
     frame_id: str
@@ -76,11 +105,28 @@ class SceneFacts:
     usable: bool
     finite: bool
     text: str = ""
+    image_digest: str = ""
+    exposure: Exposure | None = None
+    calibration: str = ""
 
     @property
-    def identity(self) -> tuple[object, ...]:
-        """What must not change from one scene to the next."""
-        return self.frame_id, self.image_size, self.model_hash, self.settings_hash, self.policy_hash
+    def source(self) -> tuple[object, ...]:
+        """Where the image comes from: boxes of two images mean the same places only if this is the same."""
+        return self.frame_id, self.image_size
+
+    @property
+    def judges(self) -> tuple[object, ...]:
+        """What made the decision of the image: it must not change from one scene to the next."""
+        return self.model_hash, self.settings_hash, self.policy_hash
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The pixels seen last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
+
+    digest: str
+    since_ns: int
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -97,9 +143,10 @@ class Target:
     policy_hash: str
     by_person: bool
     verdict: ObjectVerdict = field(compare=False)
+    pose: ObjectPose | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, verdict: ObjectVerdict, decision: SceneDecision) -> Target:
+    def of(cls, verdict: ObjectVerdict, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> Target:
         """The object of ``verdict`` within ``decision``."""
         return cls(
             decision_id=decision.decision_id,
@@ -112,6 +159,7 @@ class Target:
             policy_hash=decision.policy_hash,
             by_person=verdict.by_person,
             verdict=verdict,
+            pose=poses.get(verdict.object.id),
         )
 
 
@@ -120,8 +168,9 @@ class Permit:
     """The permit for one goal, from its grant until the arm reports the end of the goal.
 
     ``revoked_ns`` is None while the permit is open; after that ``revoked`` says why and nothing reopens it. ``settings``
-    are those it was granted under. ``lost``: the arm's server went away, so that no end will be reported; ``escalated``:
-    the arm did not report it in time; ``foreign``: the workpiece it was for has left the cell.
+    are those it was granted under. ``around``: label and place of the other objects that were seen when it was granted;
+    ``doubts``: scenes in a row that doubt the object slightly. ``lost``: the arm's server went away, so that no end will be
+    reported; ``escalated``: the arm did not report it in time; ``foreign``: the workpiece it was for has left the cell.
     """
 
     goal_id: int
@@ -129,6 +178,8 @@ class Permit:
     settings: GateSettings
     sent_ns: int
     valid_until_ns: int
+    around: tuple[tuple[ObjectClass, Box], ...] = ()
+    doubts: int = 0
     accepted: bool = False
     revoked_ns: int | None = None
     revoked: Closed = Closed.NONE
@@ -155,7 +206,10 @@ class Verification:
 
 @dataclass(frozen=True)
 class Request:
-    """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt."""
+    """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt;
+
+    ``source``: where the image in question came from, see :attr:`SceneFacts.source`.
+    """
 
     request_id: str
     text: str
@@ -163,6 +217,7 @@ class Request:
     whole_scene: bool
     opened_ns: int
     overdue: bool = False
+    source: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,32 +230,43 @@ class Streak:
 
 
 NO_STREAK = Streak()
+NO_POSES = ScenePoses(problem="the calibration of the cell is not known")
 
 
 @dataclass(frozen=True)
 class GateState:
     """Everything the gate knows. ``phase``, ``reasons`` and ``text`` are derived from the rest at the end of each step.
 
-    ``now_ns``: time of the last step. ``scene``, ``received_ns``, ``problem``: the newest scene, when it came, and what
-    is wrong with it; ``reference``: the newest scene that did not fail; ``silent_ticks``: ticks since the newest scene.
+    ``impediments``: what outside of scenes, arm and people forbids a permit, with its words.
+    ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
+    ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its words;
+    ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
     ``workpiece_ns``: images up to this time do not show the present workpiece; ``counts_after_ns``: nor do images up
     to this time count, because they may show an earlier workpiece or the arm at work. ``skipped``: this workpiece is
-    left to people; ``done``: it was declared done.
+    left to people; ``done``: it was declared done. ``assumption``: why the policy's assumption is broken, until a reset or
+    another policy; ``assumption_request``: the request in which people are told so. ``stop_demanded``: the arm did not
+    stop, so that the cell's own means of stopping it are in use until the reset.
     """
 
     active: bool = False
     held: bool = False
+    impediments: tuple[tuple[Closed, str], ...] = ()
     fault: str = ""
+    assumption: str = ""
+    assumption_request: str = ""
     arm_ready: bool = False
     now_ns: int = 0
+    tick_ns: int = 0
+    steady_ns: int = 0
     scene: SceneFacts | None = None
     reference: SceneFacts | None = None
     received_ns: int = 0
-    problem: Closed = Closed.NONE
-    problem_text: str = ""
+    problems: tuple[tuple[Closed, str], ...] = ()
+    picture: Picture | None = None
     silent_ticks: int = 0
     decision: SceneDecision | None = field(default=None, compare=False)
+    poses: ScenePoses = field(default=NO_POSES, compare=False)
     streak: Streak = NO_STREAK
     undecided_ns: int = 0
     permit: Permit | None = None
@@ -215,9 +281,15 @@ class GateState:
     memory: Memory = field(default_factory=Memory)
     skipped: bool = False
     done: bool = False
+    stop_demanded: bool = False
     phase: Phase = Phase.BLOCKED
     reasons: Closed = Closed.NOT_ACTIVE
     text: str = "not active"
+
+    @property
+    def problem(self) -> Closed:
+        """What is wrong with the newest scene."""
+        return reduce(or_, (problem for problem, _ in self.problems), Closed.NONE)
 
     @property
     def open(self) -> bool:

@@ -33,7 +33,7 @@ class Turn:
         self.now = now_ns
         self.settings = settings
         self.effects: list[Effect] = []
-        self.clock_went_back = now_ns < state.now_ns
+        self.clock_jumped = False
 
     def set(self, **changes: Any) -> None:
         """Replace fields of the state."""
@@ -61,10 +61,14 @@ class Turn:
             reasons |= Closed.FAULT
         if state.held:
             reasons |= Closed.HELD
+        if state.assumption:
+            reasons |= Closed.ASSUMPTION
         if state.request is not None or state.skipped:
             reasons |= Closed.WAITING_FOR_PERSON
-        if self.now <= 0 or self.clock_went_back:
-            reasons |= Closed.IMPLAUSIBLE_SCENE
+        for reason, _ in state.impediments:
+            reasons |= reason
+        if self.now <= 0 or self.clock_jumped:
+            reasons |= Closed.CLOCK
         if state.permit is not None and not state.permit.open:
             # what the state itself still tells is told by it; the goal may outlast a hold or a stale scene
             reasons |= state.permit.revoked & Closed.CONTRADICTED or Closed.ARM_FAILED
@@ -112,7 +116,8 @@ class Turn:
         number = state.requests + 1
         request_id = f"{decision.decision_id[:12]}-{number}"
         boxes = tuple(as_box(verdict.object.box) for verdict in objects)
-        request = Request(request_id, text, boxes, whole_scene, opened_ns=self.now)
+        source = state.reference.source if state.reference is not None else ()
+        request = Request(request_id, text, boxes, whole_scene, opened_ns=self.now, source=source)
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         self.emit(
             OpenIntervention(
@@ -171,12 +176,19 @@ class Turn:
     def _attempts_elsewhere(self, box: Box) -> tuple[tuple[Box, int], ...]:
         return tuple((place, count) for place, count in self.state.attempts if not same_place(place, box))
 
+    def forget_places(self) -> None:
+        """The boxes of earlier images mean nothing any more: another camera looks, or the same one in another way."""
+        memory = Memory(scene_clean=self.state.memory.scene_clean)
+        self.set(memory=memory, attempts=(), verification=None)
+
     def forget_workpiece(self) -> None:
         """Nothing that was said or done about the workpiece holds any more."""
         self.revoke(Closed.CONTRADICTED, "another workpiece lies in the cell")
         permit = self.state.permit
         if permit is not None:
             self.set(permit=replace(permit, foreign=True))
+        if self.state.request is not None and self.state.request.request_id == self.state.assumption_request:
+            self.set(assumption_request="")  # nobody has answered it: it is asked again
         self.close_request()
         self.set(
             memory=Memory(),

@@ -14,6 +14,7 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 import sticker_uq.detection as detection
 import sticker_uq.detection.detector as detector_module
 from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
+from sticker_uq.detection.look import flat
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
@@ -43,29 +44,80 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
     detector = tiny_detector(name)
-    maps = [m.requires_grad_() for m in detector.head_maps(detector.encode(picture()))]
-    levels = detector.objectness(maps)
-    assert [level.shape[1:] for level in levels] == [m.shape[2:] for m in maps]
-    found = torch.cat(
-        [level.permute(1, 2, 0).flatten() for level in levels]
-    )  # torchvision's order of anchors
+    look = detector.look(detector.encode(picture()))
+    maps, levels = list(look.maps), look.objectness
+    assert [level.shape[2:] for level in levels] == [m.shape[2:] for m in maps]
+    found = flat(levels)[0]  # torchvision's order of anchors
 
     if name.startswith("fasterrcnn"):
         logits, deltas = detector.model.rpn.head(maps)
-        wanted = concat_box_prediction_layers(logits, deltas)[0][:, 0]
+        wanted = concat_box_prediction_layers(logits, deltas)[0][:, 0].detach()
     else:
         logits = detector.model.head(maps)["cls_logits"][0]
         retinanet = name.startswith("retinanet")
         wanted = (
             torch.sigmoid(logits[:, 1:]).amax(dim=1) if retinanet else 1 - torch.softmax(logits, dim=1)[:, 0]
         )
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(found.detach(), wanted.detach())
+    probability = torch.sigmoid(wanted) if look.two_stage else wanted
+    torch.testing.assert_close(look.probability()[0], probability.detach())
+    assert look.two_stage == name.startswith("fasterrcnn")
+    assert look.anchors.shape == (found.numel(), 4)
 
     sum(level.sum() for level in levels).backward()
     gradients = [m.grad for m in maps]
     assert all(g is not None and torch.isfinite(g).all() for g in gradients)
     assert any(g.abs().sum() > 0 for g in gradients)
     assert all(p.grad is None and not p.requires_grad for p in detector.model.parameters())
+
+
+@pytest.mark.parametrize("site", ["in", "out"])
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_look_has_the_detections_of_the_detector_byte_for_byte(name: str, site: str) -> None:
+    if site == "out" and not name.startswith("ssd"):
+        return
+    detector = tiny_detector(name, dropout_site=site)
+    features = detector.encode(picture())
+    (seen,), expected = detector.look(features).detections, detector.detect(features)
+    assert len(seen) > 0
+    np.testing.assert_array_equal(seen.boxes, expected.boxes)
+    np.testing.assert_array_equal(seen.probabilities, expected.probabilities)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
+    if name.startswith("fasterrcnn"):
+        return  # its second stage moves the boxes once more
+    detector = tiny_detector(name)
+    features = detector.encode(picture())
+    look = detector.look(features)
+    rows = look.probability()[0].topk(400).indices
+    width, height = features.image_size
+    scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
+    boxes = (look.decode(0, rows).numpy() * scale).clip(0, [width, height, width, height])
+    for box in look.detections[0].boxes:
+        assert np.abs(boxes - box).max(axis=1).min() < 1e-2
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_look_at_several_images_is_that_at_each(name: str) -> None:
+    detector = tiny_detector(name)
+    images = [detector.encode(picture(seed)) for seed in range(2)]
+    both = detector.look(*images)
+    for index, features in enumerate(images):
+        alone = detector.look(features)
+        torch.testing.assert_close(both.probability()[index], alone.probability()[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(both.detections[index].boxes, alone.detections[0].boxes, atol=0.05)
+        rows = torch.arange(5)
+        torch.testing.assert_close(both.decode(index, rows), alone.decode(0, rows), rtol=1e-3, atol=0.05)
+
+
+def test_images_of_different_sizes_cannot_be_looked_at_together() -> None:
+    detector = tiny_detector(SSDLITE)
+    with pytest.raises(InvalidInput, match="all of one size"):
+        detector.look(detector.encode(picture()), detector.encode(picture(0, 100, 120)))
+    with pytest.raises(InvalidInput, match="at least one"):
+        detector.look()
 
 
 def test_features_can_enter_autograd() -> None:

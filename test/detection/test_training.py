@@ -15,9 +15,9 @@ from torchvision.ops import box_iou
 from sticker_uq.datasets import encode_scene, read_coco, render, sample_scene, write_coco
 from sticker_uq.detection import MODEL_NAMES, build_model, initial, load_weights
 from sticker_uq.detection.objectives import batch_loss, input_size
-from sticker_uq.detection.sampling import Sample, augmented
+from sticker_uq.detection.sampling import Sample, augmented, split_items
 from sticker_uq.detection.ssd_loss import CLAIMED, encode, match
-from sticker_uq.detection.training import BEST, EpochResult, TrainSettings, train
+from sticker_uq.detection.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.detection.training_state import METRICS, STATE
 from sticker_uq.scene import InvalidInput
 
@@ -43,7 +43,15 @@ def one_thread() -> Iterator[None]:
 
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
     values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 2, "seed": 3, "val_data": data}
-    return TrainSettings(data=data, out=out, **(values | changes))  # type: ignore[arg-type]
+    return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
+
+
+def test_several_folders_are_trained_on_as_one(scenes: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    write_coco(more, [encode_scene(99, render(sample_scene(99, stickers=1), (240, 180)))])
+    training, validation = split_items((scenes, more), None, seed=0)
+    assert {item.path.parent.parent for item in (*training, *validation)} == {scenes, more}
+    assert len(training) + len(validation) == 9
 
 
 def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
@@ -113,6 +121,19 @@ def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, s
     first = next(p for p in model.backbone.parameters() if p.ndim == 4).grad
     assert first is not None
     assert first.abs().sum() > 0
+
+
+def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tmp_path: Path) -> None:
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        chosen = settings(scenes, tmp_path / precision, precision=precision, threads=1, device="cpu")
+        chosen.out.mkdir()
+        training = Training(chosen)
+        assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: True)
+        assert {p.dtype for p in training.model.parameters()} == {torch.float32}
+        losses.append(training.position.loss)
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.03)
 
 
 def test_a_picture_without_objects_teaches_only_background() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from sticker_uq.evaluation import pictures
-from sticker_uq.evaluation.pictures import CLASS_COLOURS, VERDICT_COLOURS, annotate
-from sticker_uq.scene import InvalidInput, ObjectVerdict, Reason, Status, Verdict
+from sticker_uq.evaluation.pictures import CLASS_COLOURS, VERDICT_COLOURS, annotate, saliency_overlay
+from sticker_uq.scene import InvalidInput, ObjectVerdict, Reason, Status, UnexplainedRegion, Verdict
 from sticker_uq.supervision.judge import judge
 from sticker_uq.supervision.policy import Policy
 
@@ -133,3 +133,37 @@ def test_an_assessment_of_another_image_is_refused(image, assessment):
 def test_letters_of_any_language_do_not_stop_the_drawing(image, assessment, decision):
     strange = replace(decision, reasons=(Reason("operator", "Ü ≤ ✓ 検査"),))
     assert annotate(image, assessment, strange).shape == image.shape
+
+
+def test_what_no_box_explains_is_marked_and_named(image, assessment, written):
+    region = UnexplainedRegion(np.float32([20, 200, 70, 240]), objectness=0.31, share=0.4)
+    located = replace(assessment.localization, unexplained=(region,))
+    plain = annotate(image, assessment)
+    written.clear()
+    marked = annotate(image, replace(assessment, localization=located))
+    assert any("missed? 0.31" in words for words, _ in written)
+    assert (marked[200:206, 20] == np.array(pictures.RED[::-1])).all()
+    assert (plain[200:206, 20] != np.array(pictures.RED[::-1])).any()
+
+
+def test_the_saliency_lies_over_the_image_with_contours(image, assessment):
+    height, width = image.shape[:2]
+    y, x = np.mgrid[:height, :width]
+    hill = np.exp(-((x - 60.0) ** 2 + (y - 50.0) ** 2) / 400).astype(np.float32)
+    located = replace(assessment.localization, saliency=hill)
+    drawn = saliency_overlay(image, replace(assessment, objects=(), unstable=(), localization=located))
+    assert drawn.shape == image.shape
+    assert (drawn[50, 60] != image[50, 60]).any()
+    far = drawn[-5:, -5:].astype(int) - image[-5:, -5:]
+    assert np.abs(far).max() <= 1
+    half = round(60 + (400 * np.log(2)) ** 0.5)
+    assert (drawn[50, half - 4 : half + 4].min(axis=1) > 200).any(), (
+        "no contour at half of the largest saliency"
+    )
+    flat = replace(assessment.localization, saliency=np.zeros((height, width), np.float32))
+    np.testing.assert_array_equal(
+        saliency_overlay(image, replace(assessment, objects=(), localization=replace(flat, unexplained=()))),
+        image,
+    )
+    with pytest.raises(InvalidInput, match="saliency of shape None"):
+        saliency_overlay(image, assessment)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sticker_uq.scene import (
+    Exposure,
     ImageUncertainty,
     Localization,
     ObjectClass,
@@ -111,6 +112,9 @@ def assessment(
         objects=tuple(numbered[: len(objects)]),
         unstable=tuple(numbered[len(objects) :]),
         uncertainty=ImageUncertainty(len(objects), len(unstable), nan, nan, nan, nan, nan, nan, nan),
-        localization=None if dil is None else Localization(100.0, 100.0 * dil, dil, 0.5),
+        localization=None
+        if dil is None
+        else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0),
+        exposure=Exposure(90.0, 0.02, 0.01),
     )
     return replace(scene, **changes)

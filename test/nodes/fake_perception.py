@@ -100,6 +100,7 @@ class FakePerception:
             stamp_ns, frame_id, status, text, size, "digest", settings.model, self.model_hash, "settings",
             settings.passes, settings.dropout_rate, objects, (),
             sc.ImageUncertainty(len(objects), 0, *[math.nan] * 7), localization, timings,
+            sc.Exposure(90.0, 0.0, 0.0),
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
 
 from sticker_uq.nodes import qos
-from sticker_uq.nodes.arm import ArmExecutor, MotionFailed, MotionStep, PermittedArm
+from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState, ObservedObject
 from test.helpers.ros import Bench
@@ -59,7 +59,7 @@ class Rig:
         self.motion = ScriptedMotion()
         self.node = rclpy.create_node("arm", enable_rosout=False)
         # patient, because a busy machine may deliver a permit late
-        self.arm = PermittedArm(self.node, self.motion, **{"permit_wait_s": 60.0, **arguments})
+        self.arm = ArmClient(self.node, self.motion, **{"permit_wait_s": 60.0, **arguments})
         self._executor = ArmExecutor()
         self._executor.add_node(self.node)
         self._thread = threading.Thread(target=self._executor.spin)
@@ -325,3 +325,49 @@ def test_a_motion_that_takes_too_long_is_stopped(bench: Bench) -> None:
         assert rig.motion.started == [UNTIL_STOPPED.phase]
     finally:
         rig.close()
+
+
+def test_a_piece_lasts_until_the_driver_says_that_it_is_finished(rig: Rig) -> None:
+    asked: list[bool] = []
+
+    def finished() -> bool:
+        asked.append(True)
+        return len(asked) == 3
+
+    rig.motion.script = [MotionStep(Feedback.PHASE_APPROACH, 600.0, 0.4, finished), RETREAT]
+    rig.permit()
+    assert rig.result(rig.send())[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
+    assert len(asked) == 3
+    assert rig.motion.started == [APPROACH.phase, RETREAT.phase]
+
+
+def test_a_piece_that_is_never_finished_times_out(rig: Rig) -> None:
+    rig.motion.script = [MotionStep(Feedback.PHASE_PEEL, 0.1, 0.8, lambda: False), RETREAT]
+    rig.permit()
+    status, code, text = rig.result(rig.send())
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_TIMEOUT)
+    assert text == "phase 3 took more than 0.1 s"
+    assert rig.motion.started == [PEEL.phase]
+    assert rig.motion.stops == 1
+
+
+def test_a_motion_that_fails_on_its_way_says_so(rig: Rig) -> None:
+    def finished() -> bool:
+        raise MotionFailed("no plan")
+
+    rig.motion.script = [MotionStep(Feedback.PHASE_APPROACH, 600.0, 0.4, finished), RETREAT]
+    rig.permit()
+    assert rig.result(rig.send()) == (GoalStatus.STATUS_ABORTED, Result.ERROR_MOTION_FAILED, "no plan")
+    assert rig.motion.stops == 1
+
+
+def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig: Rig) -> None:
+    def close_and_finish() -> bool:
+        rig.arm._watch.update(None)
+        return True
+
+    rig.motion.script = [MotionStep(Feedback.PHASE_APPROACH, 600.0, 0.4, close_and_finish), RETREAT]
+    rig.permit()
+    _, code, _ = rig.result(rig.send())
+    assert code == Result.ERROR_PERMIT_REVOKED
+    assert rig.motion.started == [APPROACH.phase]

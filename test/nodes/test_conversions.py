@@ -50,7 +50,20 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
 @st.composite
 def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
     uncertainty = {name: draw(numbers) for name in sc.METRICS}
-    localization = draw(st.none() | st.builds(sc.Localization, numbers, numbers, numbers, numbers, st.none()))
+    regions = st.builds(sc.UnexplainedRegion, floats32(4), numbers, numbers)
+    localization = draw(
+        st.none()
+        | st.builds(
+            sc.Localization,
+            numbers,
+            numbers,
+            numbers,
+            numbers,
+            st.none(),
+            numbers,
+            st.lists(regions, max_size=3).map(tuple),
+        )
+    )
     return sc.SceneAssessment(
         stamp_ns=draw(stamps),
         frame_id=draw(texts),
@@ -68,6 +81,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
         uncertainty=sc.ImageUncertainty(objects=draw(counts), unstable=draw(counts), **uncertainty),
         localization=localization,
         timings=draw(st.dictionaries(texts, numbers, max_size=2)),
+        exposure=draw(st.none() | st.builds(sc.Exposure, numbers, numbers, numbers)),
     )
 
 

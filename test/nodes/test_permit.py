@@ -47,3 +47,15 @@ def test_waiting_ends_when_the_permit_arrives_and_when_it_does_not():
     assert watch.wait_until_allowed("d", 1, timeout_s=30.0) == ""
     arrives.join()
     assert watch.wait_until_allowed("d", 2, timeout_s=0.01) != ""
+
+
+def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
+    clock, steady = [1_000], [50.0]
+    watch = PermitWatch(lambda: clock[0], lambda: steady[0])
+    watch.update(Permit("d", 1, 2_000, lease_s=0.5))
+    assert watch.refusal("d", 1) == ""
+    clock[0], steady[0] = 1, 50.4
+    assert watch.refusal("d", 1) == ""
+    steady[0] = 50.6
+    assert watch.refusal("d", 1) == "the permit expired 100 ms ago"
+    assert watch.expired("d", 1)

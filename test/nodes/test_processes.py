@@ -71,3 +71,9 @@ def test_the_transport_profile_is_set_unless_the_user_brought_one():
     profile = str(share_folder() / "config" / "fastdds.xml")
     assert set(transport_environment({}).values()) == {profile}
     assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}) == {}
+
+
+@pytest.mark.parametrize(("namespace", "enclave"), [("", "/detector"), ("cell_2/", "/cell_2/detector")])
+def test_every_node_has_the_enclave_of_its_name(namespace, enclave):
+    arguments = _by_name(namespace=namespace)["detector"].ros_arguments(None)
+    assert arguments[arguments.index("--enclave") + 1] == enclave

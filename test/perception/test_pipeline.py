@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import InvalidInput, Status, to_plain
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
@@ -46,6 +47,7 @@ def test_every_model_gives_a_whole_assessment(name):
     assert scene.localization.saliency is not None
     assert scene.localization.saliency.shape == (168, 224)
     assert set(scene.timings) == {"encode", "decode", "detect", "dil", "cluster", "total"}
+    assert scene.exposure == measure_exposure(picture())
 
 
 def test_the_same_pixels_give_the_same_bytes_and_others_do_not():
@@ -180,3 +182,16 @@ def test_the_hash_covers_what_changes_the_result_only():
 def test_settings_load_without_torch():
     program = "import sys; import sticker_uq.perception; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_every_nth_image_has_a_localization_whatever_came_before():
+    stamps = range(12)
+    scenes = [perception(passes=1, dil_every=3).assess(picture(), stamp) for stamp in stamps]
+    located = [scene.localization is not None for scene in scenes]
+    assert 1 <= sum(located) < len(located)
+    assert {scene.status for scene in scenes} == {Status.OK}
+    one = perception(passes=1, dil_every=3)
+    assert [one.assess(picture(), stamp).digest for stamp in reversed(stamps)] == [
+        scene.digest for scene in reversed(scenes)
+    ]
+    assert all("left out" in s.status_text for s, has in zip(scenes, located, strict=True) if not has)

@@ -1,167 +1,112 @@
-"use strict";
-// Everything that comes from the cell is written with textContent: nothing of it can become markup.
+// The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
+import { STRINGS } from "./strings.js";
+import { View } from "./view.js";
+import { Question } from "./question.js";
+import { showGate, showHealth, showHistory, showLost } from "./panels.js";
+
 const $ = (id) => document.getElementById(id);
 const token = new URLSearchParams(location.search).get("token");
-const query = token ? "?token=" + encodeURIComponent(token) : "";
-let request = null;      // the open question
-let choices = [];        // one answer per object of the question
-let drawn = [];          // missed stickers, in pixels of the image
-let sceneAnswer = "none";
-let drag = null;
-let shownPicture = -1;
-
-function text(id, value) { $(id).textContent = value; }
+const query = token ? "?" + new URLSearchParams({ token }) : "";
+const view = new View(token);
+const question = new Question(view, post);
+let state = null, socket = null;
 
 function start() {
-  document.title = STRINGS.title;
-  text("title", STRINGS.title); text("no-picture", STRINGS.noPicture); text("draw-hint", STRINGS.draw);
-  text("undo", STRINGS.undo); text("send", STRINGS.send); text("who-label", STRINGS.who);
-  $("who").value = localStorage.getItem("person") || "";
-  for (const [key, label] of [["rescan", STRINGS.rescan], ["clean", STRINGS.clean], ["skip_laptop", STRINGS.skip], ["fault", STRINGS.fault]]) {
-    const button = choice(label, () => { sceneAnswer = sceneAnswer === key ? "none" : key; pressScene(); });
-    button.dataset.key = key;
-    $("scene").append(button);
+  const texts = {
+    title: STRINGS.title, "no-picture": STRINGS.noPicture, draw: STRINGS.draw, "draw-hint": STRINGS.drawHint, undo: STRINGS.undo,
+    send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle, reset: STRINGS.reset, hold: STRINGS.hold, "keys-title": STRINGS.keysTitle,
+  };
+  for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
+  for (const [key, meaning] of Object.entries(STRINGS.keys)) {
+    const term = document.createElement("dt"), what = document.createElement("dd");
+    term.textContent = key; what.textContent = meaning;
+    $("keys").append(term, what);
   }
-  $("send").addEventListener("click", send);
-  $("undo").addEventListener("click", () => { drawn.pop(); redraw(); });
-  $("picture").addEventListener("load", redraw);
-  window.addEventListener("resize", redraw);
-  listenToDrawing();
+  for (const name of Object.keys(STRINGS.layers)) {
+    const button = document.createElement("button");
+    button.type = "button"; button.id = "layer-" + name; button.textContent = STRINGS.layers[name];
+    button.addEventListener("click", () => toggle(name));
+    $("layers").append(button);
+  }
+  $("who").value = localStorage.getItem("person") || "";
+  $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
+  $("hold").addEventListener("click", hold);
+  $("reset").addEventListener("click", () => post("command", { command: "reset" }));
+  document.addEventListener("keydown", onKey);
+  showLayers();
   connect();
 }
 
-function choice(label, act) {
-  const button = document.createElement("button");
-  button.type = "button"; button.textContent = label; button.setAttribute("aria-pressed", "false");
-  button.addEventListener("click", act);
-  return button;
-}
-
-function pressScene() {
-  for (const button of $("scene").children) button.setAttribute("aria-pressed", String(button.dataset.key === sceneAnswer));
-}
-
 function connect() {
-  const socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live" + query);
-  socket.onmessage = (event) => show(JSON.parse(event.data));
-  socket.onclose = () => {
-    alarm(STRINGS.disconnected);
-    stateBox("lost", STRINGS.states.unknown);
-    setTimeout(connect, 1000);
-  };
+  socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live" + query);
+  socket.onopen = () => socket.send(JSON.stringify({ heat: view.layers.heat }));
+  socket.onmessage = (event) => { state = JSON.parse(event.data); show(); };
+  socket.onclose = () => { showLost(); setTimeout(connect, 1000); };
 }
 
-function alarm(words) { text("alarm", words); $("alarm").hidden = !words; }
-
-function stateBox(kind, words) { $("state").className = "state " + kind; text("state", words); }
-
-function show(state) {
-  alarm(state.connected ? "" : STRINGS.lost);
-  const gate = state.gate || { state: "unknown", text: "" };
-  stateBox(state.connected ? gate.state : "lost", STRINGS.states[state.connected ? gate.state : "unknown"]);
-  text("why", gate.text);
-  text("laptop", state.workpiece ? STRINGS.laptop + " " + state.workpiece : "");
-  if (state.picture !== undefined && state.picture !== shownPicture) {
-    shownPicture = state.picture;
-    $("no-picture").hidden = true;
-    $("picture").src = "picture.jpg?" + new URLSearchParams(token ? { token, v: state.picture } : { v: state.picture });
-  }
-  const next = state.request || null;
-  if ((next && next.request_id) !== (request && request.request_id)) {
-    request = next; choices = next ? next.objects.map(() => null) : []; drawn = []; sceneAnswer = "none";
-    showRequest();
-  }
+function show() {
+  if (!state) return;
+  document.body.classList.toggle("old", !state.connected);
+  showGate(state);
+  question.update(state.request || null, state.answered);
+  view.update(state.scene || null, state.request || null);
+  showHealth(state.health);
+  showHistory(state.history);
 }
 
-function showRequest() {
-  text("asked", request ? STRINGS.question : STRINGS.nothingAsked);
-  text("request", request ? request.text : STRINGS.nothingAskedHint);
-  $("actions").hidden = !request;
-  $("objects").replaceChildren(...(request ? request.objects.map(objectItem) : []));
-  if (request) text("message", "");
-  pressScene(); redraw();
+function toggle(layer) {
+  view.layers[layer] = !view.layers[layer];
+  if (layer === "heat" && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ heat: view.layers.heat }));
+  showLayers(); show();
 }
 
-function objectItem(object, index) {
-  const item = document.createElement("li");
-  item.className = "open";
-  const name = document.createElement("strong");
-  name.textContent = STRINGS.object + " " + object.id + " (" + (STRINGS.labels[object.label] || "?") + ")";
-  const row = document.createElement("div");
-  row.className = "row";
-  for (const [key, label] of [["remove", STRINGS.remove], ["keep", STRINGS.keep], ["not_there", STRINGS.notThere]]) {
-    row.append(choice(label, (event) => {
-      choices[index] = key;
-      item.className = "";
-      for (const other of row.children) other.setAttribute("aria-pressed", String(other === event.currentTarget));
-      redraw();
-    }));
-  }
-  item.append(name, ...object.reasons.map((reason) => {
-    const line = document.createElement("div");
-    line.className = "why"; line.textContent = reason;
-    return line;
-  }), row);
-  return item;
+function showLayers() {
+  for (const [name, on] of Object.entries(view.layers)) $("layer-" + name).setAttribute("aria-pressed", String(on));
 }
 
-function redraw() {
-  const canvas = $("overlay"), picture = $("picture");
-  canvas.width = canvas.clientWidth; canvas.height = canvas.clientHeight;
-  $("undo").hidden = !drawn.length;
-  if (!picture.naturalWidth) return;
-  const scale = canvas.width / picture.naturalWidth, pen = canvas.getContext("2d");
-  pen.lineWidth = 4; pen.font = "bold 18px system-ui, sans-serif";
-  const frame = (box, colour, label) => {
-    pen.strokeStyle = pen.fillStyle = colour;
-    pen.strokeRect(box.x1 * scale, box.y1 * scale, (box.x2 - box.x1) * scale, (box.y2 - box.y1) * scale);
-    pen.fillText(label, box.x1 * scale + 4, Math.max(20, box.y1 * scale - 8));
-  };
-  if (request) request.objects.forEach((object, i) => frame(object.box, choices[i] ? "#56b4e9" : "#e69f00", STRINGS.object + " " + object.id));
-  for (const box of drawn) frame(box, "#cc79a7", STRINGS.missed);
-  if (drag) frame(drag, "#cc79a7", "");
+function hold() {
+  const held = Boolean(state && state.gate && state.gate.held);
+  post("command", { command: held ? "release" : "hold" });
 }
 
-function listenToDrawing() {
-  const canvas = $("overlay");
-  const at = (event) => {
-    const scale = $("picture").naturalWidth / canvas.clientWidth, frame = canvas.getBoundingClientRect();
-    return { x: (event.clientX - frame.left) * scale, y: (event.clientY - frame.top) * scale };
-  };
-  let from = null;
-  canvas.addEventListener("pointerdown", (event) => {
-    if (!request || !$("picture").naturalWidth) return;
-    from = at(event); canvas.setPointerCapture(event.pointerId);
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (!from) return;
-    const to = at(event);
-    drag = { x1: Math.min(from.x, to.x), y1: Math.min(from.y, to.y), x2: Math.max(from.x, to.x), y2: Math.max(from.y, to.y) };
-    redraw();
-  });
-  canvas.addEventListener("pointerup", () => {
-    if (drag && drag.x2 - drag.x1 > 5 && drag.y2 - drag.y1 > 5) drawn.push(drag);
-    from = drag = null; redraw();
-  });
-}
-
-async function send() {
+async function post(where, body) {
   const person = $("who").value.trim();
-  if (!person) { text("message", STRINGS.whoMissing); $("who").focus(); return; }
-  if (sceneAnswer === "none" && choices.includes(null)) { text("message", STRINGS.openObjects); return; }
+  if (!person) { $("message").textContent = STRINGS.whoMissing; $("who").focus(); return; }
   localStorage.setItem("person", person);
-  const answers = request.objects.map((object, i) => ({ answer: choices[i], ...object.box })).filter((a) => a.answer);
-  answers.push(...drawn.map((box) => ({ answer: "missed", ...box })));
   try {
-    const response = await fetch("answer" + query, {
-      method: "POST", headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ request_id: request.request_id, person, scene: sceneAnswer, answers }),
+    const response = await fetch(where + query, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }),
     });
     const reply = await response.json();
-    text("message", reply.accepted ? STRINGS.sent : STRINGS.refused + (reply.message || JSON.stringify(reply.detail)));
+    const said = where === "answer" ? STRINGS.sent : "";
+    $("message").textContent = reply.accepted ? said : STRINGS.refused + (reply.message || JSON.stringify(reply.detail));
   } catch (error) {
-    text("message", STRINGS.refused + error.message);
+    $("message").textContent = STRINGS.refused + error.message;
   }
+}
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target === $("who")) { if (event.key === "Enter") $("who").blur(); return; }
+  if (act(event)) event.preventDefault();
+}
+
+// Does what the key says; false when it means nothing here, so that the browser may use it.
+function act(event) {
+  if (view.key(event)) return true;
+  const onButton = event.target instanceof HTMLButtonElement || event.target.tagName === "SUMMARY";
+  const says = {
+    p: () => question.say("remove"), l: () => question.say("keep"), n: () => question.say("not_there"), d: () => question.toggleDrawing(),
+    r: () => question.sayOfScene("rescan"), c: () => question.sayOfScene("clean"), s: () => question.sayOfScene("skip_laptop"),
+    f: () => question.sayOfScene("fault"), h: hold, b: () => toggle("boxes"), a: () => toggle("heat"),
+    arrowup: () => question.choose(view.focus - 1), arrowdown: () => question.choose(view.focus + 1),
+  };
+  const key = event.key.toLowerCase();
+  if (/^[1-9]$/.test(key)) question.choose(Number(key) - 1);
+  else if (key === "enter" && !onButton) question.send();
+  else if (says[key]) says[key]();
+  else return false;
+  return true;
 }
 
 start();

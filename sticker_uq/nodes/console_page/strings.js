@@ -1,6 +1,5 @@
-// Every text of the page. To translate it, translate this file.
-"use strict";
-const STRINGS = {
+// Every text of the page. To translate it, translate this file. {value} and {limit} are numbers, {name} a name.
+export const STRINGS = {
   title: "Sticker removal",
   states: {
     unknown: "No state", blocked: "Closed", monitoring: "Watching", permitted: "Open", removing: "Arm at work",
@@ -9,27 +8,69 @@ const STRINGS = {
   lost: "No word from the supervisor. The arm must not move.",
   disconnected: "This page has lost the cell. What it shows is old.",
   noPicture: "No picture yet",
-  nothingAsked: "Nothing to decide.",
+  live: "Live",
+  frozen: "The picture in question",
+  nothingAsked: "Nothing to decide",
   nothingAskedHint: "The cell asks here when it is not sure.",
   question: "The cell asks",
   object: "Object",
-  scene: "The whole scene",
   labels: ["background", "logo", "sticker"],
-  remove: "Peel it",
-  keep: "Leave it",
-  notThere: "Nothing is there",
-  missed: "Missed sticker",
-  draw: "Draw a box around a sticker that was missed.",
-  rescan: "Look again",
-  clean: "No sticker is left",
-  skip: "Leave this laptop to people",
-  fault: "Something is wrong",
-  send: "Send answer",
+  verdicts: { remove: "peel", keep: "leave", ask: "asks", unknown: "?" },
+  answers: { remove: "Peel it", keep: "Leave it", not_there: "Nothing is there", missed: "Missed sticker" },
+  sceneTitle: "Or answer for the whole picture",
+  scenes: {
+    rescan: "Look again", clean: "No sticker is left", skip_laptop: "Leave this laptop to people", fault: "Something is wrong",
+  },
+  layers: { boxes: "Boxes", hulls: "Corners", heat: "Attention", live: "Live picture" },
+  draw: "Draw a missed sticker",
+  unexplained: "missed?",
+  drawHint: "Drag a box with the finger or the mouse. With keys: arrows move it, Shift and arrows size it, Enter takes it, Escape drops it.",
   undo: "Take back the last box",
+  send: "Send answer",
+  hold: "Hold",
+  release: "Release",
+  reset: "Reset the fault",
   who: "Who are you?",
   whoMissing: "Please give your name first.",
-  openObjects: "Please decide every object first.",
+  openObjects: "Please decide every object first, or answer for the whole picture.",
+  nothingSaid: "Nothing is decided yet.",
   sent: "Answer sent.",
   refused: "Not accepted: ",
+  answeredBy: "{name} has answered.",
   laptop: "Laptop",
+  health: "Health",
+  levels: { ok: "well", warning: "warning", error: "error", silent: "silent" },
+  history: "History",
+  kinds: {
+    gate_unknown: "No state", gate_blocked: "Closed", gate_monitoring: "Watching", gate_permitted: "Open",
+    gate_removing: "Arm at work", gate_verifying: "Checking", gate_intervention: "Asked", gate_fault: "Fault",
+    arrived: "Laptop arrived", done_clean: "Laptop clean", done_left: "Laptop left to people", asked: "Question",
+    answered: "Answer", hold: "Held by", release: "Released by", reset: "Fault reset by",
+  },
+  keysTitle: "Keys",
+  keys: {
+    "1 ... 9": "choose an object", "↑ ↓": "the one before, the next one", P: "peel it", L: "leave it", N: "nothing is there",
+    D: "draw a missed sticker", Enter: "send the answer", R: "look again", C: "no sticker is left", S: "leave the laptop to people",
+    F: "something is wrong", H: "hold or release the gate", B: "boxes on or off", A: "attention on or off",
+  },
+  // Why an object or a scene is uncertain, by the metric that said so.
+  reasons: {
+    probability: "The passes are not sure that it is a sticker: {value}, {limit} is needed.",
+    sticker_probability: "It may be a sticker: probability {value}, worth a look from {limit}.",
+    detection_rate: "Only a part of the passes saw it: {value}, {limit} is needed.",
+    variation_ratio: "The passes name different things: {value} of them disagree, {limit} is allowed.",
+    shannon_entropy: "It is undecided what it is: entropy {value} bit, {limit} is allowed.",
+    mutual_information: "The passes contradict each other, as with things never learned: {value} bit, {limit} is allowed.",
+    relative_total_variance: "Its edges jump from pass to pass: {value} of its area, {limit} is allowed.",
+    relative_predictive_surface: "Its corners wander from pass to pass: {value} of its area, {limit} is allowed.",
+    unexplained_objectness: "Something that no box explains may be a missed sticker: {value}, {limit} is allowed.",
+    logo_overlap: "It touches something that may be a logo: {value} of the smaller box, {limit} is allowed.",
+    dil: "The detector feels something that no box explains: {value}, {limit} is allowed.",
+    duplicated: "One pass saw it twice: it may be two things.",
+    unstable: "Too few passes saw it.",
+  },
 };
+
+export function fill(template, values) {
+  return template.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}

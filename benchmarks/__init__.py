@@ -1,0 +1,1 @@
+"""Measurements whose figures the documentation quotes, and pages drawn from code; run each with `python -m benchmarks.NAME`."""

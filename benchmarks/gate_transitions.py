@@ -1,0 +1,125 @@
+"""Writes the states and transitions of the gate into its document, as the code has them.
+
+    python -m benchmarks.gate_transitions docs/gate.md [--depth 2]
+
+Explores every order of the abstracted events (test/helpers/exploration.py) with the real ``step`` and notes which phase each
+event led to from which: the drawing and the table between the two marks of the document are replaced by what was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from sticker_uq.supervision import Phase
+from sticker_uq.supervision.state import WORDS, Closed
+from test.helpers.exploration import ALPHABET, explore
+
+BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"
+DEPTH = 2
+
+_FAMILIES = {
+    "scene": "scenes",
+    "tick": "time",
+    "pause": "time",
+    "clock": "clock",
+    "arm": "arm",
+    "accepted": "arm",
+    "rejected": "arm",
+    "peeled": "arm",
+    "failed": "arm",
+    "stopped": "arm",
+    "older": "arm",
+    "person": "people",
+    "hold": "people",
+    "release": "people",
+    "reset": "people",
+    "workpiece": "workpiece",
+    "fault": "fault",
+    "deactivated": "activation",
+    "activated": "activation",
+}
+
+Transitions = dict[tuple[Phase, Phase], set[str]]
+
+
+def transitions(depth: int) -> tuple[Transitions, int]:
+    """Which events led from one phase to another, and how many states were looked at."""
+    found: Transitions = defaultdict(set)
+    states = 0
+    for ring in explore(depth):
+        states += len(ring)
+        for node in ring:
+            for name, (make, duration) in ALPHABET.items():
+                after = node.follow(make, duration)
+                if after is not None and after.state.phase is not node.state.phase:
+                    found[node.state.phase, after.state.phase].add(name)
+    return dict(found), states
+
+
+def drawing(found: Transitions) -> str:
+    """A mermaid state diagram; an edge names kinds of events. What is reached from everywhere is told once."""
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> BLOCKED"]
+    everywhere = [
+        target
+        for target in (Phase.FAULT, Phase.BLOCKED)
+        if all((p, target) in found for p in Phase if p not in (target, Phase.UNKNOWN))
+    ]
+    for (source, target), names in sorted(found.items()):
+        if target in everywhere:
+            continue
+        kinds = sorted({_FAMILIES[name.split(":")[0].split()[0]] for name in names})
+        lines.append(f"    {source.name} --> {target.name}: {', '.join(kinds)}")
+    for target in everywhere:
+        lines.append(f"    note right of {target.name}: reached from every state in one step")
+    return "\n".join([*lines, "```"])
+
+
+def table(found: Transitions) -> str:
+    """Every transition with every event that made it."""
+    rows = ["| from | to | events |", "|---|---|---|"]
+    for (source, target), names in sorted(found.items()):
+        ordered = [name for name in ALPHABET if name in names]
+        rows.append(f"| {source.name} | {target.name} | {', '.join(ordered)} |")
+    return "\n".join(rows)
+
+
+def reasons() -> str:
+    """Every reason with its bit and its words."""
+    rows = ["| bit | reason | in words |", "|---|---|---|"]
+    rows += [f"| {int(bit)} | {bit.name} | {words} |" for bit, words in sorted(WORDS.items())]
+    assert len(WORDS) == len(Closed)
+    return "\n".join(rows)
+
+
+def rendered(depth: int) -> str:
+    """What belongs between the marks."""
+    found, states = transitions(depth)
+    say = f"Found in {states:,} states, all that {depth} events reach from the middle of each phase."
+    return "\n\n".join([BEGIN, drawing(found), say, table(found), "### Reasons", reasons(), END])
+
+
+def inserted(document: str, text: str) -> str:
+    """``document`` with ``text`` in the place of what lies between the marks. Raises ``ValueError`` without the marks."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the document has no {BEGIN} ... {END}")
+    return before + text + after
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("document", type=Path)
+    parser.add_argument("--depth", type=int, default=DEPTH)
+    options = parser.parse_args()
+    document = options.document.read_text(encoding="utf-8")
+    options.document.write_text(inserted(document, rendered(options.depth)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

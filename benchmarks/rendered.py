@@ -1,0 +1,109 @@
+"""Rendered laptops, assessed once and kept: what the benchmarks of the policy look at."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import cv2
+import numpy as np
+
+from sticker_uq.calibration.cache import (
+    AssessmentCache,
+    assessment_from_plain,
+    assessment_to_plain,
+    code_fingerprint,
+)
+from sticker_uq.calibration.records import Record
+from sticker_uq.datasets.render import render
+from sticker_uq.datasets.scenes import sample_scene
+from sticker_uq.datasets.transformations import LabelledPicture, transform
+from sticker_uq.perception import Perception, PerceptionSettings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The laptop of a seed, in a circumstance of that strength unless the name is empty."""
+
+    seed: int
+    circumstance: str = ""
+    strength: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """What the record of it is called."""
+        return f"{self.seed}" + (f" {self.circumstance} {self.strength:g}" if self.circumstance else "")
+
+    def picture(self) -> LabelledPicture:
+        """The picture and what is to be seen on it."""
+        spec = sample_scene(self.seed)
+        scene = render(spec)
+        plain = LabelledPicture.of(scene.image, scene.boxes, scene.labels, scene=spec)
+        if not self.circumstance:
+            return plain
+        return transform(plain, self.circumstance, self.strength, self.seed)
+
+
+def records(
+    recipes: Sequence[Recipe],
+    settings: PerceptionSettings,
+    cache: AssessmentCache,
+    jobs: int = 1,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Record]:
+    """The assessed pictures of ``recipes``, in order; what the cache does not hold is made in ``jobs`` processes."""
+    prefix = f"rendered:{settings.model}:{settings.weights}:{settings.hash}:{code_fingerprint('datasets')}"
+    plain: dict[Recipe, Any] = {recipe: cache.get(f"{prefix}:{recipe.name}") for recipe in recipes}
+    missing = [recipe for recipe, value in plain.items() if value is None]
+    for _ in range(len(plain) - len(missing)):
+        progress()
+    with _made(partial(_record, settings=settings), missing, jobs) as made:
+        for recipe, value in zip(missing, made, strict=True):
+            cache.put(f"{prefix}:{recipe.name}", value)
+            plain[recipe] = value
+            progress()
+    return [_from_plain(recipe.name, plain[recipe]) for recipe in recipes]
+
+
+def _from_plain(name: str, plain: dict[str, Any]) -> Record:
+    return Record(
+        name=name,
+        boxes=np.array(plain["boxes"], np.float32).reshape(-1, 4),
+        labels=np.array(plain["labels"], np.int64),
+        assessment=assessment_from_plain(plain["assessment"]),
+    )
+
+
+_perception: Perception | None = None
+
+
+def _record(recipe: Recipe, settings: PerceptionSettings) -> dict[str, Any]:
+    global _perception
+    if _perception is None or _perception.settings != settings:
+        _perception = Perception(settings)
+    picture = recipe.picture()
+    return {
+        "boxes": picture.boxes.tolist(),
+        "labels": picture.labels.tolist(),
+        "assessment": assessment_to_plain(_perception.assess(picture.image)),
+    }
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that owns the pool ends it
+    cv2.setNumThreads(1)
+
+
+@contextmanager
+def _made(make: partial[Any], recipes: Sequence[Recipe], jobs: int) -> Iterator[Iterator[Any]]:
+    if jobs == 1 or len(recipes) < 2:
+        yield map(make, recipes)
+        return
+    # neither torch nor OpenCV survives a fork
+    with multiprocessing.get_context("spawn").Pool(jobs, _start_worker) as pool:
+        yield pool.imap(make, recipes, chunksize=4)

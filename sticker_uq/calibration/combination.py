@@ -1,0 +1,89 @@
+"""All signals of doubt about an object combined into one: a generalised additive model of the log odds of being wrong.
+
+Every signal adds a non-decreasing piecewise linear function, so that more doubt by any signal never lowers the risk, and the
+whole fits into a small table that a policy file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.supervision.sections import RiskScore, RiskTerm
+from sticker_uq.supervision.signals import SignalName
+
+_KNOT_QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.97, 1.0)
+_DIGITS = 9  # of what goes into the file; the score that is certified is the one read back from these digits
+DEFAULT_PENALTY = 1.0
+
+
+def fit_risk(
+    signals: Mapping[SignalName, FloatArray], wrong: NDArray[np.bool_], penalty: float = DEFAULT_PENALTY
+) -> RiskScore:
+    """The risk score that best tells ``wrong`` (N,) bool objects from right ones by their ``signals`` (N,) each.
+
+    Logistic regression on ramps between quantiles of each signal with weights that must not be negative and an L2
+    ``penalty``. Its limit admits everything; a certificate lowers it. Raises :class:`InvalidInput` when there is no object, or
+    a signal is not finite.
+    """
+    if not len(wrong):
+        raise InvalidInput(
+            "the risk score needs at least one detected sticker in the images that it is fitted on"
+        )
+    for name, values in signals.items():
+        if not np.isfinite(values).all():
+            raise InvalidInput(f"signal {name}: {int((~np.isfinite(values)).sum())} values are not finite")
+    knots = {name: _knots(values) for name, values in signals.items()}
+    ramps = {name: _ramps(signals[name], knots[name]) for name in signals}
+    design = np.hstack(list(ramps.values())) if ramps else np.zeros((len(wrong), 0))
+    intercept, weights = _non_negative_logistic(design, wrong.astype(float), penalty)
+    terms, used = [], 0
+    for name in signals:
+        count = len(knots[name]) - 1
+        own = weights[used : used + count]
+        used += count
+        if own.max(initial=0.0) > 1e-6:
+            heights = np.concatenate(([0.0], np.cumsum(own)))
+            terms.append(RiskTerm(signal=name, knots=_rounded(knots[name]), log_odds=_rounded(heights)))
+    return RiskScore(intercept=round(float(intercept), _DIGITS), terms=tuple(terms), max_removal=1.0)
+
+
+def _knots(values: FloatArray) -> FloatArray:
+    rounded = np.array(_rounded(np.quantile(values, _KNOT_QUANTILES)))
+    return np.unique(rounded)
+
+
+def _ramps(values: FloatArray, knots: FloatArray) -> FloatArray:
+    """Columns that go from 0 to 1 between one knot and the next, (N, len(knots) - 1)."""
+    lower, upper = knots[:-1], knots[1:]
+    return np.clip((np.asarray(values, float)[:, None] - lower) / (upper - lower), 0.0, 1.0)
+
+
+def _non_negative_logistic(design: FloatArray, wrong: FloatArray, penalty: float) -> tuple[float, FloatArray]:
+    """Intercept and weights >= 0 of the penalised logistic regression of ``wrong`` on the columns of ``design``."""
+    # one right and one wrong object are added, so that data without any wrong one still give a finite intercept
+    prior = (wrong.sum() + 0.5) / (len(wrong) + 1.0)
+
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        odds = parameters[0] + design @ parameters[1:]
+        likelihood = np.logaddexp(0.0, odds) - wrong * odds
+        slack = 1.0 / (1.0 + np.exp(-odds)) - wrong
+        anchor = parameters[0] - np.log(prior / (1.0 - prior))
+        value = likelihood.sum() + 0.5 * penalty * (parameters[1:] @ parameters[1:]) + 0.005 * anchor**2
+        gradient = np.concatenate(
+            ([slack.sum() + 0.01 * anchor], design.T @ slack + penalty * parameters[1:])
+        )
+        return float(value), gradient
+
+    start = np.concatenate(([np.log(prior / (1.0 - prior))], np.zeros(design.shape[1])))
+    bounds = [(-20.0, 20.0)] + [(0.0, None)] * design.shape[1]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
+    return float(found.x[0]), found.x[1:]
+
+
+def _rounded(values: Sequence[float] | FloatArray) -> tuple[float, ...]:
+    return tuple(round(float(value), _DIGITS) for value in values)

@@ -1,0 +1,85 @@
+"""How many bad images prove what: Learn-then-Test and conformal risk control for losses that are 0 or 1 per image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta, binom
+
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A limit, how many of ``images`` it decides about, and how many of those are bad."""
+
+    limit: float
+    images: int
+    events: int
+
+
+def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
+    """For each limit the chance of so few bad images if their rate were just above ``level``, (L,).
+
+    The exact binomial tail, valid for 0-1 losses at any sample size; it is never above the Hoeffding-Bentkus value
+    (Angelopoulos et al. 2021, proposition 2). 1 where there is no image.
+    """
+    events = np.array([t.events for t in tested])
+    images = np.array([t.images for t in tested])
+    return np.where(images > 0, binom.cdf(events, images, level), 1.0)
+
+
+def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntArray:
+    """Numbers of the limits whose rate of bad images is at most ``level``, all of them together with confidence 1 - ``delta``.
+
+    Fixed-sequence testing in the order of ``tested`` (Angelopoulos et al. 2021, section 2.2): it must not depend on the images
+    that are tested. It ends at the first limit that cannot be proved.
+    """
+    from mapie.risk_control import FWERFixedSequenceTesting  # takes seconds to load
+
+    return FWERFixedSequenceTesting().run(p_values(tested, level), delta)
+
+
+def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
+    """Number of the loosest limit whose expected loss on a new image is at most ``level``; -1 when there is none.
+
+    ``tested`` in ascending order of a loss that grows with the limit (Angelopoulos et al. 2024, eq 4 with B = 1):
+    n / (n + 1) R + 1 / (n + 1) <= level.
+    """
+    held = [(t.events + 1) / (t.images + 1) <= level for t in tested]
+    first_broken = held.index(False) if False in held else len(held)
+    return first_broken - 1
+
+
+def upper_bound(events: int, images: int, delta: float) -> float:
+    """The rate that ``events`` of ``images`` exclude with confidence 1 - ``delta`` (Clopper and Pearson, one-sided)."""
+    return 1.0 if events >= images else float(beta.ppf(1.0 - delta, events + 1, images - events))
+
+
+def interval(events: int, images: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson interval of a rate, two-sided; (0, 1) without an image."""
+    if images == 0:
+        return 0.0, 1.0
+    tail = (1.0 - confidence) / 2.0
+    low = 0.0 if events == 0 else float(beta.ppf(tail, events, images - events + 1))
+    return low, upper_bound(events, images, tail)
+
+
+def smallest_level(images: int, delta: float) -> float:
+    """The lowest rate that ``images`` without a bad one can prove with confidence 1 - ``delta``: 1 - delta^(1/n)."""
+    return 1.0 if images < 1 else -math.expm1(math.log(delta) / images)
+
+
+def images_needed(level: float, delta: float) -> int:
+    """How many images without a bad one prove ``level`` with confidence 1 - ``delta``."""
+    return math.ceil(math.log(delta) / math.log1p(-level))
+
+
+def check_levels(alpha: float, beta_level: float, delta: float) -> None:
+    """Raise :class:`InvalidInput` for a level or a delta that is no probability between 0 and 1."""
+    for name, value in (("alpha", alpha), ("beta", beta_level), ("delta", delta)):
+        if not 0.0 < value < 1.0:
+            raise InvalidInput(f"{name} = {value!r}: expected a number between 0 and 1")

@@ -1,0 +1,199 @@
+"""A policy from labelled images: fitted on some of them, proved on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.calibration import control
+from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.control import Trial
+from sticker_uq.calibration.outcomes import (
+    MATCH_IOU,
+    Cleans,
+    Objects,
+    clean_saliency,
+    outcomes_of,
+    with_limits,
+)
+from sticker_uq.calibration.probability import Kind, fit_calibration
+from sticker_uq.calibration.records import Record
+from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.supervision import Policy
+from sticker_uq.supervision.drift import Reference
+from sticker_uq.supervision.sections import Guarantee, Proof, SaliencyLimit
+from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName
+
+LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
+"""Limits tried for the probability of sticker of what is left alone on a clean laptop."""
+_STEPS = 200
+_OPEN: dict[str, Any] = {
+    "min_probability": 0.34,
+    "min_detection_rate": 0.0,
+    "max_variation_ratio": 1.0,
+    "max_shannon_entropy": 1.6,
+    "max_mutual_information": 1.6,
+    "max_relative_total_variance": 100.0,
+    "max_relative_predictive_surface": 100.0,
+    "max_logo_overlap": 1.0,
+    "ask_duplicated": False,
+    "max_background_saliency": 0.0,
+    "max_dil": 1.0,
+    "max_dil_clean": 1.0,
+}
+"""Limits that the risk score and the section ``saliency`` stand in for."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What is promised: rates of wrongful removals ``alpha`` and missed stickers ``beta``, each with confidence 1 - ``delta``."""
+
+    alpha: float = 0.01
+    beta: float = 0.05
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        control.check_levels(self.alpha, self.beta, self.delta)
+
+
+def fit_policy(
+    records: Sequence[Record],
+    base: Policy,
+    kind: Kind = "isotonic",
+    saliency: SaliencyName = "background_saliency",
+    percentile: float = 95.0,
+    match_iou: float = MATCH_IOU,
+    signals: Sequence[SignalName] = SIGNALS,
+) -> Policy:
+    """A policy without a promise: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
+
+    Limits that neither stands in for are those of ``base``. ``signals``: what the risk score is made of; one that was not
+    measured on every object is left out. Raises :class:`InvalidInput` when the images do not suffice.
+    """
+    amounts = clean_saliency(records, saliency)
+    if not len(amounts):
+        raise InvalidInput(
+            f"none of the {len(records)} images to fit on shows a laptop without stickers and has its {saliency}: "
+            "the cut-off for clean laptops needs some"
+        )
+    cut_off = round(float(np.percentile(amounts, percentile)), 9)
+    draft = base.model_copy(
+        update=_OPEN
+        | {
+            "calibration": fit_calibration(records, kind, match_iou),
+            "saliency": SaliencyLimit(signal=saliency, max_clean=cut_off, percentile=percentile),
+            "max_left_probability": 1.0,
+            "risk": None,
+            "guarantee": None,
+            "validity": None,
+            "provenance": None,
+            "reference": None,
+        }
+    )
+    objects = outcomes_of(records, draft, match_iou).detected
+    measured = {name: objects.signals[name] for name in signals if np.isfinite(objects.signals[name]).all()}
+    return draft.model_copy(update={"risk": fit_risk(measured, ~objects.right)})
+
+
+def certify(
+    draft: Policy,
+    fit: Sequence[Record],
+    records: Sequence[Record],
+    levels: Levels,
+    match_iou: float = MATCH_IOU,
+) -> Policy:
+    """``draft`` with the loosest limits whose promises ``records`` prove, the proofs and the reference for run time.
+
+    ``fit``: the images that ``draft`` was fitted on; they give the limits to try and their order. Raises
+    :class:`InvalidInput` when a promise cannot be proved, saying how many images it takes.
+    """
+    assert draft.risk is not None
+    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
+    objects, risk = seen.removed()
+    tests = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1]))
+    removal = _prove_removal(tests, levels)
+    missed = _prove_clean(tried.cleans, seen.cleans, levels)
+    limited = with_limits(draft, removal.limit, missed.limit)
+    guarantee = Guarantee(match_iou=match_iou, wrongful_removal=removal, missed_sticker=missed)
+    return limited.model_copy(
+        update={"guarantee": guarantee, "reference": Reference.of(r.assessment for r in records)}
+    )
+
+
+def limits_to_try(doubt: FloatArray) -> FloatArray:
+    """Quantiles of ``doubt`` (N,) on the images that were fitted on, strict to loose, (L,)."""
+    if not len(doubt):
+        return np.zeros(0)
+    return np.unique(np.quantile(doubt, np.linspace(0.0, 1.0, _STEPS), method="higher"))
+
+
+def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: FloatArray) -> list[Trial]:
+    """For each limit on ``doubt`` (N,) how many of ``images`` images would see something but a sticker removed."""
+    wrong = ~objects.right
+    worst = np.full(images, np.inf)  # the doubt from which an image is bad
+    np.minimum.at(worst, objects.image[wrong], doubt[wrong])
+    worst.sort()
+    events = np.searchsorted(worst, limits, side="right")
+    return [Trial(float(limit), images, int(count)) for limit, count in zip(limits, events, strict=True)]
+
+
+def clean_tests(cleans: Cleans, limits: Sequence[float]) -> list[Trial]:
+    """For each limit on what is left alone how many images are called clean, and how many of those show a sticker."""
+    called: list[NDArray[np.bool_]] = [cleans.left <= limit for limit in limits]
+    return [
+        Trial(limit, int(mask.sum()), int(cleans.missed[mask].sum()))
+        for limit, mask in zip(limits, called, strict=True)
+    ]
+
+
+def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
+    held = control.learn_then_test(tests, levels.alpha, levels.delta)
+    if not len(held):
+        raise InvalidInput(_why_not("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
+    chosen, expected = tests[held[-1]], control.conformal_risk_control(tests, levels.alpha)
+    return _proof(
+        chosen, levels.alpha, levels.delta, None if expected < 0 else tests[expected].limit, "by risk"
+    )
+
+
+def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels) -> Proof:
+    # images called clean get fewer with a stricter limit, so no order is best beforehand: the other images give it
+    order = np.argsort(control.p_values(clean_tests(fit, LEFT_LIMITS), levels.beta), kind="stable")
+    tests = [clean_tests(cleans, LEFT_LIMITS)[number] for number in order]
+    held = control.learn_then_test(tests, levels.beta, levels.delta)
+    if not len(held):
+        raise InvalidInput(_why_not("beta", levels.beta, levels.delta, tests, "called clean with a sticker"))
+    chosen = max((tests[number] for number in held), key=lambda test: test.limit)
+    return _proof(chosen, levels.beta, levels.delta, None, "learned")
+
+
+def _proof(chosen: Trial, level: float, delta: float, expected: float | None, order: str) -> Proof:
+    return Proof(
+        level=level,
+        confidence=round(1.0 - delta, 9),
+        method=f"Learn-then-Test, exact binomial, fixed sequence ({order})",
+        images=chosen.images,
+        events=chosen.events,
+        bound=control.upper_bound(chosen.events, chosen.images, delta),
+        smallest_level=control.smallest_level(chosen.images, delta),
+        limit=chosen.limit,
+        expected_limit=expected,
+    )
+
+
+def _why_not(name: str, level: float, delta: float, tests: Sequence[Trial], bad: str) -> str:
+    images = max((test.images for test in tests), default=0)
+    least = control.smallest_level(images, delta)
+    text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}: "
+    if least > level:
+        needed = control.images_needed(level, delta)
+        kind = "images" if name == "alpha" else "images called clean"
+        return (
+            text + f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one"
+        )
+    first = tests[0]
+    return text + f"{first.events} of {first.images} images are {bad} even at the first limit that is tried"

@@ -1,0 +1,209 @@
+"""What a policy does with labelled images, and the same for simpler rules, side by side at equal risk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sticker_uq.calibration import control
+from sticker_uq.calibration.fitting import limits_to_try, removal_tests
+from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, outcomes_of
+from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.selective import Area, Curve, areas, curve
+from sticker_uq.scene import (
+    FloatArray,
+    ObjectClass,
+    ObjectVerdict,
+    ObservedObject,
+    Outcome,
+    SceneDecision,
+    Verdict,
+)
+from sticker_uq.supervision import Policy, judge
+from sticker_uq.supervision.signals import SIGNALS
+from sticker_uq.uncertainty import iou_matrix
+
+
+@dataclass(frozen=True)
+class Count:
+    """``events`` of ``of``."""
+
+    events: int
+    of: int
+
+    @property
+    def rate(self) -> float:
+        """The share, NaN of nothing."""
+        return self.events / self.of if self.of else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper-Pearson interval of the rate at 95 %."""
+        return control.interval(self.events, self.of)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A policy on labelled images, every figure from its decisions alone.
+
+    ``wrongful``: images in which at least one object that may be removed is no sticker; ``removed``: labelled stickers
+    that may be removed without a person; ``missed``: images called clean that show a sticker; ``asked``: images that end with
+    a question to a person; ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
+    """
+
+    images: int
+    wrongful: Count
+    removed: Count
+    missed: Count
+    asked: Count
+    verdicts: dict[str, Count]
+    on_logo: int
+
+
+def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Measured:
+    """What ``policy`` decides about ``records``, each for itself: the gate's K scenes in a row come on top of that."""
+    free = policy.model_copy(update={"validity": None})
+    decisions = [judge(record.assessment, free) for record in records]
+    wrongful = removed = on_logo = missed = 0
+    verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
+    for record, decision in zip(records, decisions, strict=True):
+        allowed = _allowed(decision)
+        found = [matching(v.object, record, match_iou) for v in allowed]
+        wrongful += any(number < 0 for number in found)
+        removed += len({number for number in found if number >= 0})
+        on_logo += sum(_touches_logo(v.object, record, match_iou) for v in allowed)
+        missed += decision.outcome is Outcome.CLEAN and len(record.stickers) > 0
+        for verdict in decision.verdicts:
+            # in a scene that is asked about as a whole nothing is removed either
+            held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
+            verdicts[Verdict.ASK if held else verdict.verdict] += 1
+    total = sum(verdicts.values())
+    return Measured(
+        images=len(records),
+        wrongful=Count(wrongful, len(records)),
+        removed=Count(removed, sum(len(record.stickers) for record in records)),
+        missed=Count(missed, sum(d.outcome is Outcome.CLEAN for d in decisions)),
+        asked=Count(sum(d.outcome is Outcome.ASK for d in decisions), len(records)),
+        verdicts={verdict.name.lower(): Count(count, total) for verdict, count in verdicts.items()},
+        on_logo=on_logo,
+    )
+
+
+def _allowed(decision: SceneDecision) -> list[ObjectVerdict]:
+    return list(decision.removable()) if decision.outcome is Outcome.WORK else []
+
+
+def _touches_logo(observed: ObservedObject, record: Record, match_iou: float) -> bool:
+    if not len(record.boxes):
+        return False
+    overlaps = iou_matrix(observed.box[None], record.boxes)[0]
+    best = int(overlaps.argmax())
+    return bool(overlaps[best] >= match_iou and record.labels[best] == ObjectClass.LOGO)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One way to rank the objects of an image by doubt. ``objects`` (N) and the doubt about each (N,)."""
+
+    name: str
+    objects: Objects
+    doubt: FloatArray
+    images: int
+    stickers: int
+
+    @property
+    def curve(self) -> Curve:
+        """What every threshold would do."""
+        return curve(self.objects, self.doubt, self.images, self.stickers)
+
+    def wrongful(self, limit: float) -> Count:
+        """Images in which a threshold would remove something wrong."""
+        (test,) = removal_tests(self.objects, self.doubt, self.images, np.array([limit]))
+        return Count(test.events, test.images)
+
+    def removed(self, limit: float) -> Count:
+        """Labelled stickers that a threshold would remove."""
+        truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
+        return Count(len(np.unique(truth)), self.stickers)
+
+
+PLAIN = "plain score threshold"
+COMBINED = "combined risk"
+
+
+def scores(outcomes: Outcomes) -> list[Score]:
+    """The combined risk and every single signal on what the policy's other rules let through, and the plain score threshold.
+
+    The plain one knows nothing but the mean probability of every object called sticker.
+    """
+    objects, risk = outcomes.removed()
+    ways = [(COMBINED, objects, risk)]
+    ways += [(PLAIN, outcomes.detected, outcomes.detected.signals["improbability"])]
+    ways += [(name, objects, objects.signals[name]) for name in SIGNALS]
+    return [
+        Score(name, kept.chosen(finite), doubt[finite], outcomes.images, outcomes.stickers)
+        for name, kept, doubt in ways
+        if (finite := np.isfinite(doubt)).any()
+    ]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """One score at equal risk. ``limit``: the loosest that is proved for the level, None when none is.
+
+    ``removed`` and ``wrongful`` what that limit does; ``at_equal_risk``: share of stickers removed by the loosest threshold
+    whose measured rate of bad images stays within the level.
+    """
+
+    name: str
+    limit: float | None
+    removed: Count | None
+    wrongful: Count | None
+    at_equal_risk: float
+    aurc: Area
+    augrc: Area
+
+
+def ablation(
+    fit: Sequence[Record],
+    proof: Sequence[Record],
+    test: Sequence[Record],
+    draft: Policy,
+    level: float,
+    delta: float,
+    match_iou: float = MATCH_IOU,
+    resamples: int = 500,
+) -> list[Ablation]:
+    """Every score of :func:`scores` under the same procedure: limits to try from ``fit``, proved on ``proof``, measured on
+
+    ``test`` (which may be ``proof`` where there is nothing else).
+    """
+    parts = [
+        {score.name: score for score in scores(outcomes_of(records, draft, match_iou))}
+        for records in (fit, proof, test)
+    ]
+    rows = []
+    for name, measured in parts[2].items():
+        if name not in parts[0] or name not in parts[1]:
+            continue
+        proved = parts[1][name]
+        tests = removal_tests(
+            proved.objects, proved.doubt, proved.images, limits_to_try(parts[0][name].doubt)
+        )
+        held = control.learn_then_test(tests, level, delta)
+        limit = tests[held[-1]].limit if len(held) else None
+        below, above = areas(measured.objects, measured.doubt, measured.images, resamples)
+        rows.append(
+            Ablation(
+                name=name,
+                limit=limit,
+                removed=None if limit is None else measured.removed(limit),
+                wrongful=None if limit is None else measured.wrongful(limit),
+                at_equal_risk=measured.curve.removed_at(level),
+                aurc=below,
+                augrc=above,
+            )
+        )
+    return rows

@@ -1,0 +1,90 @@
+"""Maps from a detector's class probability to the share of such objects that really are of the class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression, minimize_scalar
+
+from sticker_uq.calibration.outcomes import MATCH_IOU
+from sticker_uq.calibration.records import Record
+from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.supervision.sections import Calibration, Isotonic, Temperature
+from sticker_uq.uncertainty import iou_matrix
+
+Kind = Literal["isotonic", "temperature", "none"]
+_DIGITS = 6
+_LEAST = 10  # objects, below which nothing is learned
+
+
+def fit_calibration(
+    records: Sequence[Record], kind: Kind, match_iou: float = MATCH_IOU
+) -> Calibration | None:
+    """Calibration maps of logo and sticker, one against the rest, from every clustered object of ``records``.
+
+    None for the kind "none". Raises :class:`InvalidInput` when there are fewer than ten objects.
+    """
+    if kind == "none":
+        return None
+    maps = {}
+    for label in (ObjectClass.LOGO, ObjectClass.STICKER):
+        probabilities, right = class_observations(records, label, match_iou)
+        if len(right) < _LEAST:
+            raise InvalidInput(
+                f"calibration needs at least {_LEAST} detected objects, the images to fit on have {len(right)}"
+            )
+        fit = fit_isotonic if kind == "isotonic" else fit_temperature
+        maps[label.name.lower()] = fit(probabilities, right)
+    return Calibration(**maps)
+
+
+def class_observations(
+    records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """The mean probability of ``label`` of every clustered object (N,), and whether it matches a labelled one (N,)."""
+    probabilities, right = [], []
+    for record in records:
+        boxes = record.boxes[record.labels == label]
+        for observed in record.assessment.objects:
+            probabilities.append(float(observed.probabilities[label]))
+            right.append(bool(len(boxes)) and iou_matrix(observed.box[None], boxes).max() >= match_iou)
+    return np.array(probabilities, float), np.array(right, bool)
+
+
+def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
+    """Isotonic regression (pool adjacent violators) as lines between the middles of its blocks.
+
+    Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
+    that then violate the order are pooled again.
+    """
+    order = np.argsort(probabilities, kind="stable")
+    x, y = np.asarray(probabilities, float)[order], right[order].astype(float)
+    blocks = isotonic_regression(y).blocks
+    counts = np.diff(blocks).astype(float)
+    smooth = (np.add.reduceat(y, blocks[:-1]) + 1.0) / (counts + 2.0)
+    pooled = isotonic_regression(smooth, weights=counts)
+    xs: list[float] = []
+    ys: list[float] = []
+    for start, end in zip(pooled.blocks[:-1], pooled.blocks[1:], strict=True):
+        inside = x[blocks[start] : blocks[end]]
+        for value in dict.fromkeys((round(float(inside[0]), _DIGITS), round(float(inside[-1]), _DIGITS))):
+            if not xs or value > xs[-1]:
+                xs.append(value)
+                ys.append(round(float(pooled.x[start]), _DIGITS))
+    return Isotonic(x=tuple(xs), y=tuple(ys))
+
+
+def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
+    """The temperature with the smallest negative log likelihood of ``right`` (Guo et al. 2017, section 4.2)."""
+    p = np.clip(np.asarray(probabilities, float), 1e-6, 1 - 1e-6)
+    odds = np.log(p / (1 - p))
+    sign = np.where(right, 1.0, -1.0)
+
+    def loss(log_temperature: float) -> float:
+        return float(np.logaddexp(0.0, -sign * odds / np.exp(log_temperature)).sum())
+
+    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded")
+    return Temperature(temperature=round(float(np.exp(found.x)), _DIGITS))

@@ -1,0 +1,242 @@
+"""What a calibration found, as a page that a plant manager reads and an engineer checks: Markdown, or one HTML file."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from sticker_uq.calibration import control
+from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
+from sticker_uq.calibration.measuring import Ablation, Count, Measured, Score, ablation, measure, scores
+from sticker_uq.calibration.outcomes import outcomes_of
+from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.selective import Area
+from sticker_uq.supervision import Policy
+from sticker_uq.supervision.sections import Guarantee, Proof
+
+_LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .7rem;border-bottom:1px solid #8886}"
+    "td+td,th+th{text-align:right}svg{max-width:100%;height:auto}"
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: ``rows`` below ``head``, all cells as text."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Block = str | Table | Markup
+"""A heading ("# ..."), a paragraph, a table, or a drawing (left out of Markdown)."""
+
+
+def calibration_report(
+    policy: Policy,
+    draft: Policy,
+    fit: Sequence[Record],
+    proof: Sequence[Record],
+    levels: Levels,
+    html: bool = True,
+    resamples: int = 500,
+) -> str:
+    """The report of a ``policy`` fitted as ``draft`` on ``fit`` and proved on ``proof``.
+
+    Figures about the policy are from ``proof``, the images that chose its limits; images that took no part in anything would
+    show a little more risk and a little less coverage.
+    """
+    assert policy.guarantee is not None
+    match_iou = policy.guarantee.match_iou
+    measured = measure(proof, policy, match_iou)
+    rows = ablation(fit, proof, proof, draft, levels.alpha, levels.delta, match_iou, resamples)
+    seen = {score.name: score for score in scores(outcomes_of(proof, draft, match_iou))}
+    tried = {score.name: score for score in scores(outcomes_of(fit, draft, match_iou))}
+    blocks: list[Block] = [
+        "# Calibration of the policy",
+        guarantee_text(policy.guarantee),
+        f"Policy {policy.hash[:12]}, fitted on {len(fit)} images, proved on {len(proof)} others.",
+        "## What was proved",
+        proof_table(policy.guarantee),
+        "## What the policy does with the images that proved it",
+        measured_table(measured),
+        "## What these images could promise",
+        "The largest share of stickers that can be removed without a person under each promise about wrongful removals, at "
+        f"confidence {1 - levels.delta:g}. An empty cell: these images cannot prove it.",
+        level_table(tried, seen, levels.delta),
+        "## Each signal alone",
+        f"Every row went through the same procedure at {_percent(levels.alpha)} and confidence {1 - levels.delta:g}. Areas: less "
+        f"is better, with 95 % intervals from {resamples} draws of images.",
+        ablation_table(rows),
+        curve_drawing(list(seen.values()), levels.alpha),
+    ]
+    return as_html(blocks) if html else as_markdown(blocks)
+
+
+def guarantee_text(guarantee: Guarantee) -> str:
+    """The promises in one paragraph without a formula."""
+    sentences = []
+    if (removal := guarantee.wrongful_removal) is not None:
+        sentences.append(
+            f"Of laptops like those that were labelled, at most {_percent(removal.level)} of the images lead to an object being "
+            f"released for removal that is no sticker. If the calibration were repeated with other images, this would come out "
+            f"true at least {_percent(removal.confidence)} of the times; it rests on {removal.images} labelled images, of which "
+            f"{removal.events} went wrong."
+        )
+    if (missed := guarantee.missed_sticker) is not None:
+        sentences.append(
+            f"Of the laptops called clean at most {_percent(missed.level)} still carry a sticker, with confidence "
+            f"{_percent(missed.confidence)}; that rests on {missed.images} images called clean, {missed.events} of them wrongly."
+        )
+    sentences.append(
+        "Both hold for single images of the same camera, light and kind of laptop as the labelled ones, and not against "
+        "somebody who wants to deceive the camera."
+    )
+    return " ".join(sentences)
+
+
+def proof_table(guarantee: Guarantee) -> Table:
+    """Both proofs side by side."""
+    named = [
+        ("wrongful removal", guarantee.wrongful_removal),
+        ("missed sticker", guarantee.missed_sticker),
+    ]
+    proofs: list[tuple[str, Proof]] = [(name, proof) for name, proof in named if proof is not None]
+    lines = {
+        "promised rate": lambda p: _percent(p.level),
+        "confidence": lambda p: _percent(p.confidence),
+        "images": lambda p: str(p.images),
+        "bad ones": lambda p: str(p.events),
+        "rate that they exclude": lambda p: _percent(p.bound),
+        "lowest rate that so many could prove": lambda p: _percent(p.smallest_level),
+        "limit": lambda p: f"{p.limit:.4g}",
+        "limit for the rate on average": lambda p: (
+            "" if p.expected_limit is None else f"{p.expected_limit:.4g}"
+        ),
+        "method": lambda p: p.method,
+    }
+    return Table(
+        ("", *(name for name, _ in proofs)),
+        tuple((line, *(show(proof) for _, proof in proofs)) for line, show in lines.items()),
+    )
+
+
+def measured_table(measured: Measured) -> Table:
+    """What a policy did with images."""
+    rows = {
+        "images": (str(measured.images), ""),
+        "images with a wrongful removal": _count(measured.wrongful),
+        "objects released for removal that are logos": (str(measured.on_logo), ""),
+        "stickers removed without a person": _count(measured.removed),
+        "images that end with a question": _count(measured.asked),
+        "images called clean that show a sticker": _count(measured.missed),
+        **{f"objects: {verdict}": _count(count) for verdict, count in measured.verdicts.items()},
+    }
+    return Table(("", "", "95 % interval"), tuple((name, *cells) for name, cells in rows.items()))
+
+
+def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -> Table:
+    """For several levels the share of stickers removed under a limit that the images prove, for the gate and for the score."""
+    names = [name for name in list(seen)[:2] if name in tried]
+    rows = []
+    for level in _LEVELS:
+        cells = []
+        for name in names:
+            score = seen[name]
+            tests = removal_tests(score.objects, score.doubt, score.images, limits_to_try(tried[name].doubt))
+            held = control.learn_then_test(tests, level, delta)
+            cells.append(_percent(score.removed(tests[held[-1]].limit).rate) if len(held) else "")
+        rows.append((_percent(level), *cells))
+    return Table(("promise", *names), tuple(rows))
+
+
+def ablation_table(rows: Sequence[Ablation]) -> Table:
+    """Every score under the same procedure."""
+    return Table(
+        ("score", "stickers removed", "bad images", "removed at equal measured risk", "AURC", "AUGRC"),
+        tuple(
+            (
+                row.name.replace("_", " "),
+                "nothing proved" if row.removed is None else _percent(row.removed.rate),
+                "" if row.wrongful is None else f"{row.wrongful.events} of {row.wrongful.of}",
+                _percent(row.at_equal_risk),
+                _area(row.aurc),
+                _area(row.augrc),
+            )
+            for row in rows
+        ),
+    )
+
+
+def curve_drawing(shown: Sequence[Score], level: float) -> Markup:
+    """Rate of images with a wrongful removal over the share of stickers removed, one line per score, as SVG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for number, score in enumerate(shown):
+        line = score.curve
+        axes.plot(
+            line.removed, line.wrong_images, label=score.name.replace("_", " "), lw=2.5 if number < 2 else 1
+        )
+    axes.axhline(level, color="grey", ls="--", lw=1)
+    axes.set(xlabel="stickers removed without a person", ylabel="images with a wrongful removal")
+    axes.set(xlim=(0, 1), ylim=(0, max(5 * level, 0.05)))
+    axes.legend(fontsize="small")
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None})
+    return Markup(stream.getvalue()[stream.getvalue().index("<svg") :])
+
+
+def as_markdown(blocks: Sequence[Block]) -> str:
+    """The blocks as Markdown, without drawings."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, Table):
+            lines = [block.head, ("---",) * len(block.head), *block.rows]
+            parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
+        elif not isinstance(block, Markup):
+            parts.append(block)
+    return "\n\n".join(parts) + "\n"
+
+
+def as_html(blocks: Sequence[Block]) -> str:
+    """The blocks as one HTML page."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, Table):
+            head = "".join(f"<th>{escape(cell)}</th>" for cell in block.head)
+            body = "".join(
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows
+            )
+            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        elif isinstance(block, Markup):
+            parts.append(block)
+        else:
+            level = len(block) - len(block.lstrip("#"))
+            tag, text = (f"h{level}", block[level + 1 :]) if level else ("p", block)
+            parts.append(f"<{tag}>{escape(text)}</{tag}>")
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Calibration of the policy</title>'
+        f"<style>{_STYLE}</style>{''.join(parts)}</html>\n"
+    )
+
+
+def _percent(rate: float) -> str:
+    return "n/a" if math.isnan(rate) else f"{100 * rate:.3g} %"
+
+
+def _count(count: Count) -> tuple[str, str]:
+    low, high = count.interval
+    shown = f"{count.events} of {count.of} ({_percent(count.rate)})"
+    return shown, f"{_percent(low)} to {_percent(high)}"
+
+
+def _area(area: Area) -> str:
+    return f"{area.value:.2g} ({area.low:.2g} to {area.high:.2g})"

@@ -1,0 +1,78 @@
+"""``sticker-uq audit``: is the audit log whole, and what does it say."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sticker_uq.scene import InvalidInput
+from sticker_uq.supervision.audit import GENESIS, Entry, entries, verify
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+Folder = Annotated[Path, typer.Argument(help="Folder of the log (parameter audit_folder of the supervisor).")]
+
+
+@app.callback()
+def _about() -> None:
+    """The log of what the gate did and why: each entry carries the hash of the one before it."""
+
+
+@app.command("verify")
+def check(
+    folder: Folder,
+    head: Annotated[
+        str,
+        typer.Option(
+            help="Hash that was published last (gate, /diagnostics, a recording): it must be there."
+        ),
+    ] = "",
+    since: Annotated[
+        str, typer.Option(help="Hash of the last entry of older files that were taken away.")
+    ] = GENESIS,
+) -> None:
+    """Check every entry; exits with 1 when something was changed, removed, added or exchanged."""
+    found = verify(folder, _hash("--head", head), _hash("--since", since))
+    for finding in found.findings:
+        typer.echo(f"NOT WHOLE  {finding}")
+    typer.echo(
+        f"{found.entries} entries in {found.files} files, {found.seals} torn by a crash and sealed, "
+        f"{found.gaps} gaps in which nothing could be written"
+    )
+    typer.echo(f"last entry {found.number}, hash {found.head}")
+    if not found.ended:
+        typer.echo(
+            "the log does not end with a stop: the supervisor runs, was killed, or the end was cut off"
+        )
+    if not head and found.whole:
+        typer.echo("whole as far as it goes; only --head shows whether its end was cut off")
+    raise typer.Exit(0 if found.whole else 1)
+
+
+@app.command()
+def show(
+    folder: Folder,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only entries of this kind, e.g. permit; may be repeated.")
+    ] = None,
+    last: Annotated[int, typer.Option(min=0, help="Only so many of the newest; 0: all.")] = 0,
+) -> None:
+    """Print the entries, one per line: number, time (UTC), kind, what happened."""
+    chosen: Iterable[Entry] = (e for e in entries(folder) if not kind or e.kind in kind)
+    for entry in deque(chosen, last) if last else chosen:
+        told = ", ".join(f"{name}={_short(value)}" for name, value in entry.data.items())
+        typer.echo(f"{entry.number:>7} {entry.time[:23]}Z {entry.kind:<14} {told}")
+
+
+def _short(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _hash(option: str, text: str) -> str:
+    if text and (len(text) != len(GENESIS) or set(text.lower()) - set("0123456789abcdef")):
+        raise InvalidInput(f"{option} {text!r}: expected {len(GENESIS)} hexadecimal digits")
+    return text.lower()

@@ -1,0 +1,226 @@
+"""``sticker-uq calibrate``: from labelled images to a policy file that says what it guarantees."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sticker_uq.calibration.cache import AssessmentCache
+from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.records import Assessed, LabelledSource, assess
+from sticker_uq.calibration.report import calibration_report
+from sticker_uq.cli.options import settings_options
+from sticker_uq.cli.replay import load_perception
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.sources import ImageSource, SourceImage
+from sticker_uq.evaluation.assessing import one_by_one, process_count, side_by_side
+from sticker_uq.nodes.processes import share_folder
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.supervision import Policy
+from sticker_uq.supervision.sections import DataSet, Provenance, Validity
+from sticker_uq.supervision.signals import SaliencyName
+
+_HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Whoever changes a number loses what `guarantee` says.\n"
+_PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
+_CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
+_ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
+_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+
+
+@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+def command(
+    settings: PerceptionSettings,
+    data: Annotated[
+        list[Path],
+        typer.Option(
+            help="COCO folder, or rosbag2 folder with an annotations.json beside its metadata.yaml. May be given again."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Policy file to write.")] = Path("policy.yaml"),
+    report: Annotated[Path | None, typer.Option(help="Report to write: FILE.html or FILE.md.")] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Highest rate of images in which something but a sticker is removed.")
+    ] = 0.01,
+    beta: Annotated[
+        float, typer.Option(help="Highest rate of stickers missed, of the images called clean.")
+    ] = 0.05,
+    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of either promise.")] = 0.1,
+    fit_share: Annotated[
+        float, typer.Option(help="Share of the images to fit on; the others prove the promises.")
+    ] = 0.4,
+    split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
+    base: Annotated[
+        Path | None, typer.Option(help="Policy whose other limits are kept. Default: the packaged one.")
+    ] = None,
+    calibration: Annotated[
+        Literal["isotonic", "temperature", "none"], typer.Option(help="Of the class probabilities.")
+    ] = "isotonic",
+    saliency: Annotated[
+        SaliencyName,
+        typer.Option(help="Signal of a scene whose percentile on clean laptops is a limit."),
+    ] = "background_saliency",
+    percentile: Annotated[
+        float, typer.Option(min=0, max=100, help="Share of the clean laptops that stay below it, %.")
+    ] = 95.0,
+    match_iou: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Overlap from which the blade meets a labelled object.")
+    ] = 0.3,
+    camera: Annotated[str, typer.Option(help="Frame of the camera that the policy is for; empty: any.")] = "",
+    valid_days: Annotated[
+        int, typer.Option(min=0, help="Days until the policy expires; 0: it does not.")
+    ] = 0,
+    topic: Annotated[str | None, typer.Option(help="Image topic of the recordings.")] = None,
+    cache: Annotated[Path, typer.Option(help="File that keeps assessments between runs.")] = _CACHE,
+) -> None:
+    """Choose the limits of a policy on labelled images and prove what they promise.
+
+    The images are split: some to fit the calibration and the risk score on, the others to choose limits by Learn-then-Test.
+    Exits with an error, and writes nothing, when the images do not suffice for the promises.
+    """
+    levels = Levels(alpha, beta, delta)
+    if not 0.0 < fit_share < 1.0:
+        raise InvalidInput(f"--fit-share {fit_share:g}: expected a number between 0 and 1")
+    if report is not None and report.suffix not in (".html", ".md"):
+        raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
+    kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
+    assessed = _assess([LabelledSource(path, topic) for path in data], settings, cache)
+    everything = [record for part in assessed for record in part.records]
+    _refuse_repeated(assessed)
+    fit, proof = _split(len(everything), fit_share, split_seed)
+    fit_records, proof_records = [everything[i] for i in fit], [everything[i] for i in proof]
+    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou)
+    policy = certify(draft, fit_records, proof_records, levels, match_iou)
+    first = everything[0].assessment
+    policy = policy.model_copy(
+        update={
+            "validity": Validity(
+                model=first.model,
+                model_hash=first.model_hash,
+                settings_hash=first.settings_hash,
+                camera=camera,
+                until=_today() + dt.timedelta(days=valid_days) if valid_days else None,
+            ),
+            "provenance": Provenance(
+                command=shlex.join(["sticker-uq", *sys.argv[1:]]),
+                created=_today(),
+                data=tuple(_data_sets(assessed, set(fit))),
+                versions={name: metadata.version(name) for name in ("sticker_uq", *_PACKAGES) if _has(name)},
+            ),
+        }
+    )
+    if report is not None:
+        text = calibration_report(
+            policy, draft, fit_records, proof_records, levels, html=report.suffix == ".html"
+        )
+        with atomic_write(report, "w") as stream:
+            stream.write(text)
+    with atomic_write(out, "w") as stream:
+        stream.write(_HEADER + policy_text(policy))
+    _print(policy, out)
+
+
+def policy_text(policy: Policy) -> str:
+    """``policy`` as the YAML file that :meth:`Policy.load` reads back to the same policy."""
+    values = policy.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+
+
+def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path) -> list[Assessed]:
+    from sticker_uq.perception import Perception
+
+    perception = Perception(settings)
+    total = sum(map(len, sources))
+    processes = process_count(settings, total)
+
+    def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
+        if processes == 1:
+            return one_by_one(images, perception)
+        return side_by_side(images, partial(load_perception, settings), processes)
+
+    identity = f"{perception.model_hash}:{settings.hash}"
+    columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with AssessmentCache(cache) as known, Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        return [assess(source, run, known, identity, lambda: bar.advance(task)) for source in sources]
+
+
+def _refuse_repeated(assessed: Sequence[Assessed]) -> None:
+    """An image that counts twice may lie on both sides of the split, and then proves nothing."""
+    seen: dict[str, str] = {}
+    for part in assessed:
+        for record in part.records:
+            name = f"{record.name} of {part.source}"
+            first = seen.setdefault(record.assessment.image_digest, name)
+            if first != name:
+                raise InvalidInput(f"image {name} has the same pixels as {first}: expected every image once")
+
+
+def _split(images: int, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Numbers of the images to fit on and of those that prove, each ascending."""
+    order = np.random.default_rng(seed).permutation(images).tolist()
+    fit = round(images * share)
+    if not 0 < fit < images:
+        raise InvalidInput(f"{images} images: expected enough to split them into two parts")
+    return sorted(order[:fit]), sorted(order[fit:])
+
+
+def _data_sets(assessed: Sequence[Assessed], fit: set[int]) -> list[DataSet]:
+    made: list[DataSet] = []
+    start = 0
+    for part in assessed:
+        numbers = range(start, start + len(part.records))
+        start += len(part.records)
+        for role in _ROLES:
+            chosen = [n for n in numbers if (n in fit) == (role == "fit")]
+            if chosen:
+                made.append(
+                    DataSet(role=role, source=part.source, images=len(chosen), fingerprint=part.fingerprint)
+                )
+    return made
+
+
+def _today() -> dt.date:
+    return dt.datetime.now(dt.UTC).date()
+
+
+def _has(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _print(policy: Policy, out: Path) -> None:
+    assert policy.guarantee is not None
+    table = Table("", "promise", "confidence", "bad", "of images", "rate there, at most", "limit")
+    for name, proof in (
+        ("wrongful removal", policy.guarantee.wrongful_removal),
+        ("missed sticker", policy.guarantee.missed_sticker),
+    ):
+        if proof is not None:
+            table.add_row(
+                name,
+                f"<= {proof.level:g}",
+                f"{proof.confidence:g}",
+                str(proof.events),
+                str(proof.images),
+                f"{proof.bound:.4f}",
+                f"{proof.limit:.4g}",
+            )
+    Console().print(table)
+    typer.echo(f"policy {policy.hash[:12]}: {out}")

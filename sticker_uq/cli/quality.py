@@ -1,0 +1,196 @@
+"""``sticker-uq quality``: how far the probabilities of detectors, or of any classifier, can be believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sticker_uq.datasets.coco import read_coco
+from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.evaluation.probability_quality import BINS, CODE, PAPER, Sampling
+from sticker_uq.evaluation.quality import Quality, QualitySettings, measure_quality
+from sticker_uq.evaluation.quality_report import as_markdown, write_quality
+from sticker_uq.evaluation.recalibration import Method
+from sticker_uq.evaluation.vectors import Vectors, read_vectors, write_vectors
+from sticker_uq.scene import InvalidInput
+
+_PRESETS = {"paper": PAPER, "code": CODE}
+_METHODS: tuple[Method, ...] = ("isotonic", "temperature")
+Seen = Literal["both", "one-pass", "clusters"]
+
+
+def command(
+    out: Annotated[Path, typer.Option(help="Folder for the results, new or empty.")],
+    data: Annotated[
+        Path | None, typer.Option(help="COCO folder whose pictures the detectors look at.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Detector, once for each that is compared. One of " + ", ".join(MODEL_NAMES) + "."),
+    ] = None,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option(help="Weights file of each --model, in the same order. Default: the packaged weights."),
+    ] = None,
+    vectors: Annotated[
+        list[Path] | None,
+        typer.Option(help="File of probability vectors and labels (.csv, .npz) instead of a detector."),
+    ] = None,
+    seen: Annotated[
+        str,
+        typer.Option(
+            "--of",
+            metavar="both|one-pass|clusters",
+            help="Detections without dropout, clusters of T passes, both.",
+        ),
+    ] = "both",
+    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
+    dropout_rate: Annotated[
+        float, typer.Option(help="Of the stochastic passes.")
+    ] = DetectorSettings().dropout_rate,
+    score_floor: Annotated[
+        float, typer.Option(help="Lowest score of a box that counts.")
+    ] = DetectorSettings().score_floor,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    calibration: Annotated[
+        str,
+        typer.Option(
+            metavar="isotonic|temperature|both|none",
+            help="Also show what it would do, learned on other images.",
+        ),
+    ] = "isotonic",
+    preset: Annotated[
+        str, typer.Option(metavar="paper|code", help="Sampling for ACE: of the paper, or of its code.")
+    ] = "paper",
+    subsets: Annotated[
+        int | None, typer.Option(help="Random subsets m instead of the preset's 1000.")
+    ] = None,
+    ratio: Annotated[
+        float | None, typer.Option(help="Their size as a share p of the objects instead of 0.05.")
+    ] = None,
+    bins: Annotated[int, typer.Option(help="Bins of the calibration errors and diagrams.")] = BINS,
+    bootstrap: Annotated[int, typer.Option(help="Resamples of images for the intervals; 0: none.")] = 200,
+    seed: Annotated[int, typer.Option(help="Of masks, subsets, folds and resamples.")] = 0,
+) -> None:
+    """Measure ACE, EACE, VACE, Brier score, NLL, ECE, D-ECE and LaECE, by class, before and after calibration.
+
+    Writes quality.html, quality.csv, quality.md, charts, and the vectors of each detector, which --vectors reads again.
+    """
+    settings = QualitySettings(_sampling(preset, subsets, ratio), bins, bootstrap, seed)
+    methods = _methods(calibration)
+    if seen not in ("both", "one-pass", "clusters"):
+        raise InvalidInput(f"--of {seen}: expected both, one-pass or clusters")
+    if (data is None) == (not vectors):
+        raise InvalidInput(
+            "give --data with labelled pictures or --vectors with finished probabilities, one of them"
+        )
+    if data is None and (model or weights):
+        raise InvalidInput("--model and --weights need --data: vectors are finished probabilities")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
+    notes: list[str] = []
+    if data is None:
+        found = [read_vectors(path) for path in vectors or ()]
+        notes += [f"{one.name}: {len(one.y)} objects" for one in found]
+    else:
+        common = {
+            "passes": passes,
+            "dropout_rate": dropout_rate,
+            "score_floor": score_floor,
+            "device": device,
+            "seed": seed,
+        }
+        detectors = _detectors(model or [MODEL_NAMES[-1]], weights or [], common)
+        found = _look(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
+    _check_comparable(found)
+    measured: list[Quality] = []
+    for one in found:
+        measured += measure_quality(one, settings, methods)
+    out.mkdir(parents=True, exist_ok=True)
+    if data is not None:
+        for number, one in enumerate(found, 1):
+            write_vectors(one, out / f"vectors_{number}.csv")
+    write_quality(measured, settings, notes, out)
+    Console().print(Markdown(as_markdown(measured, settings, notes)))
+    typer.echo(f"report: {out / 'quality.html'}")
+
+
+def _sampling(preset: str, subsets: int | None, ratio: float | None) -> Sampling:
+    if preset not in _PRESETS:
+        raise InvalidInput(f"--preset {preset}: expected {' or '.join(_PRESETS)}")
+    base = _PRESETS[preset]
+    return Sampling(
+        base.subsets if subsets is None else subsets, base.ratio if ratio is None else ratio, base.relative
+    )
+
+
+def _methods(calibration: str) -> tuple[Method, ...]:
+    if calibration not in (*_METHODS, "both", "none"):
+        raise InvalidInput(f"--calibration {calibration}: expected isotonic, temperature, both or none")
+    if calibration == "none":
+        return ()
+    return tuple(method for method in _METHODS if calibration in (method, "both"))
+
+
+def _detectors(
+    models: Sequence[str], weights: Sequence[str], common: dict[str, object]
+) -> list[DetectorSettings]:
+    if weights and len(weights) != len(models):
+        raise InvalidInput(
+            f"{len(weights)} --weights for {len(models)} --model, expected as many, or none at all"
+        )
+    found = []
+    for number, name in enumerate(models):
+        values = {"model": name, "weights": weights[number] if weights else "", **common}
+        try:
+            found.append(DetectorSettings.model_validate(values))
+        except ValidationError as error:
+            problem = error.errors()[0]
+            option = str(problem["loc"][0]).replace("_", "-")
+            raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
+    return found
+
+
+def _look(data: Path, detectors: Sequence[DetectorSettings], seen: Seen, notes: list[str]) -> list[Vectors]:
+    """The vectors of every detector, its one pass and its clusters as ``seen`` says."""
+    from sticker_uq.detection.detector import load_detector  # torch takes seconds to load
+    from sticker_uq.evaluation.detected import cluster_vectors, one_pass_vectors
+
+    items = read_coco(data)
+    notes.append(f"{len(items)} pictures of {data.name}.")
+    found = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        for number, settings in enumerate(detectors, 1):
+            detector = load_detector(settings)
+            prefix = "" if len(detectors) == 1 else f"{number} {settings.model}, "
+            notes.append(f"{settings.model}, weights {detector.weights_hash[:12]}.")
+            looks: list[tuple[str, Callable[..., tuple[Vectors, str]]]] = []
+            if seen != "clusters":
+                looks.append((f"{prefix}one pass", one_pass_vectors))
+            if seen != "one-pass":
+                looks.append((f"{prefix}{settings.passes} passes", cluster_vectors))
+            for title, look in looks:
+                task = bar.add_task(title, total=len(items))
+                one, note = look(detector, items, title, _advance(bar, task))
+                found.append(one)
+                notes.append(f"{note}.")
+    return found
+
+
+def _advance(bar: Progress, task: object) -> Callable[[], None]:
+    return lambda: bar.advance(task)  # type: ignore[arg-type]
+
+
+def _check_comparable(found: Sequence[Vectors]) -> None:
+    classes = {one.classes for one in found}
+    if len(classes) > 1:
+        listed = "; ".join(", ".join(names) for names in sorted(classes))
+        raise InvalidInput(f"the classes differ ({listed}); expected the same of all that are compared")

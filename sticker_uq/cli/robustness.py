@@ -1,0 +1,21 @@
+"""``sticker-uq robustness``: the robustness assessment method of Wozniak et al. as commands."""
+
+from __future__ import annotations
+
+import typer
+
+from sticker_uq.cli.robustness_init import init, sheet
+from sticker_uq.cli.robustness_run import report, run
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _about() -> None:
+    """Which circumstances matter for a cell, how much performance each costs, and whether that is acceptable."""
+
+
+app.command()(init)
+app.command()(sheet)
+app.command()(run)
+app.command()(report)

@@ -1,0 +1,90 @@
+"""``sticker-uq robustness init`` and ``sheet``: a specification, its questions, and the pictures to confirm it by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sticker_uq.robustness.drawing import sweep_strengths
+from sticker_uq.robustness.preset import laptop_cell
+from sticker_uq.robustness.questions import SCALES, Question, ask_all, explained
+from sticker_uq.robustness.spec import Circumstance, Specification
+from sticker_uq.scene import InvalidInput
+
+
+def init(
+    out: Annotated[Path, typer.Argument(help="YAML file to write.")] = Path("robustness.yaml"),
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask for exposure, likelihood and severity of every circumstance.")
+    ] = False,
+    start: Annotated[
+        Path | None, typer.Option(help="Specification to start from; default: that of the laptop cell.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write the specification of the laptop cell, or ask a person about each of its circumstances.
+
+    The file says what every value means; edit it to fit the cell. An existing file is only replaced with --force.
+    """
+    if out.exists() and not force:
+        raise InvalidInput(f"{out} exists already; --force replaces it")
+    spec = laptop_cell() if start is None else Specification.load(start)
+    if ask:
+        typer.echo("Enter keeps the value in brackets; Ctrl-C ends without writing anything.\n")
+        spec = ask_all(spec, _asked, _told)
+    spec.save(out, _comments(spec))
+    typer.echo(f"{len(spec.circumstances)} circumstances in {out}")
+
+
+def sheet(
+    specification: Annotated[Path, typer.Argument(help="YAML file of the specification.")],
+    data: Annotated[Path, typer.Option(help="COCO folder of source images.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("circumstances.html"),
+    image: Annotated[int, typer.Option(help="Number of the source image that is shown, from 0.")] = 0,
+) -> None:
+    """Write a sheet of pictures: every circumstance at three strengths, with its distance and what epsilon allows."""
+    from sticker_uq.robustness.sheet import write_sheet
+    from sticker_uq.robustness.sources import SourceSet
+
+    shown = write_sheet(Specification.load(specification), SourceSet.load(data), out, image)
+    typer.echo(f"{shown} circumstances on {out}")
+
+
+def _asked(question: Question) -> int:
+    typer.echo(question.text)
+    while True:
+        value = int(typer.prompt(question.factor, default=question.default, type=int))
+        if 1 <= value <= 5:
+            return value
+        typer.echo(f"{value}: expected 1 to 5")
+
+
+def _told(circumstance: Circumstance) -> None:
+    typer.echo(f"-> significance {circumstance.significance} of 125\n")
+
+
+def _comments(spec: Specification) -> dict[str, str]:
+    """What a person has to know to edit the file, by the name of the circumstance; "" heads the file."""
+    from sticker_uq.datasets.transformations import TRANSFORMATIONS
+
+    scales = "\n".join(f"{s.factor}: {s.question}\n{explained(s)}" for s in SCALES)
+    comments = {
+        "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
+        "significance = exposure * likelihood * severity, each 1 to 5:\n"
+        f"{scales}\n\n"
+        "strength: the mild and the severe end of what follow-up images are drawn from.\n"
+        "probability: how likely an image is in the circumstance (relative_frequency: how often it was observed).\n"
+        "exclusive_group: circumstances of one group never meet in one image.\n"
+        "measured: how the circumstance is recognised in source images that nobody tagged.\n"
+        "relations: points (d, epsilon): how much a metric may change at distance d from the source."
+    }
+    for circumstance in spec.circumstances:
+        known = TRANSFORMATIONS.get(str(circumstance.transformation))
+        if known is not None:
+            sweep = ", ".join(f"{s:g}" for s in sweep_strengths(circumstance))
+            comments[circumstance.name] = (
+                f"strength in {known.unit}: {known.strength}; {known.limits[0]:g} to {known.limits[1]:g}; swept: {sweep}"
+            )
+    return comments

@@ -1,0 +1,213 @@
+"""``sticker-uq robustness run`` and ``report``: from a specification and labelled images to verdicts, and to a report of them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sticker_uq.cli.options import settings_options
+from sticker_uq.nodes.processes import share_folder
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.robustness.answers import System
+from sticker_uq.robustness.frequencies import describe_source
+from sticker_uq.robustness.report import REPORT, SUMMARY, breaks_words, lead, write_report
+from sticker_uq.robustness.result import RESULT, Assessment
+from sticker_uq.robustness.running import CASES, Plan, Prepared, assess, prepare
+from sticker_uq.robustness.sources import SourceSet
+from sticker_uq.robustness.spec import Specification
+from sticker_uq.scene import InvalidInput
+from sticker_uq.supervision import Policy
+
+SPECIFICATION = "specification.yaml"
+_SYSTEMS = ("cell", "detector", "node", "results")
+_NODE_PARAMETERS = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+
+
+@settings_options("settings", PerceptionSettings, "detector", also_known=_NODE_PARAMETERS)
+def run(
+    specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
+    settings: PerceptionSettings,
+    data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
+    out: Annotated[Path, typer.Option(help="Folder of the assessment; a killed run goes on in it.")] = Path(
+        "out/robustness"
+    ),
+    system: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(_SYSTEMS),
+            help="Detector with gate, detector alone, a running ROS node, or detections made elsewhere.",
+        ),
+    ] = "cell",
+    images: Annotated[int, typer.Option(help="Source images, each put into every circumstance.")] = 100,
+    target: Annotated[int, typer.Option(help="Images with circumstances as often as expected.")] = 200,
+    sweep: Annotated[int, typer.Option(help="Images at each strength of the severity sweeps; 0: none.")] = 20,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    tags: Annotated[
+        Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
+    ] = None,
+    image_topic: Annotated[str, typer.Option(help="node: where it awaits images.")] = "image",
+    detections_topic: Annotated[
+        str, typer.Option(help="node: where it publishes detections.")
+    ] = "detections",
+    timeout: Annotated[float, typer.Option(help="node: seconds to wait for an answer.")] = 5.0,
+    source_results: Annotated[
+        Path | None, typer.Option(help="results: COCO results JSON on the source images.")
+    ] = None,
+    case_results: Annotated[
+        Path | None, typer.Option(help=f"results: COCO results JSON on OUT/{CASES}.")
+    ] = None,
+    cases_only: Annotated[
+        bool, typer.Option("--cases-only", help=f"Only make the follow-up images in OUT/{CASES}.")
+    ] = False,
+) -> None:
+    """Assess how robust a system is: follow-up images, performance, distances, verdicts, sweeps, report.
+
+    Writes OUT/report.html, summary.md, tables/ and assessment.json. Exit status 0 whatever the verdict is.
+    """
+    if system not in _SYSTEMS:
+        raise InvalidInput(f"--system {system}: expected one of {', '.join(_SYSTEMS)}")
+    for option, value, least in (
+        ("images", images, 1),
+        ("target", target, 1),
+        ("sweep", sweep, 0),
+        ("jobs", jobs, 1),
+    ):
+        if value < least:
+            raise InvalidInput(f"--{option} {value}: expected {least} or more")
+    if system == "node" and jobs > 1:
+        raise InvalidInput(f"--jobs {jobs}: one process talks to the node; expected 1")
+    if system == "results" and not cases_only and (source_results is None or case_results is None):
+        raise InvalidInput(
+            f"--system results needs --source-results and --case-results; make the images with --cases-only, run the "
+            f"detector on {data} and {out / CASES}, then call again"
+        )
+    spec = Specification.load(specification)
+    source = SourceSet.load(data, tags)
+    limits = Policy.load(policy or share_folder() / "config" / "policy.yaml")
+    with _stages() as advance:
+        prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
+        spec.save(out / SPECIFICATION)
+        if cases_only:
+            return
+        load: Callable[[], System]
+        if system == "node":
+            load = partial(_node, image_topic, detections_topic, timeout)
+        elif system == "results":
+            assert source_results is not None
+            assert case_results is not None
+            load = partial(_results, prepared, source_results, case_results)
+        else:
+            load = partial(_ours, system, settings, limits)
+        assessment = assess(
+            spec,
+            prepared,
+            out,
+            load(),
+            load,
+            jobs=jobs,
+            coverage=describe_source(
+                spec, prepared.chosen, lambda done, total: advance("source", done, total)
+            ),
+            environment=_environment(settings if system in ("cell", "detector") else None),
+            progress=advance,
+        )
+    write_report(assessment, out)
+    _print(assessment, out)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of an assessment.")],
+) -> None:
+    """Write report.html, summary.md and tables/ of an assessment again."""
+    write_report(Assessment.load(folder), folder)
+    typer.echo(f"report: {folder / REPORT}")
+
+
+def _ours(kind: str, settings: PerceptionSettings, policy: Policy) -> System:
+    from sticker_uq.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
+
+    return CellSystem(settings, policy) if kind == "cell" else DetectorSystem(settings)
+
+
+def _node(image_topic: str, detections_topic: str, timeout: float) -> System:
+    from sticker_uq.nodes.black_box import BlackBox, BlackBoxSettings
+
+    try:
+        settings = BlackBoxSettings(
+            image_topic=image_topic, detections_topic=detections_topic, timeout_s=timeout
+        )
+    except ValidationError as error:
+        problem = error.errors()[0]
+        raise InvalidInput(f"{problem['loc'][0]} = {problem['input']!r}: {problem['msg']}") from None
+    return BlackBox(settings)
+
+
+def _results(prepared: Prepared, source_results: Path, case_results: Path) -> System:
+    from sticker_uq.robustness.answering import case_question, source_question
+    from sticker_uq.robustness.systems import ResultsSystem
+
+    items = [prepared.source.images[n].item for n in prepared.numbers]
+    everywhere = {source_question(item).key: item.image_id for item in items}
+    cases = {case_question(c).key: c.image_id for one in prepared.sets for c in one.cases}
+    others = {i.item.image_id for i in prepared.source.images}
+    return ResultsSystem([(source_results, everywhere, others), (case_results, cases, set(cases.values()))])
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on standard error, one per stage."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks = {}
+
+        def advance(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done)
+
+        yield advance
+
+
+def _environment(settings: PerceptionSettings | None) -> dict[str, str]:
+    found = {"Python": platform.python_version(), "machine": platform.platform()}
+    for name in ("sticker_uq", "torch", "torchvision", "numpy", "scikit-image", "scipy"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if settings is not None:
+        found |= {f"setting {name}": str(value) for name, value in settings.model_dump().items()}
+    return found
+
+
+def _print(assessment: Assessment, out: Path) -> None:
+    table = Table(title=f"{assessment.system}: {assessment.finding}")
+    table.add_column("circumstance")
+    table.add_column("finding")
+    metrics = list(assessment.specification.relations)
+    for metric in metrics:
+        table.add_column(metric, justify="right")
+    for name, finding in assessment.by_circumstance.items():
+        checks = {c.metric: c for c in assessment.checks if c.circumstance == name}
+        table.add_row(name, finding, *(f"{checks[m].change:+.3f}" for m in metrics))
+    console = Console()
+    console.print(table)
+    for sweep in assessment.sweeps:
+        if sweep.metric == metrics[-1]:
+            console.print(f"{sweep.circumstance}: {sweep.metric} breaks {breaks_words(sweep)}")
+    typer.echo(lead(assessment))
+    typer.echo(f"report: {out / REPORT}, summary: {out / SUMMARY}, figures: {out / RESULT}")

@@ -1,0 +1,63 @@
+"""What a detector sees without dropout, with everything that distinctive localization reads.
+
+This is the seam for a detector that is none of ours: whatever can make a :class:`Look` of an image has a DiL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sticker_uq.detection.features import Features
+from sticker_uq.scene import Detections
+
+
+@dataclass(frozen=True)
+class Look:
+    """One pass without dropout over n images of one size, before anything was suppressed.
+
+    ``features``: one per image; ``maps``: the maps (n, C, h, w) that enter the heads, per level, fine to
+    coarse; ``objectness``: (n, A, h, w) per level, a function of ``maps`` that autograd can differentiate once:
+    the objectness head's logits of a ``two_stage`` detector, else a score 0..1 of each anchor that it holds any
+    object; ``detections``: per image, by falling score.
+    ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
+    ``decode(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
+    ``rows`` (K,) of one image.
+    """
+
+    features: tuple[Features, ...]
+    maps: tuple[Tensor, ...]
+    objectness: tuple[Tensor, ...]
+    two_stage: bool
+    anchors: Tensor
+    decode: Callable[[int, Tensor], Tensor]
+    detections: tuple[Detections, ...]
+
+    def probability(self) -> Tensor:
+        """Objectness of every anchor as a probability, (n, N)."""
+        values = flat([level.detach() for level in self.objectness])
+        return torch.sigmoid(values) if self.two_stage else values
+
+
+def leaves(maps: Sequence[Tensor]) -> list[Tensor]:
+    """``maps`` as leaves of a graph of their own, sharing their memory, so that a gradient reaches them and ends there."""
+    return [m.detach().requires_grad_(True) for m in maps]
+
+
+def flat(levels: Sequence[Tensor]) -> Tensor:
+    """Values of all levels (n, A, h, w) as (n, sum of h * w * A), in torchvision's order of anchors."""
+    return torch.cat([level.permute(0, 2, 3, 1).flatten(1) for level in levels], dim=1)
+
+
+def by_level(
+    scores: Tensor, maps: Sequence[Tensor], anchors_per_location: Sequence[int]
+) -> tuple[Tensor, ...]:
+    """One value per anchor (n, sum of h * w * A) in torchvision's order, as one tensor (n, A, h, w) per level of ``maps``."""
+    shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
+    levels = scores.split([h * w * a for h, w, a in shapes], dim=1)
+    return tuple(
+        level.unflatten(1, shape).permute(0, 3, 1, 2) for level, shape in zip(levels, shapes, strict=True)
+    )

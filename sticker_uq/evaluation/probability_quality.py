@@ -1,0 +1,189 @@
+"""How good class probabilities are: of any classifier, over all classes and for each class by itself.
+
+Ullah, Fan and Wongpiromsarn, "Design and Evaluation of Object Classifiers for Probabilistic Decision-Making in Autonomous
+Systems": ACE, EACE and VACE (section IV-A), and the measures they are compared with (section II). All functions take class
+probabilities ``p`` (N, K), rows summing to 1, and true classes ``y`` (N,) in [0, K); of no object the result is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+EceVariant = Literal["standard", "true_class"]
+BINS = 10
+_SMALLEST = 1e-15
+"""Probability below which the logarithm is cut off: a calibrated probability may be 0."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How subsets are drawn for ACE: ``subsets`` of ``ratio`` of the objects each, without replacement.
+
+    ``relative``: errors are divided by the mean number of objects per class in a subset, so that data sets of other sizes
+    compare. Raises :class:`InvalidInput` for a number outside its range.
+    """
+
+    subsets: int = 1000
+    ratio: float = 0.05
+    relative: bool = False
+
+    def __post_init__(self) -> None:
+        if self.subsets < 1 or not 0 < self.ratio <= 1:
+            raise InvalidInput(
+                f"{self.subsets} subsets of ratio {self.ratio}: expected at least one, and a ratio above 0 and up to 1"
+            )
+
+
+PAPER = Sampling()
+"""The steps of section IV-A. The paper gives neither m nor p; these are those of its published code."""
+CODE = Sampling(relative=True)
+"""What its published code plots: 1000 subsets of 5 %, errors divided by 50, the mean class count of 500 of 10 classes."""
+
+
+@dataclass(frozen=True)
+class ClassErrors:
+    """ACE of every subset and class, ``errors`` (m, K); ``eace`` and ``vace`` (K,) are its mean and variance over the subsets."""
+
+    errors: FloatArray
+
+    @property
+    def eace(self) -> FloatArray:
+        """Expectation of the absolute class error, (K,), objects or share of the mean class count."""
+        return self.errors.mean(axis=0)
+
+    @property
+    def vace(self) -> FloatArray:
+        """Variance of the absolute class error, (K,), divided by m as in the paper."""
+        return self.errors.var(axis=0)
+
+
+def check(p: FloatArray, y: IntArray) -> None:
+    """Raise :class:`InvalidInput` unless ``p`` and ``y`` are probabilities and classes as all functions here take them."""
+    if p.ndim != 2 or y.shape != p.shape[:1] or p.shape[1] < 2:
+        raise InvalidInput(
+            f"probabilities {p.shape} and classes {y.shape}: expected (N, K) and (N,), at least two classes"
+        )
+    bad = ~np.isfinite(p).all(axis=1) | (p < 0).any(axis=1) | (np.abs(p.sum(axis=1) - 1) > 1e-3)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(
+            f"probabilities of object {row}: {p[row].tolist()}, expected numbers from 0 that sum to 1"
+        )
+    if len(y) and not (int(y.min()) >= 0 and int(y.max()) < p.shape[1]):
+        raise InvalidInput(f"classes from {y.min()} to {y.max()}, expected 0 to {p.shape[1] - 1}")
+
+
+def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) -> ClassErrors:
+    """ACE_c = \\|E(#c) - #c\\| of random subsets (Ullah et al., section IV-A, steps a to c), E(#c) the sum of p_c.
+
+    Errors of one subset cancel: a model with as many objects too sure as too unsure of a class scores 0. Raises
+    :class:`InvalidInput` when there is no object.
+    """
+    n, classes = p.shape
+    if not n:
+        raise InvalidInput("no objects to draw subsets from")
+    size = max(1, round(sampling.ratio * n))
+    excess = p.astype(np.float64)
+    excess[np.arange(n), y] -= 1.0
+    rng = np.random.default_rng(seed)
+    errors = np.empty((sampling.subsets, classes))
+    for number in range(sampling.subsets):
+        errors[number] = np.abs(excess[rng.permutation(n)[:size]].sum(axis=0))
+    return ClassErrors(errors / (size / classes) if sampling.relative else errors)
+
+
+def accuracy(p: FloatArray, y: IntArray) -> float:
+    """Share of the objects whose most probable class is the true one."""
+    return _mean(p.argmax(axis=1) == y)
+
+
+def brier_score(p: FloatArray, y: IntArray) -> float:
+    """Mean over the objects of the squared errors summed over the classes, 0..2 (Ullah et al., section II, 1)."""
+    return float(np.sum(class_brier_scores(p, y)))
+
+
+def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
+    """Brier score of each class against the rest, (K,), 0..1; their sum is :func:`brier_score`."""
+    if not len(y):
+        return np.full(p.shape[1], np.nan)
+    return np.mean((p - np.eye(p.shape[1])[y]) ** 2, axis=0)
+
+
+def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
+    """Mean over the objects of -ln p of the true class, nats. The paper's figure (section II, 3) is N times that, the sum."""
+    return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
+
+
+def calibration_error(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
+    """Mean over the objects of the gap between confidence and share that is right in the bin of each, 0..1.
+
+    ``bins`` of equal width, open below and closed above: (0, 0.1], (0.1, 0.2] and so on, 0 belongs to the first.
+    """
+    if not len(confidence):
+        return float("nan")
+    gap = np.bincount(bin_index(confidence, bins), right - confidence.astype(np.float64), bins)
+    return float(np.abs(gap).sum() / len(confidence))
+
+
+def expected_calibration_error(
+    p: FloatArray, y: IntArray, bins: int = BINS, variant: EceVariant = "standard"
+) -> float:
+    """ECE, 0..1: ``standard`` bins and averages the probability of the predicted class (Guo et al. 2017).
+
+    ``true_class`` bins and averages the probability of the true class instead, as the published code of Ullah et al. does;
+    their text (section II, 2) bins by the true class and averages the predicted one. That probability is not known when
+    the classifier is used, so that a low value promises nothing.
+    """
+    predicted = p.argmax(axis=1)
+    used = predicted if variant == "standard" else y
+    return calibration_error(p[np.arange(len(y)), used], predicted == y, bins)
+
+
+def class_calibration_errors(p: FloatArray, y: IntArray, bins: int = BINS) -> FloatArray:
+    """ECE of each class against the rest, (K,) (class-wise ECE; Kull et al. 2019): bins over its own probability."""
+    return np.array([calibration_error(p[:, c], y == c, bins) for c in range(p.shape[1])])
+
+
+def bin_index(confidence: FloatArray, bins: int) -> IntArray:
+    """The bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    return np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
+
+
+def bootstrap(
+    statistic: Callable[[IntArray], FloatArray],
+    units: IntArray,
+    resamples: int,
+    seed: int = 0,
+    level: float = 0.95,
+) -> tuple[FloatArray, FloatArray]:
+    """Percentile interval of ``statistic``, an array computed from the numbers of the objects that take part.
+
+    Whole ``units`` (N,) (the images that the objects are in) are drawn with replacement, because the objects of one image are
+    not independent. NaN without objects; NaN results of single resamples are left out.
+    """
+    found, owner = np.unique(units, return_inverse=True)
+    members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for _ in range(resamples if len(found) else 0):
+        chosen = rng.integers(0, len(found), len(found))
+        drawn.append(statistic(np.concatenate([members[i] for i in chosen])))
+    if not drawn:
+        empty = np.full_like(statistic(np.zeros(0, np.int64)), np.nan)
+        return empty, empty
+    tail = (1 - level) / 2
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanquantile(np.array(drawn), [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def _mean(values: FloatArray | NDArray[np.bool_]) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")

@@ -1,0 +1,16 @@
+"""From pixels to metres: where an object lies in the arm's frame, and how sure that is. NumPy only, no ROS, no clock."""
+
+from sticker_uq.geometry.camera import Camera
+from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all
+from sticker_uq.geometry.space import Plane, Transform
+
+__all__ = [
+    "Camera",
+    "CellGeometry",
+    "ObjectPose",
+    "Plane",
+    "ScenePoses",
+    "Transform",
+    "locate",
+    "locate_all",
+]

@@ -1,0 +1,126 @@
+"""A pinhole camera with a distorting lens, as ``sensor_msgs/CameraInfo`` describes it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from sticker_uq.scene import FloatArray, InvalidInput
+
+_COEFFICIENTS = {"": (0,), "plumb_bob": (4, 5), "rational_polynomial": (8, 12), "equidistant": (4,)}
+"""Distortion models and how many coefficients each may have."""
+
+_STEPS = 50
+_EXACT = 1e-10
+"""A ray is found when its distorted point is this near, in focal lengths."""
+
+_H = 1e-6
+"""Step of the numerical derivative of the distortion, in focal lengths."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """``image_size`` (width, height) px; ``matrix`` (3, 3) intrinsic matrix, px; ``model`` one of the lens models of
+    image_geometry (plumb_bob, rational_polynomial, equidistant) or empty for a lens that does not distort; ``distortion`` its
+    coefficients in OpenCV's order. Raises :class:`InvalidInput` for values that describe no camera.
+    """
+
+    image_size: tuple[int, int]
+    matrix: FloatArray
+    model: str = ""
+    distortion: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        matrix = np.asarray(self.matrix, float)
+        if matrix.shape != (3, 3) or not np.isfinite(matrix).all() or min(matrix[0, 0], matrix[1, 1]) <= 0:
+            raise InvalidInput("the camera is not calibrated: its matrix K has no positive focal lengths")
+        if min(self.image_size) <= 0:
+            raise InvalidInput(
+                f"the camera's image has the size {self.image_size[0]} x {self.image_size[1]} px"
+            )
+        if self.model not in _COEFFICIENTS:
+            known = ", ".join(filter(None, _COEFFICIENTS))
+            raise InvalidInput(f"distortion model {self.model!r} is unknown, expected one of {known}")
+        if len(self.distortion) not in _COEFFICIENTS[self.model] or not np.isfinite(self.distortion).all():
+            expected = " or ".join(map(str, _COEFFICIENTS[self.model]))
+            raise InvalidInput(
+                f"distortion {self.model or 'none'} has {len(self.distortion)} coefficients, expected {expected} finite ones"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this calibration from any other."""
+        values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
+        return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
+
+    def project(self, points: FloatArray) -> FloatArray:
+        """Pixels (N, 2) of ``points`` (N, 3) m in the optical frame (x right, y down, z forward), all in front of the camera."""
+        distorted = self._distort(points[:, :2] / points[:, 2:])
+        matrix = np.asarray(self.matrix, float)
+        return distorted @ matrix[:2, :2].T + matrix[:2, 2]
+
+    def rays(self, pixels: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Where in space ``pixels`` (N, 2) look: (N, 2) x and y at z = 1 of the optical frame, and their derivatives.
+
+        The derivatives (N, 2, 2) are by the pixel. Raises :class:`InvalidInput` for a pixel that no ray is distorted into, or
+        where the polynomial of the lens folds over: the calibration says nothing there.
+        """
+        matrix = np.asarray(self.matrix, float)
+        if not np.isfinite(pixels).all():
+            raise InvalidInput("the lens model says nothing about a pixel that is no number")
+        wanted = (np.asarray(pixels, float) - matrix[:2, 2]) @ np.linalg.inv(matrix[:2, :2]).T
+        found = wanted.copy()
+        slope = self._slope(found)
+        for _ in range(_STEPS):
+            error = self._distort(found) - wanted
+            if np.abs(error).max(initial=0.0) < _EXACT:
+                break
+            step = np.linalg.solve(slope + 1e-12 * np.eye(2), error[..., None])[..., 0]
+            # a full step may leave the part of the plane in which the lens does not fold over
+            found -= np.clip(step, -0.5, 0.5)
+            slope = self._slope(found)
+        exact = np.abs(self._distort(found) - wanted).max(axis=1) < 1e-8
+        unfolded = np.linalg.det(slope) > 1e-3
+        for pixel, good in zip(pixels, exact & unfolded, strict=True):
+            if not good:
+                raise InvalidInput(
+                    f"the lens model says nothing about the pixel {pixel[0]:.0f}, {pixel[1]:.0f}"
+                )
+        return found, np.linalg.inv(matrix[:2, :2] @ slope)
+
+    def _slope(self, points: FloatArray) -> FloatArray:
+        """Derivative (N, 2, 2) of the distortion at ``points`` (N, 2)."""
+        columns = [
+            (self._distort(points + offset) - self._distort(points - offset)) / (2 * _H)
+            for offset in (np.array([_H, 0.0]), np.array([0.0, _H]))
+        ]
+        return np.stack(columns, axis=-1)
+
+    def _distort(self, points: FloatArray) -> FloatArray:
+        """Where the lens moves ``points`` (N, 2), in focal lengths from the axis."""
+        if not any(self.distortion):
+            return points
+        if self.model == "equidistant":
+            return self._fisheye(points)
+        k1, k2, p1, p2, k3, k4, k5, k6, s1, s2, s3, s4 = (*self.distortion, *[0.0] * 12)[:12]
+        x, y = points[:, 0], points[:, 1]
+        r2 = x * x + y * y
+        radial = (1 + r2 * (k1 + r2 * (k2 + r2 * k3))) / (1 + r2 * (k4 + r2 * (k5 + r2 * k6)))
+        return np.stack(
+            [
+                x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x) + s1 * r2 + s2 * r2 * r2,
+                y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y + s3 * r2 + s4 * r2 * r2,
+            ],
+            axis=1,
+        )
+
+    def _fisheye(self, points: FloatArray) -> FloatArray:
+        k1, k2, k3, k4 = self.distortion
+        radius = np.hypot(points[:, 0], points[:, 1])
+        angle = np.arctan(radius)
+        a2 = angle * angle
+        bent = angle * (1 + a2 * (k1 + a2 * (k2 + a2 * (k3 + a2 * k4))))
+        scale = np.divide(bent, radius, out=np.ones_like(radius), where=radius > 1e-12)
+        return points * scale[:, None]

@@ -1,0 +1,107 @@
+"""Rigid transforms and planes in metres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sticker_uq.scene import FloatArray, InvalidInput
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Takes points of one frame to another: ``rotation`` (3, 3), ``translation`` (3,) m."""
+
+    rotation: FloatArray
+    translation: FloatArray
+
+    @classmethod
+    def of(cls, values: Sequence[float], name: str) -> Transform:
+        """From x, y, z in m and a quaternion x, y, z, w: the pose of the first frame in the second one.
+
+        Raises :class:`InvalidInput`, naming ``name``, unless there are seven finite numbers and the quaternion has length 1.
+        """
+        numbers = np.asarray(values, float)
+        if numbers.shape != (7,) or not np.isfinite(numbers).all():
+            raise InvalidInput(f"{name} = {list(values)} must be 7 finite numbers: x y z (m), qx qy qz qw")
+        length = float(np.linalg.norm(numbers[3:]))
+        if abs(length - 1.0) > 1e-3:
+            raise InvalidInput(f"{name}: the quaternion has the length {length:.4g}, expected 1")
+        x, y, z, w = numbers[3:] / length
+        rotation = np.array(
+            [
+                [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+                [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+                [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+            ]
+        )
+        return cls(rotation, numbers[:3])
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """``points`` (..., 3) m in the other frame."""
+        return points @ self.rotation.T + self.translation
+
+    @property
+    def inverse(self) -> Transform:
+        """The way back."""
+        return Transform(self.rotation.T, -self.rotation.T @ self.translation)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """All points p with ``normal . p + offset = 0``; ``normal`` (3,) has length 1, ``offset`` in m."""
+
+    normal: FloatArray
+    offset: float
+
+    @classmethod
+    def of(cls, values: Sequence[float], name: str) -> Plane:
+        """From a, b, c, d of a x + b y + c z + d = 0 (m).
+
+        Raises :class:`InvalidInput`, naming ``name``, unless there are four finite numbers and a, b, c are not all zero.
+        """
+        numbers = np.asarray(values, float)
+        if numbers.shape != (4,) or not np.isfinite(numbers).all() or not numbers[:3].any():
+            raise InvalidInput(
+                f"{name} = {list(values)} must be 4 finite numbers a b c d with a b c not all 0"
+            )
+        length = float(np.linalg.norm(numbers[:3]))
+        return cls(numbers[:3] / length, float(numbers[3]) / length)
+
+    @classmethod
+    def of_pose(cls, pose: Transform) -> Plane:
+        """The plane through the origin of a frame with the given pose, across its z axis."""
+        normal = pose.rotation[:, 2]
+        return cls(normal, -float(normal @ pose.translation))
+
+    def moved(self, transform: Transform) -> Plane:
+        """The same plane in another frame."""
+        normal = transform.rotation @ self.normal
+        return Plane(normal, self.offset - float(normal @ transform.translation))
+
+
+def quaternion(rotation: FloatArray) -> tuple[float, float, float, float]:
+    """x, y, z, w of ``rotation`` (3, 3), w >= 0."""
+    trace = float(np.trace(rotation))
+    # the largest of the four squares is at least 1/4, so that nothing is divided by a small number
+    squares = np.array([*(1.0 - trace + 2.0 * np.diag(rotation)), 1.0 + trace]) / 4.0
+    largest = int(squares.argmax())
+    root = float(np.sqrt(squares[largest]))
+    if largest == 3:
+        vector = [
+            rotation[2, 1] - rotation[1, 2],
+            rotation[0, 2] - rotation[2, 0],
+            rotation[1, 0] - rotation[0, 1],
+        ]
+        found = np.array([*vector, 4 * root * root]) / (4 * root)
+    else:
+        i, j, k = largest, (largest + 1) % 3, (largest + 2) % 3
+        found = np.zeros(4)
+        found[i] = root
+        found[j] = (rotation[j, i] + rotation[i, j]) / (4 * root)
+        found[k] = (rotation[k, i] + rotation[i, k]) / (4 * root)
+        found[3] = (rotation[k, j] - rotation[j, k]) / (4 * root)
+    x, y, z, w = (float(value) for value in (found if found[3] >= 0 else -found))
+    return x, y, z, w

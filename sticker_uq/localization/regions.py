@@ -1,0 +1,95 @@
+"""Where something was seen that no predicted box explains: anchors that are far from all predicted boxes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchvision.ops import clip_boxes_to_image, nms
+
+from sticker_uq.detection import Look
+from sticker_uq.scene import FloatArray
+
+EXPLAINED_IOU = 0.1
+"""IoU with a predicted box above which an anchor is explained."""
+EXPLAINED_PART = 0.5
+"""Part of its area inside one predicted box above which an anchor is explained."""
+MAX_REGIONS = 8
+_CONNECTED_IOU = 0.2
+_CANDIDATES = 200  # strongest unexplained anchors that can become regions
+_CHUNK = 2048
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """Anchors of one image that no predicted box explains.
+
+    ``objectness``: the largest one, 0..1, 0 if every anchor is explained; ``boxes`` (K, 4) float32 px of the original image
+    and ``values`` (K,) float32: the places that reach the asked objectness, by falling objectness, apart from each other.
+    """
+
+    objectness: float
+    boxes: FloatArray
+    values: FloatArray
+
+
+def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, image: int = 0) -> Unexplained:
+    """Objectness of image number ``image`` that the ``predicted`` boxes (N, 4) px of the original image do not explain.
+
+    BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
+    beyond its object, so here it is asked of every anchor, before suppression: one that neither overlaps a predicted box
+    nor lies in it is unexplained, and its objectness is what the detector saw and did not say. Places below ``floor`` are
+    not reported. The boxes are those that the detector itself makes of the anchors.
+    """
+    features, anchors = look.features[image], look.anchors
+    (height, width), (original_width, original_height) = features.resized, features.image_size
+    scale = anchors.new_tensor([width / original_width, height / original_height]).repeat(2)
+    boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors) * scale
+    values = look.probability()[image]
+    rows = _strongest_unexplained(
+        values, clip_boxes_to_image(anchors, features.resized), boxes, max(floor, _TINY)
+    )
+    strongest = values[rows]
+    largest = float(strongest[0]) if len(strongest) else 0.0
+    rows, strongest = rows[strongest >= max(floor, _TINY)], strongest[strongest >= max(floor, _TINY)]
+    places = clip_boxes_to_image(look.decode(image, rows).detach(), features.resized)
+    proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1)
+    places, strongest = places[proper], strongest[proper]
+    kept = nms(places, strongest, _CONNECTED_IOU)[:MAX_REGIONS]
+    return Unexplained(
+        objectness=largest,
+        boxes=(places[kept] / scale).float().cpu().numpy(),
+        values=strongest[kept].float().cpu().numpy(),
+    )
+
+
+def _strongest_unexplained(values: Tensor, anchors: Tensor, boxes: Tensor, floor: float) -> Tensor:
+    """Rows of the anchors (N, 4) that no box explains, by falling ``values`` (N,): at least one, those from ``floor`` on.
+
+    A detector may have 200000 anchors, so they are tried in the order of their values until there are _CANDIDATES.
+    """
+    order = values.argsort(descending=True, stable=True)
+    found: list[Tensor] = []
+    for chunk in order.split(_CHUNK):
+        found.append(chunk[~_explained(anchors[chunk], boxes)])
+        enough = sum(map(len, found)) >= _CANDIDATES
+        if enough or (any(map(len, found)) and float(values[chunk[-1]]) < floor):
+            break
+    return torch.cat([*found, order[:0]])[:_CANDIDATES]
+
+
+def _explained(anchors: Tensor, boxes: Tensor) -> Tensor:
+    """Which of ``anchors`` (N, 4) one of ``boxes`` (K, 4) explains, (N,) bool."""
+    if not len(boxes):
+        return torch.zeros(len(anchors), dtype=torch.bool, device=anchors.device)
+    low = torch.maximum(anchors[:, None, :2], boxes[None, :, :2])
+    high = torch.minimum(anchors[:, None, 2:], boxes[None, :, 2:])
+    shared = (high - low).clamp_min(0).prod(dim=2)
+    of_anchors, of_boxes = ((b[:, 2:] - b[:, :2]).clamp_min(0).prod(dim=1) for b in (anchors, boxes))
+    union = of_anchors[:, None] + of_boxes[None] - shared
+    part = shared / of_anchors[:, None].clamp_min(_TINY)
+    explained: Tensor = ((shared > EXPLAINED_IOU * union) | (part > EXPLAINED_PART)).any(dim=1)
+    return explained

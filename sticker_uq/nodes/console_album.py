@@ -1,0 +1,92 @@
+"""The pictures behind the operator's page: which camera image belongs to which scene, encoded only when a page asks.
+
+No web server and no ROS: an image is whatever ``decode`` turns into BGR pixels. Thread-safe, because the node adds images in
+the executor's thread and the page fetches them in the web server's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.scene import FloatArray, InvalidInput
+
+_JPEG_QUALITY = 85
+
+
+class Album:
+    """The newest ``capacity`` images by stamp, and those pinned because a page shows them or a question is about them."""
+
+    def __init__(self, decode: Callable[[Any], NDArray[np.uint8]], capacity: int) -> None:
+        self._decode = decode
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._images: OrderedDict[int, Any] = OrderedDict()
+        self._pinned: dict[str, tuple[int, Any]] = {}
+        self._encoded: OrderedDict[int, bytes] = OrderedDict()
+
+    def add(self, stamp_ns: int, image: Any) -> None:
+        """Keep an image until ``capacity`` newer ones have come."""
+        with self._lock:
+            self._images[stamp_ns] = image
+            while len(self._images) > self._capacity:
+                self._images.popitem(last=False)
+
+    def pin(self, purpose: str, stamp_ns: int) -> bool:
+        """Keep the image of ``stamp_ns`` for ``purpose``, in place of the one kept for it before; whether it is there."""
+        with self._lock:
+            image = self._find(stamp_ns)
+            if image is None:
+                return False
+            self._pinned[purpose] = (stamp_ns, image)
+            return True
+
+    def unpin(self, purpose: str) -> None:
+        """Let go of what was kept for ``purpose``."""
+        with self._lock:
+            self._pinned.pop(purpose, None)
+
+    @property
+    def newest(self) -> int | None:
+        """Stamp of the newest image, ns."""
+        with self._lock:
+            return next(reversed(self._images), None)
+
+    def jpeg(self, stamp_ns: int) -> bytes:
+        """The image of ``stamp_ns`` as JPEG; empty when it is not kept or cannot be decoded."""
+        with self._lock:
+            if stamp_ns in self._encoded:
+                return self._encoded[stamp_ns]
+            image = self._find(stamp_ns)
+        if image is None:
+            return b""
+        try:
+            pixels = self._decode(image)
+        except InvalidInput:
+            return b""  # the detector has told about it; here there is only nothing to show
+        data = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
+        with self._lock:
+            self._encoded[stamp_ns] = data
+            while len(self._encoded) > 4:
+                self._encoded.popitem(last=False)
+        return data
+
+    def _find(self, stamp_ns: int) -> Any:
+        if stamp_ns in self._images:
+            return self._images[stamp_ns]
+        return next((image for stamp, image in self._pinned.values() if stamp == stamp_ns), None)
+
+
+def heat(saliency: FloatArray) -> bytes:
+    """A saliency map (H, W) >= 0 as a PNG to be laid over the picture: the stronger, the brighter and the less transparent."""
+    top = float(np.nanmax(saliency)) if saliency.size else 0.0
+    share = np.nan_to_num(saliency / top) if top > 0.0 else np.zeros_like(saliency)
+    levels = (np.clip(share, 0.0, 1.0) * 255).astype(np.uint8)
+    colours = cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)
+    return cv2.imencode(".png", np.dstack([colours, (levels * 0.75).astype(np.uint8)]))[1].tobytes()

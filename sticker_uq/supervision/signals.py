@@ -1,0 +1,89 @@
+"""The signals of doubt that a policy may combine or limit, by the names that its file uses.
+
+Every signal grows with doubt; what was not measured is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+import numpy as np
+
+from sticker_uq.scene import Localization, ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.supervision.boxes import as_box, cover
+
+SignalName = Literal[
+    "improbability",
+    "shannon_entropy",
+    "mutual_information",
+    "variation_ratio",
+    "relative_total_variance",
+    "relative_predictive_surface",
+    "missed_passes",
+    "crowding",
+    "logo_overlap",
+    "duplicated",
+    "dil",
+]
+"""What the risk score of an object may be made of."""
+
+SIGNALS: tuple[SignalName, ...] = get_args(SignalName)
+
+SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
+"""What a scene may be limited by: DiL, the saliency outside the boxes per pixel of the image, or the largest objectness that no
+box explains."""
+
+UNEXPLAINED: SaliencyName = "unexplained_objectness"
+"""The metric of a reason that says that something may have been missed."""
+
+_SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
+    "dil": lambda localization, pixels: localization.dil,
+    "background_saliency": lambda localization, pixels: localization.background_localization / pixels,
+    "unexplained_objectness": lambda localization, pixels: localization.unexplained_objectness,
+}
+SALIENCY_WORDS: dict[SaliencyName, str] = {
+    "dil": "distinctive localization (saliency that no box explains)",
+    "background_saliency": "saliency outside the boxes, per pixel",
+    "unexplained_objectness": "objectness that no box explains",
+}
+"""What each signal of a scene is called in a reason."""
+
+
+Signals = Mapping[SignalName, float]
+
+
+def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[SignalName, float]:
+    """Every signal of one object of ``scene`` by its name.
+
+    "improbability" is 1 minus the mean probability of sticker, "missed_passes" the share of the passes that did not see it,
+    "crowding" the largest share of the smaller box that it and anything else seen in the scene have in common,
+    "logo_overlap" the same weighted by the probability that the other is a logo, "duplicated" 1 if one pass saw it twice.
+    """
+    box = as_box(observed.box)
+    others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
+    shared = [cover(box, as_box(other.box)) for other in others]
+    logos = [float(other.probabilities[ObjectClass.LOGO]) for other in others]
+    return {
+        "improbability": 1.0 - float(observed.probabilities[ObjectClass.STICKER]),
+        "shannon_entropy": observed.shannon_entropy,
+        "mutual_information": observed.mutual_information,
+        "variation_ratio": observed.variation_ratio,
+        "relative_total_variance": observed.relative_total_variance,
+        "relative_predictive_surface": observed.relative_predictive_surface,
+        "missed_passes": 1.0 - observed.detection_rate,
+        "crowding": max(shared, default=0.0),
+        "logo_overlap": max((s * p for s, p in zip(shared, logos, strict=True)), default=0.0),
+        "duplicated": float(observed.duplicated),
+        "dil": scene_saliency(scene),
+    }
+
+
+def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
+    """The signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
+    pixels = assessment.image_size[0] * assessment.image_size[1]
+    if assessment.localization is None or pixels <= 0:
+        return float("nan")
+    value = _SALIENCY[name](assessment.localization, pixels)
+    # without any saliency BL is 0 too, but nothing was looked at
+    return value if np.isfinite(assessment.localization.dil) else float("nan")

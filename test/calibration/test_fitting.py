@@ -1,0 +1,154 @@
+"""Fit and proof on images whose truth is drawn from a seed: what is promised is kept on others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
+from sticker_uq.calibration.outcomes import matching, outcomes_of
+from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
+from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.report import calibration_report
+from sticker_uq.cli.calibrate import policy_text
+from sticker_uq.scene import InvalidInput, Outcome, Verdict
+from sticker_uq.supervision import Policy, judge
+from sticker_uq.supervision.signals import SIGNALS
+from test.helpers.assessments import assessment, observed
+
+Drawn = Callable[[int, int], list[Record]]
+LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)
+
+
+@pytest.fixture(scope="module")
+def made(drawn: Drawn) -> tuple[Policy, Policy, list[Record], list[Record]]:
+    fit, proof = drawn(0, 300), drawn(1000, 300)
+    draft = fit_policy(fit, Policy())
+    return draft, certify(draft, fit, proof, LEVELS), fit, proof
+
+
+def test_what_is_promised_is_kept_on_other_images(
+    made: tuple[Policy, Policy, list[Record], list[Record]], drawn: Drawn
+) -> None:
+    _, policy, _, proof = made
+    assert policy.guarantee is not None
+    assert policy.guarantee.wrongful_removal is not None
+    assert policy.risk is not None
+    promise = policy.guarantee.wrongful_removal
+    # the proof counts what the judge itself decides
+    again = measure(proof, policy)
+    assert (again.wrongful.events, again.wrongful.of) == (promise.events, promise.images)
+    assert again.missed.events == policy.guarantee.missed_sticker.events  # type: ignore[union-attr]
+    assert promise.bound <= LEVELS.alpha
+    unseen = measure(drawn(5000, 1000), policy)
+    assert unseen.wrongful.rate <= LEVELS.alpha
+    assert 0.3 < unseen.removed.rate < 1.0
+    assert sum(count.events for count in unseen.verdicts.values()) == unseen.verdicts["ask"].of
+
+
+def test_two_signals_remove_more_than_one_at_equal_risk(
+    made: tuple[Policy, Policy, list[Record], list[Record]], drawn: Drawn
+) -> None:
+    draft, _, fit, proof = made
+    rows = {row.name: row for row in ablation(fit, proof, drawn(5000, 600), draft, 0.05, 0.1, resamples=50)}
+    assert rows[COMBINED].at_equal_risk > rows[PLAIN].at_equal_risk + 0.02
+    assert rows[COMBINED].at_equal_risk > rows["shannon_entropy"].at_equal_risk + 0.02
+    assert rows[COMBINED].augrc.value < rows["improbability"].augrc.value
+    assert rows["missed_passes"].removed is None  # it says nothing here, so nothing can be proved with it
+
+
+def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn: Drawn) -> None:
+    seen = outcomes_of(drawn(0, 200), Policy()).detected
+    risk = fit_risk(seen.signals, ~seen.right)
+    names = {term.signal for term in risk.terms}
+    assert {"improbability", "shannon_entropy"} <= names
+    assert "variation_ratio" not in names
+    reversed_ = {"dil": -seen.signals["improbability"]}
+    # it falls with doubt, so that no non-decreasing function of it says anything
+    assert all(term.log_odds[-1] < 0.5 for term in fit_risk(reversed_, ~seen.right).terms)
+    none_wrong = fit_risk(seen.signals, np.zeros(len(seen), bool))
+    assert 0 < none_wrong(dict.fromkeys(SIGNALS, 0.0)) < 0.01
+    with pytest.raises(InvalidInput, match="at least one detected sticker"):
+        fit_risk({}, np.zeros(0, bool))
+
+
+def test_a_policy_survives_its_file(
+    made: tuple[Policy, Policy, list[Record], list[Record]], tmp_path: Path
+) -> None:
+    _, policy, _, proof = made
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy_text(policy))
+    assert Policy.load(path) == policy
+    assert Policy.load(path).hash == policy.hash
+    assert policy.reference is not None
+    assert len(policy.reference.signals["score"]) == len(proof)
+
+
+def test_what_cannot_be_proved_is_refused_with_what_it_takes(
+    made: tuple[Policy, Policy, list[Record], list[Record]],
+) -> None:
+    draft, _, fit, proof = made
+    with pytest.raises(
+        InvalidInput, match=r"alpha 0\.001 .*300 images prove 0\.00765 at best, expected 2302"
+    ):
+        certify(draft, fit, proof, Levels(0.001, 0.2, 0.1))
+    with pytest.raises(InvalidInput, match=r"beta 0\.01 .*called clean prove"):
+        certify(draft, fit, proof, Levels(0.05, 0.01, 0.1))
+    with pytest.raises(InvalidInput, match="shows a laptop without stickers"):
+        fit_policy([record for record in fit if len(record.stickers)], Policy())
+
+
+def test_the_report_says_it_in_words_and_numbers(
+    made: tuple[Policy, Policy, list[Record], list[Record]],
+) -> None:
+    draft, policy, fit, proof = made
+    text = calibration_report(policy, draft, fit, proof, LEVELS, html=False, resamples=20)
+    assert "at most 5 % of the images lead to an object being released" in text
+    assert "| combined risk |" in text
+    page = calibration_report(policy, draft, fit, proof, LEVELS, html=True, resamples=20)
+    assert page.startswith("<!doctype html>")
+    assert "<svg" in page
+    assert "<td>combined risk</td>" in page
+
+
+def test_a_removal_is_right_when_the_blade_meets_a_sticker() -> None:
+    boxes = np.array([[0, 0, 40, 40], [100, 0, 140, 40], [110, 0, 150, 40]], np.float32)
+    record = Record("", boxes, np.array([1, 2, 2]), assessment())
+    assert matching(observed((0, 0, 40, 41)), record) == -1  # a logo
+    assert matching(observed((100, 0, 141, 40)), record) == 0
+    assert matching(observed((111, 0, 150, 40)), record) == 1
+    assert matching(observed((300, 0, 340, 40)), record) == -1
+    assert matching(observed((120, 0, 180, 40)), record, 0.6) == -1
+
+
+def test_outcomes_are_those_of_the_judge(drawn: Drawn) -> None:
+    records = drawn(0, 40)
+    records[0] = replace(records[0], assessment=assessment(observed(), dil=0.99))
+    policy = Policy(min_probability=0.9, max_dil=0.9, max_dil_clean=0.9)
+    seen = outcomes_of(records, policy)
+    decisions = [judge(record.assessment, policy) for record in records]
+    expected = [len(d.removable()) if d.outcome is Outcome.WORK else 0 for d in decisions]
+    assert np.bincount(seen.detected.image[seen.removable], minlength=40).tolist() == expected
+    assert seen.verdicts[Verdict.REMOVE] == sum(len(d.removable()) for d in decisions)
+    assert len(seen.cleans.left) == sum(d.outcome is Outcome.CLEAN for d in decisions)
+
+
+def test_isotonic_calibration_brings_probabilities_to_shares() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(4000)
+    right = rng.random(4000) < p**2  # too sure
+    learned = fit_isotonic(p, right)
+    for value in (0.2, 0.5, 0.9):
+        assert learned(value) == pytest.approx(value**2, abs=0.06)
+    assert fit_isotonic(np.full(12, 0.7), np.ones(12, bool))(0.7) == pytest.approx(13 / 14)
+
+
+def test_temperature_scaling_finds_the_temperature_that_was_used() -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0, 3, 6000)
+    right = rng.random(6000) < 1 / (1 + np.exp(-odds / 2.5))
+    assert fit_temperature(1 / (1 + np.exp(-odds)), right).temperature == pytest.approx(2.5, rel=0.1)

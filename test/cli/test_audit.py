@@ -1,0 +1,81 @@
+"""``sticker-uq audit`` as a person uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sticker_uq.cli import app
+from sticker_uq.supervision.audit import AuditLog
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A log of three entries."""
+    log = AuditLog(tmp_path / "audit", 10**6)
+    log.add("start", {"node": "/supervisor", "pid": 7})
+    log.add("answer", {"person": "Ada", "accepted": True})
+    log.add("stop", {"node": "/supervisor"})
+    log.close()
+    return tmp_path / "audit"
+
+
+def head(folder: Path) -> str:
+    return run("verify", folder).output.partition("hash ")[2][:64]
+
+
+def test_a_whole_log_is_told_with_its_head(folder: Path) -> None:
+    result = run("verify", folder, "--head", head(folder))
+    assert result.exit_code == 0
+    assert "3 entries in 1 files, 0 torn" in result.output
+    assert "cut off" not in result.output
+    assert "only --head shows" in run("verify", folder).output
+
+
+def test_a_changed_entry_is_named_and_fails(folder: Path) -> None:
+    path = folder / "audit-000001.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"Ada", b"Eve"))
+    result = run("verify", folder)
+    assert result.exit_code == 1
+    assert "NOT WHOLE  audit-000001.jsonl:2: not an entry as it was written" in result.output
+
+
+def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder: Path) -> None:
+    published = head(folder)
+    path = folder / "audit-000001.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    cut = run("verify", folder)
+    assert cut.exit_code == 0
+    assert "does not end with a stop" in cut.output
+    assert run("verify", folder, "--head", published).exit_code == 1
+
+
+def test_entries_are_shown_by_kind_and_from_the_end(folder: Path) -> None:
+    lines = run("show", folder).output.splitlines()
+    assert [line.split()[2] for line in lines] == ["start", "answer", "stop"]
+    assert "accepted=true, person=Ada" in run("show", folder, "--kind", "answer").output
+    assert [line.split()[0] for line in run("show", folder, "--last", 2).output.splitlines()] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["verify", "nowhere"], "nowhere: no such folder"),
+        (["show", "nowhere"], "nowhere: no such folder"),
+        (["verify", ".", "--head", "12"], "--head '12': expected 64 hexadecimal digits"),
+    ],
+)
+def test_unusable_arguments_end_in_one_line(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+    assert "Traceback" not in result.output

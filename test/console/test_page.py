@@ -1,0 +1,311 @@
+"""What the operator's page shows and does, in a real browser, without a cell behind it."""
+
+import pytest
+from playwright.sync_api import expect
+
+from sticker_uq.nodes.console_state import ConsoleState
+from test.helpers.browser import FakeCell, screenshot, served
+
+EVIL = "<img src=x onerror=\"document.title='owned'\">"
+BOX = {"x1": 200.0, "y1": 200.0, "x2": 320.0, "y2": 300.0}
+OTHER = {"x1": 500.0, "y1": 350.0, "x2": 640.0, "y2": 450.0}
+
+
+def reason(metric="shannon_entropy", value=1.02, limit=0.9, text="entropy"):
+    return {"metric": metric, "value": value, "limit": limit, "text": text}
+
+
+def asked(identity=0, box=BOX, label=2, reasons=()):
+    return {"id": identity, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
+
+
+def request(*objects, identity="r1", text="Two things are uncertain.", reasons=()):
+    return {
+        "request_id": identity, "stamp": "1000", "picture": True, "text": text, "reasons": list(reasons),
+        "objects": list(objects),
+    }  # fmt: skip
+
+
+SCENE = {
+    "stamp": "2000", "picture": True, "width": 960, "height": 720, "passes": 20, "status": 1, "status_text": "", "dil": 0.2,
+    "outcome": "ask", "reasons": [], "unexplained": [{"box": {"x1": 30.0, "y1": 30.0, "x2": 90.0, "y2": 90.0}}],
+    "objects": [
+        {
+            "id": 5, "label": 1, "box": {"x1": 700, "y1": 100, "x2": 800, "y2": 160},
+            "hulls": [[[700, 100], [706, 100], [703, 108]]],
+            "probability": 0.97, "seen_in": 20, "unstable": False, "verdict": "keep", "by_person": False,
+        }
+    ],
+}  # fmt: skip
+
+
+class Operator:
+    """A person before the page."""
+
+    def __init__(self, context, address, state, cell):
+        self.context, self.state, self.cell = context, state, cell
+        self.trouble = []
+        self.page = context.new_page()
+        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        self.page.on("console", lambda line: self.trouble.append(line.text) if line.type == "error" else None)
+        self.page.on("request", self._asked_for)
+        self.address = address
+        self.page.goto(address)
+
+    def _asked_for(self, request):
+        if not request.url.startswith((self.address, self.address.replace("http", "ws"))):
+            self.trouble.append(f"something from outside: {request.url}")
+
+    def see(self, *objects, **rest):
+        self.state.put("gate", {"state": "intervention", "text": "a person decides", "held": False})
+        self.state.put("scene", SCENE)
+        self.state.put("request", request(*objects, **rest))
+        expect(self.page.locator("#objects li")).to_have_count(len(objects))
+
+    def is_called(self, name):
+        self.page.fill("#who", name)
+
+    def says(self, index, answer):
+        self.page.locator("#objects li").nth(index).get_by_role("button", name=answer).click()
+
+    def sends(self):
+        self.page.click("#send")
+        expect(self.page.locator("#message")).to_have_text("Answer sent.")
+
+    def place(self, x, y):
+        """Where a pixel of the camera's image is on the page."""
+        frame = self.page.locator("#overlay").bounding_box()
+        return frame["x"] + x * frame["width"] / 960, frame["y"] + y * frame["height"] / 720
+
+
+@pytest.fixture
+def operator(tablet):
+    state, cell = ConsoleState(("detector", "supervisor")), FakeCell()
+    state.put("gate", {"state": "monitoring", "text": "", "held": False})
+    with served(state, cell) as address:
+        someone = Operator(tablet, address, state, cell)
+        yield someone
+        assert someone.trouble == []
+
+
+def test_an_answer_says_what_was_pressed(operator):
+    operator.see(asked(), asked(1, OTHER))
+    screenshot(operator.page, "console-question")
+    operator.is_called("Ada")
+    operator.page.click("#send")
+    expect(operator.page.locator("#message")).to_contain_text("decide every object")
+    assert operator.cell.answers == []
+    operator.says(0, "Leave it")
+    operator.says(1, "Peel it")
+    operator.sends()
+    said = operator.cell.answers[0]
+    assert (said.request_id, said.person, said.scene) == ("r1", "Ada", "none")
+    assert [(a.answer, a.x1) for a in said.answers] == [("keep", 200.0), ("remove", 500.0)]
+
+
+def test_without_a_name_nothing_is_sent(operator):
+    operator.see(asked())
+    operator.says(0, "Peel it")
+    operator.page.click("#send")
+    expect(operator.page.locator("#message")).to_contain_text("your name")
+    assert operator.cell.answers == []
+
+
+def test_a_refusal_is_shown_with_its_reason(operator):
+    operator.cell.refusal = f"request 'r1' is not open {EVIL}"
+    operator.see(asked())
+    operator.is_called("Ada")
+    operator.says(0, "Peel it")
+    operator.page.click("#send")
+    expect(operator.page.locator("#message")).to_have_text(f"Not accepted: {operator.cell.refusal}")
+
+
+def test_everything_from_the_cell_is_text(operator):
+    operator.see(
+        asked(reasons=[reason(metric="made_up", text=EVIL), reason(value=None, text=EVIL)]),
+        text=EVIL,
+        reasons=[reason(metric="made_up", text=EVIL)],
+    )
+    operator.state.put("gate", {"state": "fault", "text": EVIL, "held": False})
+    operator.state.put("workpiece", EVIL)
+    operator.state.happened(10**9, "asked", EVIL)
+    operator.state.report("detector", "model", 2, EVIL)
+    page = operator.page
+    expect(page.locator("#why")).to_have_text(EVIL)
+    expect(page.locator("#title")).to_contain_text(EVIL)
+    expect(page.locator("#history")).to_contain_text(EVIL)
+    expect(page.locator("#health")).to_contain_text(EVIL)
+    assert page.locator("#objects .why").all_text_contents() == [EVIL, EVIL]
+    assert page.locator("img").count() == 2
+    assert page.title() != "owned"
+
+
+def test_why_is_said_in_plain_words(operator):
+    close = reason("probability", 0.99991, 1.0)
+    operator.see(asked(reasons=[reason(), close, reason("detection_rate", 0.35, 0.7)]))
+    expect(operator.page.locator("#objects .why").nth(1)).to_contain_text("0.9999, 1 is needed")
+    expect(operator.page.locator("#objects .why").first).to_have_text(
+        "It is undecided what it is: entropy 1.02 bit, 0.9 is allowed."
+    )
+    expect(operator.page.locator("#objects .why").last).to_have_text(
+        "Only a part of the passes saw it: 0.35, 0.7 is needed."
+    )
+
+
+def test_keys_alone_are_enough(operator):
+    operator.see(asked(), asked(1, OTHER))
+    operator.is_called("Ada")
+    keys = operator.page.keyboard
+    keys.press("Enter")  # leaves the name
+    keys.press("n")
+    keys.press("2")
+    keys.press("p")
+    keys.press("d")
+    for key in ("ArrowLeft", "Shift+ArrowRight", "ArrowDown", "Enter"):
+        keys.press(key)
+    keys.press("Enter")
+    expect(operator.page.locator("#message")).to_have_text("Answer sent.")
+    first, second, drawn = operator.cell.answers[0].answers
+    assert [first.answer, second.answer, drawn.answer] == ["not_there", "remove", "missed"]
+    # begun in the middle fifth of 960x720; a step is a hundredth of the width
+    step = 10
+    assert (drawn.x1, drawn.x2) == pytest.approx((384 - step, 576), abs=0.5)
+    assert (drawn.y1, drawn.y2) == pytest.approx((288 + step, 432 + step), abs=0.5)
+
+
+def test_a_missed_sticker_is_drawn_and_taken_back(operator):
+    operator.see(asked())
+    operator.is_called("Ada")
+    mouse = operator.page.mouse
+    for left in (150, 600):
+        mouse.move(*operator.place(left, 400))
+        mouse.down()
+        mouse.move(*operator.place(left + 100, 470), steps=4)
+        mouse.up()
+    screenshot(operator.page, "console-drawing")
+    operator.page.click("#undo")
+    operator.says(0, "Nothing is there")
+    operator.sends()
+    answers = operator.cell.answers[0].answers
+    assert [a.answer for a in answers] == ["not_there", "missed"]
+    drawn = answers[1]
+    assert (drawn.x1, drawn.y1, drawn.x2, drawn.y2) == pytest.approx((150, 400, 250, 470), abs=3)
+
+
+def test_an_answer_about_the_whole_picture_needs_no_object(operator):
+    operator.see(asked())
+    operator.is_called("Ada")
+    operator.page.get_by_role("button", name="Leave this laptop to people").click()
+    operator.sends()
+    assert operator.cell.answers[0].scene == "skip_laptop"
+    assert operator.cell.answers[0].answers == []
+
+
+def test_a_reload_loses_nothing(operator):
+    operator.see(asked(), asked(1, OTHER))
+    operator.is_called("Ada")
+    operator.says(1, "Peel it")
+    operator.page.keyboard.press("d")
+    operator.page.keyboard.press("Enter")
+    operator.page.reload()
+    expect(operator.page.locator("#objects li")).to_have_count(2)
+    expect(operator.page.locator("#who")).to_have_value("Ada")
+    operator.says(0, "Leave it")
+    operator.sends()
+    assert [a.answer for a in operator.cell.answers[0].answers] == ["keep", "remove", "missed"]
+
+
+def test_an_old_answer_does_not_stick_to_a_new_question(operator):
+    operator.see(asked())
+    operator.says(0, "Peel it")
+    operator.see(asked(), identity="r2")
+    expect(operator.page.locator("#objects li.open")).to_have_count(1)
+    assert operator.page.locator('#objects button[aria-pressed="true"]').count() == 0
+
+
+def test_who_answered_is_told_to_the_others(operator):
+    operator.see(asked())
+    operator.state.put(
+        "answered", {"request_id": "r1", "person": "Grace", "scene": "none", "answers": ["keep"]}
+    )
+    operator.state.put("request", None)
+    expect(operator.page.locator("#message")).to_have_text("Grace has answered.")
+    expect(operator.page.locator("#send")).to_be_hidden()
+
+
+def test_the_question_keeps_its_picture_until_the_live_one_is_wanted(operator):
+    operator.see(asked())
+    picture = operator.page.locator("#picture")
+    expect(picture).to_have_attribute("src", "picture/1000.jpg")
+    operator.state.put("scene", {**SCENE, "stamp": "3000"})
+    operator.page.click("#layer-live")
+    expect(picture).to_have_attribute("src", "picture/3000.jpg")
+    operator.page.click("#layer-live")
+    expect(picture).to_have_attribute("src", "picture/1000.jpg")
+
+
+def test_hold_and_reset(operator):
+    operator.is_called("Ada")
+    operator.page.click("#hold")
+    operator.state.put("gate", {"state": "fault", "text": "held; fault", "held": True})
+    expect(operator.page.locator("#hold")).to_have_text("Release")
+    operator.page.click("#hold")
+    operator.page.click("#reset")
+    operator.page.wait_for_timeout(0)
+    operator.state.put("gate", {"state": "monitoring", "text": "", "held": False})
+    expect(operator.page.locator("#reset")).to_be_hidden()
+    assert operator.cell.commands == [("hold", "Ada"), ("release", "Ada"), ("reset", "Ada")]
+
+
+def test_a_lost_supervisor_and_a_lost_page_are_loud(tablet):
+    state, cell = ConsoleState(), FakeCell()
+    with served(state, cell) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        expect(page.locator("#alarm")).to_have_text("No word from the supervisor. The arm must not move.")
+        state.put("gate", {"state": "permitted", "text": "", "held": False})
+        expect(page.locator("#state")).to_have_class("state permitted")
+        expect(page.locator("#alarm")).to_be_hidden()
+        expect(page.locator("#alarm")).to_have_text("No word from the supervisor. The arm must not move.")
+        expect(page.locator("#state")).to_have_class("state lost")
+        state.put("gate", {"state": "permitted", "text": "again", "held": False})
+        expect(page.locator("#state")).to_have_class("state permitted")
+    expect(page.locator("#alarm")).to_have_text("This page has lost the cell. What it shows is old.")
+    expect(page.locator("#state")).to_have_class("state lost")
+
+
+def test_a_finger_finds_everything_on_a_tablet(operator):
+    operator.see(asked(), asked(1, OTHER))
+    small = []
+    for target in operator.page.locator("button:visible, input:visible, summary:visible").all():
+        frame = target.bounding_box()
+        if frame["height"] < 44 or frame["width"] < 44:
+            small.append((target.text_content(), frame))
+    assert small == []
+    assert operator.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    # 10 mm for two metres: at 1024 px on 200 mm that is 51 px
+    size = operator.page.evaluate("parseFloat(getComputedStyle(document.getElementById('state')).fontSize)")
+    assert size >= 51
+
+
+def test_states_differ_by_more_than_colour(operator):
+    seen = {}
+    for state in ("blocked", "monitoring", "permitted", "verifying", "intervention", "fault"):
+        operator.state.put("gate", {"state": state, "text": "", "held": False})
+        expect(operator.page.locator("#state")).to_have_class(f"state {state}")
+        seen[state] = operator.page.locator("#symbol").text_content()
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
+    operator.state.report("detector", "input", 2, "nobody publishes it")
+    operator.state.happened(10**9, "arrived", "laptop-1")
+    operator.state.happened(2 * 10**9, "gate_blocked", "held")
+    operator.page.reload()
+    expect(operator.page.locator("#health-title")).to_contain_text("error")
+    operator.page.click("#history-title")
+    expect(operator.page.locator("#history li")).to_have_count(2)
+    expect(operator.page.locator("#history li").first).to_contain_text("Closed: held")
+    operator.page.click("#health-title")
+    screenshot(operator.page, "console-health")
+    expect(operator.page.locator("#health")).to_contain_text("input: nobody publishes it")

@@ -1,0 +1,1 @@
+"""Faults done to real processes; docs/faults.md is the table."""

@@ -1,0 +1,41 @@
+"""One cell for all faults: each test leaves it working, which is part of what it tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import domain_coordinator
+import pytest
+
+from test.helpers import ros
+from test.helpers.fault_cell import FaultCell
+
+
+@pytest.fixture(scope="package")
+def package_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ros.Bench, Path]]:
+    """A probe on a domain of its own, and a folder."""
+    folder = tmp_path_factory.mktemp("cell")
+    with pytest.MonkeyPatch.context() as patch, domain_coordinator.domain_id() as domain:
+        patch.setenv("ROS_DOMAIN_ID", str(domain))
+        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        patch.setenv("ROS_LOG_DIR", str(folder / "ros_log"))
+        with ros.bench() as bench:
+            yield bench, folder
+
+
+@pytest.fixture(scope="package")
+def running_cell(package_bench: tuple[ros.Bench, Path]) -> Iterator[FaultCell]:
+    bench, folder = package_bench
+    with FaultCell(bench, folder) as cell:
+        yield cell
+
+
+@pytest.fixture
+def cell(running_cell: FaultCell) -> Iterator[FaultCell]:
+    """A cell whose arm moves; afterwards it does again, has never moved without a permit, and its audit log is whole."""
+    running_cell.quiet()
+    running_cell.hold(False)
+    running_cell.works()
+    yield running_cell
+    running_cell.works()
+    running_cell.check_motion()
+    running_cell.check_audit()

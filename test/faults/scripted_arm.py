@@ -1,0 +1,93 @@
+"""An arm that tells where it is, step by step, and fails as the topic ``arm/script`` says; a process for the fault tests.
+
+``move``: moves in small steps until ``finish``. ``mute``: never answers a goal. ``deaf``: takes a goal, does not move, and
+never ends, whatever it is told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from rclpy.action import CancelResponse, GoalResponse
+from rclpy.node import Node
+from std_msgs.msg import String
+
+from sticker_uq.nodes import qos
+from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionStep
+from sticker_uq.nodes.lifecycle import exit_process, run_node
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import GateState
+
+STEP_S = 0.04
+
+
+class Script:
+    """What the arm shall do now; waiting for a change of it is possible."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._text = "move"
+
+    def set(self, text: str) -> None:
+        with self._changed:
+            self._text = text
+            self._changed.notify_all()
+
+    def get(self) -> str:
+        with self._changed:
+            return self._text
+
+    def wait_while(self, text: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._text != text)
+
+
+class TellingMotion:
+    """Publishes every step as a gate message: which permit it used, and when."""
+
+    def __init__(self, node: Node, script: Script) -> None:
+        self._node = node
+        self._script = script
+        self._steps = node.create_publisher(GateState, "arm/step", qos.IMAGES)
+        self._stops = node.create_publisher(String, "arm/stopped", qos.RELIABLE)
+
+    def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
+        while self._script.get() != "finish":
+            step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
+            step.header.stamp = self._node.get_clock().now().to_msg()
+            self._steps.publish(step)
+            yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
+
+    def stop(self) -> None:
+        self._stops.publish(String(data="stopped"))
+
+
+class ScriptedArm(Node):
+    def __init__(self) -> None:
+        super().__init__("arm")
+        self._script = Script()
+        self.create_subscription(String, "arm/script", lambda m: self._script.set(m.data), qos.LATCHED)
+        self._arm = ArmClient(self, TellingMotion(self, self._script), timeout_s=600.0)
+        server = self._arm._server
+        obedient_goal, obedient_execute = self._arm._on_goal, self._arm._execute
+
+        def on_goal(goal: RemoveSticker.Goal) -> GoalResponse:
+            self._script.wait_while("mute")
+            return obedient_goal(goal)
+
+        def execute(handle: object) -> RemoveSticker.Result:
+            self._script.wait_while("deaf")
+            return obedient_execute(handle)  # type: ignore[arg-type]
+
+        server.register_goal_callback(on_goal)
+        server.register_execute_callback(execute)
+        server.register_cancel_callback(lambda _: CancelResponse.ACCEPT)
+
+
+def main() -> None:
+    exit_process(run_node(ScriptedArm, executor=ArmExecutor))
+
+
+if __name__ == "__main__":
+    main()

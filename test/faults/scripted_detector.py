@@ -1,0 +1,78 @@
+"""The real detector node with a perception that does what the picture tells it; a process for the fault tests.
+
+The first pixel of a picture says what is seen in it; it needs no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from dataclasses import replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from sticker_uq.nodes.detector import DetectorNode
+from sticker_uq.nodes.lifecycle import exit_process, run_node
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.scene import SceneAssessment, Status
+from test.helpers.assessments import assessment, observed
+
+STICKER = observed()
+
+
+class Seen(IntEnum):
+    """What a picture shows, or does to perception: the grey level of its first pixel."""
+
+    STICKER = 50
+    NOTHING = 60
+    UNSURE = 70
+    NAN = 80
+    INFINITY = 90
+    HANG = 100
+    CRASH = 110
+
+
+class ScriptedPerception:
+    def __init__(self, settings: PerceptionSettings) -> None:
+        self.settings = settings
+        self.model_hash = "m" * 64
+
+    def warm_up(self) -> None:
+        """Nothing is to be warmed up."""
+
+    def assess(
+        self, image: Any, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+    ) -> SceneAssessment:
+        seen = Seen(image[0, 0, 0])
+        if seen is Seen.HANG:
+            threading.Event().wait()
+        if seen is Seen.CRASH:
+            raise RuntimeError("the picture said so")
+        objects = {
+            Seen.STICKER: [STICKER],
+            Seen.UNSURE: [replace(STICKER, shannon_entropy=1.5)],
+            Seen.NAN: [replace(STICKER, mutual_information=math.nan)],
+            Seen.INFINITY: [replace(STICKER, box=np.array([100, 100, math.inf, 160], np.float32))],
+        }.get(seen, [])
+        height, width = image.shape[:2]
+        return assessment(
+            *objects,
+            stamp_ns=stamp_ns,
+            frame_id=frame_id,
+            image_size=(width, height),
+            image_digest=hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest(),
+            exposure=measure_exposure(image),
+        )
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        return assessment(
+            stamp_ns=stamp_ns, frame_id=frame_id, status=Status.FAILED, status_text=reason, image_size=(0, 0)
+        )
+
+
+if __name__ == "__main__":
+    exit_process(run_node(lambda: DetectorNode(ScriptedPerception)))

@@ -1,0 +1,83 @@
+"""An arm and people who do not behave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sticker_uq.supervision import Closed
+from sticker_uq_msgs.msg import GateState
+from sticker_uq_msgs.srv import ResolveIntervention
+from test.helpers.fault_cell import FaultCell, Seen
+
+Request = ResolveIntervention.Request
+
+
+def test_arm_never_answers(cell: FaultCell) -> None:
+    """Not even whether it takes the goal: the permit ends, and a person is needed until it speaks again."""
+    cell.bring(GateState.STATE_PERMITTED)
+    cell.until_gate(reason=Closed.ARM_FAILED)
+    gate = cell.until_gate(GateState.STATE_FAULT)
+    assert "did not report the end" in gate.text
+    cell.camera.shows(Seen.NOTHING)
+    cell.arm("move")
+    cell.quiet()
+    cell.hold(False)
+
+
+def test_arm_takes_a_goal_and_never_ends_it(cell: FaultCell) -> None:
+    cell.quiet()
+    cell.arm("deaf")
+    cell.camera.shows(Seen.STICKER)
+    cell.hold(False)
+    cell.until_gate(GateState.STATE_REMOVING)
+    steps = len(cell.steps)
+    cell.camera.shows(Seen.NAN)
+    cell.until_gate(GateState.STATE_FAULT)
+    assert len(cell.steps) == steps
+    cell.quiet()
+    cell.hold(False)
+
+
+def test_arm_answers_twice(cell: FaultCell) -> None:
+    """Two servers of one action both answer every goal: nobody knows which arm moves, so none may."""
+    with cell.another(cell.node("arm")):
+        cell.until_gate(reason=Closed.ARM_FAILED)
+        said, scenes, steps = len(cell.gates), len(cell.scenes), len(cell.steps)
+        cell.until(lambda: len(cell.gates) >= said + 10 and len(cell.scenes) >= scenes + 10, "more of both")
+        assert not any(gate.open for gate in cell.gates[said:])
+        assert len(cell.steps) == steps
+
+
+def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
+    cell.bring(GateState.STATE_INTERVENTION)
+    cell.until(lambda: cell.requests[-1].request_id, "the request")
+    first = cell.requests[-1].request_id
+    accepted = cell.answer(Request.SCENE_RESCAN)
+    again = cell.answer(Request.SCENE_CLEAN, request_id=first)
+    assert accepted.accepted
+    assert not again.accepted
+    assert "is not open" in again.message
+    cell.until(lambda: cell.requests[-1].request_id not in ("", first), "the next request")
+    late = cell.answer(Request.SCENE_SKIP_LAPTOP, request_id=first)
+    assert not late.accepted
+
+    def told_of_first() -> list[Any]:
+        return [e.data for e in cell.check_audit() if e.kind == "answer" and e.data["request_id"] == first]
+
+    cell.until(lambda: len(told_of_first()) == 3, "three entries on the disk")
+    told = told_of_first()
+    assert [(t["accepted"], t["person"]) for t in told] == [(True, "Ada"), (False, "Ada"), (False, "Ada")]
+    cell.camera.shows(Seen.NOTHING)
+    cell.answer(Request.SCENE_RESCAN)
+
+
+def test_a_persons_answer_after_the_laptop_left(cell: FaultCell) -> None:
+    cell.bring(GateState.STATE_INTERVENTION)
+    cell.until(lambda: cell.requests[-1].request_id, "the request")
+    old = cell.requests[-1].request_id
+    cell.hold(True)
+    cell.hold(False)  # another laptop may lie here now
+    cell.until(lambda: cell.requests[-1].request_id != old, "the request is closed")
+    assert not cell.answer(Request.SCENE_CLEAN, request_id=old).accepted
+    cell.quiet()
+    cell.hold(False)

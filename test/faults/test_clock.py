@@ -1,0 +1,94 @@
+"""A clock that has not started, jumps or stands still; the cell takes its time from /clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rosgraph_msgs.msg import Clock
+
+from sticker_uq.supervision import Closed
+from test.helpers import ros
+from test.helpers.fault_cell import FaultCell
+
+START_NS = 1_800_000_000 * 10**9
+
+
+class SimulatedClock:
+    """Publishes the time fifty times a second; runs with the wall clock unless it is stopped, plus what it has jumped."""
+
+    def __init__(self, bench: ros.Bench) -> None:
+        self._publisher = bench.publisher(Clock, "/clock", ros.qos.RELIABLE)
+        self._base_ns = START_NS - time.monotonic_ns()
+        self._stands_ns = 0
+        self.runs = False
+        bench.probe.create_timer(0.02, self._publish)
+
+    def now_ns(self) -> int:
+        return self._stands_ns or self._base_ns + time.monotonic_ns()
+
+    def jump(self, seconds: float) -> None:
+        self._base_ns += round(seconds * 1e9)
+
+    def stand(self, still: bool) -> None:
+        if still:
+            self._stands_ns = self.now_ns()
+        else:
+            self._base_ns = self._stands_ns - time.monotonic_ns()
+            self._stands_ns = 0
+
+    def _publish(self) -> None:
+        if self.runs:
+            message = Clock()
+            message.clock.sec, message.clock.nanosec = divmod(self.now_ns(), 10**9)
+            self._publisher.publish(message)
+
+
+@pytest.fixture(scope="module")
+def clocked(package_bench: tuple[ros.Bench, Path]) -> Iterator[tuple[FaultCell, SimulatedClock]]:
+    """A second cell in a namespace of its own, whose clock the test holds."""
+    bench, folder = package_bench
+    clock = SimulatedClock(bench)
+    with FaultCell(bench, folder / "clocked", now_ns=clock.now_ns, namespace="clocked") as cell:
+        yield cell, clock
+
+
+@pytest.fixture
+def cell(clocked: tuple[FaultCell, SimulatedClock]) -> Iterator[FaultCell]:
+    made, clock = clocked
+    if clock.runs:
+        made.works()
+    yield made
+    made.works()
+    made.check_motion()
+    made.check_audit()
+
+
+def test_simulated_time_that_has_not_started(
+    cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]
+) -> None:
+    """Time 0: whatever the camera shows, the gate stays closed; it opens by itself once the time runs."""
+    cell.camera.shows()
+    cell.until_gate(reason=Closed.CLOCK)
+    assert not any(gate.open for gate in cell.gates)
+    clocked[1].runs = True
+
+
+def test_clock_jumps_back(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+    clocked[1].jump(-60.0)
+    cell.until_gate(reason=Closed.CLOCK)
+
+
+def test_clock_jumps_forward(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+    """Every permit and every picture has become old at once."""
+    clocked[1].jump(60.0)
+    cell.until_gate()
+
+
+def test_clock_stands_still(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
+    """Nothing grows old on a clock that stands: steady time is what closes."""
+    clocked[1].stand(True)
+    cell.until_gate()
+    clocked[1].stand(False)

@@ -1,0 +1,156 @@
+"""Faults of camera, pictures and perception, one after the other in one cell of real processes."""
+
+from __future__ import annotations
+
+import array
+
+import pytest
+from sensor_msgs.msg import Image
+
+from sticker_uq.nodes.conversions import scene_to_msg
+from sticker_uq.supervision import Closed
+from sticker_uq_msgs.msg import GateState, SceneAssessment
+from test.faults.scripted_detector import STICKER
+from test.helpers.assessments import assessment
+from test.helpers.fault_cell import RATE_HZ, FaultCell, Seen
+
+
+def test_camera_stall(cell: FaultCell) -> None:
+    cell.camera.shows()
+    cell.until_gate(reason=Closed.STALE_SCENE)
+
+
+def test_camera_frozen(cell: FaultCell) -> None:
+    """The same pixels under new stamps: the driver repeats its last picture."""
+    frozen = cell.camera.picture(Seen.STICKER)
+    cell.settle()
+    said = len(cell.gates)
+
+    def closed() -> bool:
+        frozen.header.stamp = cell.camera.picture(Seen.STICKER).header.stamp
+        cell.camera.publish(frozen)
+        return any(g.reasons & Closed.FROZEN_IMAGE for g in cell.gates[said:])
+
+    cell.until(closed, "a gate that closes for a frozen picture")
+
+
+def test_duplicate_stamp(cell: FaultCell) -> None:
+    cell.settle()
+    first, second = cell.camera.picture(Seen.STICKER), cell.camera.picture(Seen.STICKER)
+    second.header.stamp = first.header.stamp
+    for image in (first, second):  # the newest picture wins: each one waits for the scene of the one before
+        seen = len(cell.scenes)
+        cell.camera.publish(image)
+        cell.until(lambda seen=seen: len(cell.scenes) > seen, "its scene")  # type: ignore[misc]
+    cell.until_gate(reason=Closed.STAMP_ORDER)
+
+
+def test_reordered_stamps(cell: FaultCell) -> None:
+    cell.settle()
+    late = cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9)
+    cell.camera.publish(late)
+    cell.until_gate(reason=Closed.STAMP_ORDER)
+
+
+def test_ten_times_the_image_rate(cell: FaultCell) -> None:
+    """More pictures than can be looked at: old ones are dropped, the gate keeps its pace and stays open."""
+    parts = cell.bench.diagnostics()
+    cell.camera.rate(10 * RATE_HZ)
+    start, stamps, said = len(cell.scenes), len(cell.steps), len(cell.gates)
+    cell.until(lambda: len(cell.scenes) >= start + 100, "100 scenes")
+    cell.until(lambda: len(cell.steps) > stamps and len(cell.gates) >= said + 5, "steps and gate messages")
+    cell.until(lambda: parts.value("detector: images", "received"), "diagnostics of the detector")
+    cell.camera.rate(RATE_HZ)
+    cell.works()
+
+
+def test_giant_image_that_claims_more_than_it_holds(cell: FaultCell) -> None:
+    cell.settle()
+    giant = Image(width=2**31, height=2**31, encoding="bgr8", step=2**32 - 1)
+    giant.header = cell.camera.picture(Seen.STICKER).header
+    giant.data = array.array("B", bytes(100))
+    cell.camera.publish(giant)
+    cell.until_gate(reason=Closed.FAILED_SCENE)
+
+
+def test_giant_image_that_holds_what_it_claims(cell: FaultCell) -> None:
+    cell.settle()
+    cell.camera.publish(cell.camera.picture(Seen.STICKER, width=6000, height=4000))
+    cell.until_gate(reason=Closed.SOURCE_CHANGED)
+
+
+@pytest.mark.parametrize("encoding", ["bayer_nonsense", "", "64FC4"])
+def test_wrong_encoding(cell: FaultCell, encoding: str) -> None:
+    cell.settle()
+    image = cell.camera.picture(Seen.STICKER)
+    image.encoding = encoding
+    cell.camera.publish(image)
+    cell.until_gate(reason=Closed.FAILED_SCENE)
+
+
+@pytest.mark.parametrize("seen", [Seen.NAN, Seen.INFINITY])
+def test_nan_and_infinity_in_a_scene(cell: FaultCell, seen: Seen) -> None:
+    cell.camera.shows(seen)
+    cell.until_gate(reason=Closed.IMPLAUSIBLE_SCENE, words="no finite numbers")
+
+
+def test_perception_raises(cell: FaultCell) -> None:
+    cell.camera.shows(Seen.CRASH)
+    cell.until_gate(reason=Closed.FAILED_SCENE, words="the picture said so")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"status": 200}, Closed.FAILED_SCENE), ({"status": 0}, Closed.FAILED_SCENE)],
+)
+def test_unknown_enumeration(cell: FaultCell, change: dict[str, int], reason: Closed) -> None:
+    """A detector of a version that this supervisor does not know."""
+    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+    for name, value in change.items():
+        setattr(message, name, value)
+    _say(cell, message)
+    cell.until_gate(reason=reason)
+
+
+def test_unknown_label_is_never_removed(cell: FaultCell) -> None:
+    cell.settle()
+    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+    message.objects[0].label = 77
+    _say(cell, message)
+    cell.until_gate()
+
+
+def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
+    message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
+    message.objects[0].probabilities = [1.0]
+    _say(cell, message)
+    cell.until_gate(reason=Closed.FAILED_SCENE)
+
+
+def test_detector_hang(cell: FaultCell) -> None:
+    """Nothing but a new process helps: the runner starts one when this one is killed."""
+    cell.camera.shows(Seen.HANG)
+    cell.until_gate(reason=Closed.STALE_SCENE)
+    cell.camera.shows(Seen.STICKER)
+    said = len(cell.gates)
+    cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
+    assert not any(g.open for g in cell.gates[said:])
+    cell.kill("detector")
+
+
+def _say(cell: FaultCell, message: SceneAssessment) -> None:
+    """Publish a scene in the detector's place."""
+    publisher = cell.scene_publisher()
+    message.header.stamp = cell.camera.picture(Seen.STICKER).header.stamp
+    publisher.publish(message)
+
+
+def test_the_gate_that_closes_is_the_next_one_that_is_said(cell: FaultCell) -> None:
+    """Order, not time: after the scene that is wrong no message of the gate is open."""
+    cell.settle()
+    wrong = cell.camera.picture(Seen.NAN)
+    cell.camera.publish(wrong)
+    closed = cell.until_gate(reason=Closed.IMPLAUSIBLE_SCENE)
+    after = [g for g in cell.gates if g.sequence >= closed.sequence and g.supervisor == closed.supervisor]
+    assert not any(g.open for g in after)
+    assert after[0].state == GateState.STATE_BLOCKED

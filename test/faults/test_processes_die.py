@@ -1,0 +1,84 @@
+"""``kill -9`` of each node in each state of the gate; the runner starts it again and the cell goes on as the table says."""
+
+from __future__ import annotations
+
+import pytest
+
+from sticker_uq.supervision import Closed
+from sticker_uq_msgs.msg import GateState
+from test.helpers.fault_cell import OPEN_STATES, FaultCell
+
+STATES = {
+    "blocked": GateState.STATE_BLOCKED,
+    "monitoring": GateState.STATE_MONITORING,
+    "permitted": GateState.STATE_PERMITTED,
+    "removing": GateState.STATE_REMOVING,
+    "verifying": GateState.STATE_VERIFYING,
+    "intervention": GateState.STATE_INTERVENTION,
+    "fault": GateState.STATE_FAULT,
+}
+ASKED = (GateState.STATE_INTERVENTION, GateState.STATE_FAULT)
+
+
+@pytest.fixture(params=STATES.values(), ids=STATES)
+def state(request: pytest.FixtureRequest, cell: FaultCell) -> int:
+    cell.bring(request.param)
+    return int(request.param)
+
+
+def test_kill_supervisor(cell: FaultCell, state: int) -> None:
+    """Nobody renews the permit: it runs out. The next supervisor starts closed, and remembers that a person was asked."""
+    killed = cell.gates[-1].supervisor
+    cell.until_recorded(state)
+    cell.kill("supervisor")
+    cell.until(lambda: cell.gates[-1].supervisor != killed, "the next supervisor")
+    if state in ASKED:
+        gate = cell.until_gate(GateState.STATE_FAULT)
+        assert "ended while" in gate.text
+        cell.arm("move")
+        assert cell.reset().success
+    cell.works()
+    told = cell.check_audit()
+    begun = max(index for index, entry in enumerate(told) if entry.kind == "start")
+    first = next(entry for entry in told[begun:] if entry.kind == "gate")
+    assert first.data["open"] is False
+
+
+@pytest.mark.parametrize("state", [STATES[name] for name in ("permitted", "removing")])
+def test_kill_detector(cell: FaultCell, state: int) -> None:
+    """Its silence closes an open gate; the next detector opens it again."""
+    cell.bring(state)
+    cell.kill("detector")
+    cell.until_gate(reason=Closed.STALE_SCENE)
+    cell.quiet()
+    cell.hold(False)
+
+
+@pytest.mark.parametrize("state", [STATES[name] for name in ("permitted", "removing")])
+def test_kill_arm(cell: FaultCell, state: int) -> None:
+    """The goal is lost with its server: the gate closes and faults until a person has had a look."""
+    cell.bring(state)
+    killed = cell.arm_servers()
+    cell.kill("arm")
+    cell.until_gate(reason=Closed.ARM_FAILED)
+    cell.until_gate(GateState.STATE_FAULT)
+    cell.until(lambda: len(cell.arm_servers()) == 1 and cell.arm_servers() != killed, "the next arm alone")
+    cell.quiet()
+    cell.hold(False)
+
+
+@pytest.mark.parametrize("state", [s for s in STATES.values() if s not in OPEN_STATES], ids=str)
+def test_kill_detector_and_arm_while_closed(cell: FaultCell, state: int) -> None:
+    """A closed gate stays closed; a question or a fault stands until a person has answered it."""
+    cell.bring(state)
+    killed, said = cell.arm_servers(), len(cell.gates)
+    cell.kill("arm")
+    cell.kill("detector")
+    cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
+    assert not any(gate.open for gate in cell.gates[said:])
+    if state in ASKED:
+        assert cell.gates[-1].state == state
+    cell.hold(True)
+    cell.until(lambda: len(cell.arm_servers()) == 1 and cell.arm_servers() != killed, "the next arm alone")
+    cell.quiet()
+    cell.hold(False)

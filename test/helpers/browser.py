@@ -1,0 +1,102 @@
+"""A headless Chromium for tests of the operator's page, and a page without a cell behind it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from sticker_uq.nodes.console_app import Accepted, make_app
+from sticker_uq.nodes.console_state import ConsoleState
+
+TABLET = {"width": 1024, "height": 768}
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A running browser: the system's, or the one that ``playwright install chromium`` brought; skips where there is none."""
+    with sync_playwright() as playwright:
+        names = ("chromium", "chromium-browser", "google-chrome")
+        path = next((found for name in names if (found := shutil.which(name))), None)
+        if path is None and not Path(playwright.chromium.executable_path).exists():
+            pytest.skip("no Chromium on this machine: apt install chromium, or playwright install chromium")
+        browser = playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def screenshot(page: Page, name: str) -> None:
+    """Save what the page shows for the documentation, when STICKER_UQ_SCREENSHOTS names a folder."""
+    folder = os.environ.get("STICKER_UQ_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.jpg", type="jpeg", quality=80)
+
+
+class FakeCell:
+    """Takes what the page says and shows the picture that a test put there."""
+
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+        self.commands: list[tuple[str, str]] = []
+        self.refusal = ""
+        canvas = np.full((720, 960, 3), 90, np.uint8)
+        cv2.rectangle(canvas, (100, 100), (860, 620), (150, 150, 150), -1)
+        self._picture = cv2.imencode(".jpg", canvas)[1].tobytes()
+
+    async def answer(self, said: Any) -> Accepted:
+        """Take an answer, or refuse it with ``refusal``."""
+        if self.refusal:
+            return Accepted(accepted=False, message=self.refusal)
+        self.answers.append(said)
+        return Accepted(accepted=True, message="")
+
+    async def command(self, wanted: Any) -> Accepted:
+        """Take a command."""
+        self.commands.append((wanted.command, wanted.person))
+        return Accepted(accepted=True, message="")
+
+    def picture(self, _: int) -> bytes:
+        """The same picture whatever is asked for."""
+        return self._picture
+
+    heat = picture
+
+    def watched(self, pages: int, heat: int) -> None:
+        """Nothing follows from it here."""
+
+
+@contextmanager
+def served(state: ConsoleState, cell: FakeCell) -> Iterator[str]:
+    """The address of the page with ``cell`` behind it."""
+    config = uvicorn.Config(make_app(state, cell), "127.0.0.1", 0, log_level="error", ws="websockets-sansio")
+    socket = config.bind_socket()
+    socket.listen()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([socket],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(10.0)

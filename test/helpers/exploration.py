@@ -1,0 +1,265 @@
+"""The abstracted events of the gate, and every order of them up to a depth; a witness sees each step.
+
+Time is abstracted: every event takes a moment, except a pause that outlasts all time limits and a clock that is set. States
+that differ in nothing but numbers, names and such moments count as one.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+
+from sticker_uq.scene import Exposure, ObjectClass, Outcome, SceneAssessment, SceneDecision, Status, Verdict
+from sticker_uq.supervision import (
+    Answer,
+    GateState,
+    Memory,
+    PersonAnswer,
+    SceneAnswer,
+    facts_of,
+    judge,
+    step,
+)
+from sticker_uq.supervision.arm import PERSONS_STOP
+from sticker_uq.supervision.events import (
+    Activated,
+    AnswerGiven,
+    ArmReady,
+    Deactivated,
+    Event,
+    Fault,
+    GoalAccepted,
+    GoalRejected,
+    Hold,
+    Release,
+    RemovalCode,
+    RemovalFinished,
+    Reset,
+    SceneReceived,
+    SceneUnreadable,
+    Tick,
+    WorkpieceChanged,
+)
+from test.helpers.assessments import HERE, MS, SIZE, assessment, observed, rarely_seen
+from test.helpers.gate import (
+    POLICY,
+    SETTINGS,
+    Cell,
+    K,
+    Witness,
+    asking,
+    faulted,
+    permitted,
+    removing,
+    running,
+    verifying,
+)
+
+MOMENT = MS
+PAUSE = 1100 * MS  # longer than lease, scene age, acceptance and cancellation
+APPROVED = Memory().remember([PersonAnswer(Answer.REMOVE, HERE)])
+
+Make = Callable[[GateState, int], Event | None]
+Template = tuple[SceneAssessment, SceneDecision]
+
+
+@cache
+def template(name: str) -> Template:
+    """One kind of scene and what the policy makes of it; the forged ones are what a broken policy would."""
+    sticker, logo = observed(), observed(label=ObjectClass.LOGO)
+    seen = {
+        "sticker": assessment(sticker),
+        "logo": assessment(logo),
+        "unsure": assessment(observed(shannon_entropy=1.5)),
+        "slightly unsure": assessment(observed(shannon_entropy=1.2)),
+        "empty": assessment(),
+        "dubious": assessment(sticker, dil=0.9),
+        "approved logo": assessment(logo),
+        "failed": assessment(sticker, status=Status.FAILED),
+        "not finite": assessment(observed(mutual_information=float("nan"))),
+        "other size": assessment(sticker, image_size=(320, 240)),
+        "dark": assessment(sticker, exposure=Exposure(2.0, 0.99, 0.0)),
+        "logo over it": assessment(sticker, observed((160.0, 140.0, 200.0, 180.0), ObjectClass.LOGO)),
+        "forged logo": assessment(logo),
+        "forged rare": assessment(unstable=[rarely_seen()]),
+    }[name]
+    decision = judge(seen, POLICY, APPROVED if name == "approved logo" else Memory())
+    if name.startswith("forged"):
+        verdicts = tuple(replace(v, verdict=Verdict.REMOVE) for v in decision.verdicts)
+        decision = replace(decision, verdicts=verdicts, outcome=Outcome.WORK)
+    return seen, decision
+
+
+def scene(name: str, age: int = MOMENT) -> Make:
+    def make(state: GateState, now: int) -> Event:
+        seen, decision = template(name)
+        stamp = now - age
+        picture = replace(seen, stamp_ns=stamp, image_digest=f"{stamp:032x}")
+        return SceneReceived(replace(decision, stamp_ns=stamp), facts_of(picture, decision))
+
+    return make
+
+
+def again(state: GateState, now: int) -> Event | None:
+    """The newest image once more."""
+    if state.scene is None or state.decision is None:
+        return None
+    return SceneReceived(state.decision, state.scene)
+
+
+def frozen(state: GateState, now: int) -> Event | None:
+    """The newest pixels once more, as if they were a new image."""
+    if state.scene is None or state.decision is None:
+        return None
+    stamp = now - MOMENT
+    return SceneReceived(replace(state.decision, stamp_ns=stamp), replace(state.scene, stamp_ns=stamp))
+
+
+def ticking(state: GateState, now: int) -> Event:
+    """Time has passed on all clocks."""
+    return Tick(state.steady_ns + now - state.tick_ns)
+
+
+def leaping(state: GateState, now: int) -> Event:
+    """The clock was set, and next to no time has passed."""
+    return Tick(state.steady_ns + MOMENT)
+
+
+def answered(scene_answer: SceneAnswer, answer: Answer | None = None) -> Make:
+    def make(state: GateState, now: int) -> Event | None:
+        if state.request is None:
+            return None
+        given = () if answer is None else (PersonAnswer(answer, HERE),)
+        return AnswerGiven(state.request.request_id, "Ada", scene_answer, given)
+
+    return make
+
+
+def always(event: Event) -> Make:
+    return lambda state, now: event
+
+
+ALPHABET: dict[str, tuple[Make, int]] = {
+    **{
+        f"scene: {name}": (scene(name), 2 * MOMENT)
+        for name in (
+            "sticker",
+            "logo",
+            "unsure",
+            "slightly unsure",
+            "empty",
+            "dubious",
+            "approved logo",
+            "failed",
+            "not finite",
+            "other size",
+            "dark",
+            "logo over it",
+            "forged logo",
+            "forged rare",
+        )
+    },
+    "scene: old": (scene("sticker", PAUSE), 2 * MOMENT),
+    "scene: in the future": (scene("sticker", -PAUSE), 2 * MOMENT),
+    "scene: again": (again, 2 * MOMENT),
+    "scene: unreadable": (always(SceneUnreadable("test")), MOMENT),
+    "scene: frozen": (frozen, 2 * MOMENT),
+    "tick": (ticking, MOMENT),
+    "pause": (ticking, PAUSE),
+    "clock goes back": (leaping, -3 * PAUSE),
+    "clock leaps ahead": (leaping, 3 * PAUSE),
+    "arm comes": (always(ArmReady(True)), MOMENT),
+    "arm goes": (always(ArmReady(False)), MOMENT),
+    "accepted": (lambda state, now: GoalAccepted(state.goals), MOMENT),
+    "rejected": (lambda state, now: GoalRejected(state.goals), MOMENT),
+    "peeled": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NONE), MOMENT),
+    "failed": (lambda state, now: RemovalFinished(state.goals, RemovalCode.MOTION_FAILED), MOMENT),
+    "stopped": (lambda state, now: RemovalFinished(state.goals, RemovalCode.OPERATOR_ABORT), MOMENT),
+    "older goal": (lambda state, now: RemovalFinished(state.goals - 1, RemovalCode.NONE), MOMENT),
+    "person: remove": (answered(SceneAnswer.NONE, Answer.REMOVE), MOMENT),
+    "person: look again": (answered(SceneAnswer.RESCAN), MOMENT),
+    "person: skip": (answered(SceneAnswer.SKIP_LAPTOP), MOMENT),
+    "person: clean": (answered(SceneAnswer.CLEAN), MOMENT),
+    "person: fault": (answered(SceneAnswer.FAULT), MOMENT),
+    "hold": (always(Hold()), MOMENT),
+    "release": (always(Release()), MOMENT),
+    "reset": (always(Reset()), MOMENT),
+    "workpiece": (lambda state, now: WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
+    "fault": (always(Fault("test")), MOMENT),
+    "deactivated": (always(Deactivated()), MOMENT),
+    "activated": (always(Activated()), MOMENT),
+}
+
+
+@dataclass
+class Node:
+    """One reachable state, when it was reached, and who saw the way there."""
+
+    state: GateState
+    now: int
+    witness: Witness
+
+    def follow(self, make: Make, duration: int) -> "Node | None":
+        now = self.now + duration
+        event = make(self.state, now)
+        if event is None:
+            return None
+        after, effects = step(self.state, event, now, SETTINGS)
+        witness = self.witness.copy()
+        witness.see(self.state, event, now, after, effects)
+        return Node(after, now, witness)
+
+
+def abstract(state: GateState, now: int) -> Hashable:
+    """What two states must share to count as one."""
+    permit, check, scene, streak = state.permit, state.verification, state.scene, state.streak
+    return (
+        (state.active, state.held, bool(state.fault), state.arm_ready, state.skipped, state.done),
+        bool(state.problems),
+        state.picture and min(state.picture.count, SETTINGS.frozen_images),
+        scene is None or (now - scene.stamp_ns >= PAUSE // 2, scene.stamp_ns <= state.counts_after_ns),
+        state.reference is not None and (state.reference.source, state.reference.judges),
+        (streak.outcome, streak.count, streak.target is not None and streak.target.by_person),
+        permit
+        and (
+            (permit.open, permit.accepted, permit.lost, permit.escalated, permit.foreign),
+            (bool(permit.revoked & PERSONS_STOP), permit.target.by_person, permit.doubts),
+        ),
+        check and (check.seen, check.gone, check.target.by_person),
+        tuple(count for _, count in state.attempts),
+        state.request
+        and (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),
+        state.memory,
+    )
+
+
+SEEDS: dict[str, Callable[[], Cell]] = {
+    "start": Cell,
+    "monitoring": lambda: running().scene(observed(), times=K - 1),
+    "permitted": permitted,
+    "removing": removing,
+    "verifying": verifying,
+    "asking": asking,
+    "faulted": faulted,
+}
+
+
+def explore(depth: int) -> Iterator[list[Node]]:
+    """The states that are reachable from any of the seeds in 0, 1, 2, ... ``depth`` events but not sooner."""
+    cells = [make().tick() for make in SEEDS.values()]
+    frontier = [Node(cell.state, cell.now, cell.witness) for cell in cells]
+    seen = {abstract(node.state, node.now) for node in frontier}
+    yield frontier
+    for _ in range(depth):
+        reached = []
+        for node in frontier:
+            for name, (make, duration) in ALPHABET.items():
+                try:
+                    after = node.follow(make, duration)
+                except AssertionError as error:
+                    error.add_note(f"{name} in {node.state}")
+                    raise
+                if after is not None and (key := abstract(after.state, after.now)) not in seen:
+                    seen.add(key)
+                    reached.append(after)
+        frontier = reached
+        yield frontier

@@ -1,0 +1,398 @@
+"""A cell of real processes in which faults happen: supervisor, detector and arm die, hang, lie and come back.
+
+The camera and the person are the test itself. Every gate message and every step of the arm is kept, and
+:meth:`FaultCell.check_motion` says whether the arm ever moved without a permit or beyond the end of one.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import itertools
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+from std_msgs.msg import String
+from std_srvs.srv import SetBool, Trigger
+
+from sticker_uq.nodes import qos, runner
+from sticker_uq.nodes.conversions import stamp_to_ns
+from sticker_uq.nodes.processes import ProcessSpec, share_folder
+from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq.supervision import Closed, Phase
+from sticker_uq.supervision.audit import Entry, entries, verify
+from sticker_uq_msgs.msg import GateState, InterventionRequest, ObjectAnswer, SceneAssessment
+from sticker_uq_msgs.srv import ResolveIntervention
+from test.faults.scripted_detector import Seen
+from test.helpers.ros import PATIENCE_S, Bench
+
+K = 2
+RATE_HZ = 20.0
+LEASE_S = 1.0
+MAX_SCENE_AGE_S = 1.5
+SLACK_S = 0.5
+"""A step is told after the permit was checked: so much later at most on a machine that is busy."""
+SUPERVISOR: dict[str, Any] = {
+    "consecutive_scenes": K,
+    "max_scene_age": MAX_SCENE_AGE_S,
+    "lease": LEASE_S,
+    "accept_timeout": 2.0,
+    "cancel_timeout": 2.0,
+    "verify_timeout": 600.0,
+    "undecided_timeout": 3600.0,
+    "removal_timeout": 600.0,
+    "max_attempts": 10,
+}
+MANY = QoSProfile(
+    history=HistoryPolicy.KEEP_LAST,
+    depth=1000,
+    reliability=ReliabilityPolicy.RELIABLE,
+    durability=DurabilityPolicy.VOLATILE,
+)
+OPEN_STATES = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
+
+
+@dataclass(frozen=True)
+class ModuleProcess(ProcessSpec):
+    """A node of the tests: ``python -m module``."""
+
+    module: str = ""
+
+    def command(self, own_parameters: Path | None) -> list[str]:
+        return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
+
+
+class Camera:
+    """Publishes pictures that show what the test wants, each with pixels of its own."""
+
+    def __init__(self, bench: Bench, now_ns: Callable[[], int], topic: str) -> None:
+        self._bench = bench
+        self._now_ns = now_ns
+        self._numbers = itertools.count(1)
+        self._publisher = bench.publisher(Image, topic)
+        self._shown: Iterator[Seen] | None = None
+        self._timer: Any = None
+        self.rate(RATE_HZ)
+
+    def rate(self, rate_hz: float) -> None:
+        """Take so many pictures per second from now on."""
+        if self._timer is not None:
+            self._bench.probe.destroy_timer(self._timer)
+        self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
+
+    def shows(self, *seen: Seen) -> None:
+        """Show these one after the other, again and again; nothing: the camera stands still."""
+        self._shown = itertools.cycle(seen) if seen else None
+
+    def picture(self, seen: Seen, width: int = 640, height: int = 480, stamp_ns: int | None = None) -> Image:
+        """A picture taken now."""
+        pixels = np.full((height, width), 120, np.uint8)
+        pixels[0, 0] = seen
+        pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
+        image = Image(width=width, height=height, encoding="mono8", step=width)
+        image.data = array.array("B", pixels.tobytes())
+        image.header.frame_id = "camera"
+        stamp = self._now_ns() if stamp_ns is None else stamp_ns
+        image.header.stamp.sec, image.header.stamp.nanosec = divmod(stamp, 10**9)
+        return image
+
+    def until_heard(self) -> None:
+        """Wait until every subscription is a reliable one; a detector begins with another."""
+        self._bench.until_heard(self._publisher)
+
+    def publish(self, image: Image) -> None:
+        """Publish this one picture."""
+        self._publisher.publish(image)
+
+    def _take(self) -> None:
+        if self._shown is not None:
+            self.publish(self.picture(next(self._shown)))
+
+
+class FaultCell:
+    """Supervisor, detector and arm as processes that are started again when they die. Use as a context manager."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        folder: Path,
+        *,
+        now_ns: Callable[[], int] | None = None,
+        namespace: str = "",
+        **parameters: Any,
+    ) -> None:
+        runner.RESPAWN_PAUSE_S = 0.05
+        self._namespace = namespace
+        self._prefix = prefix = f"/{namespace}/" if namespace else "/"
+        self.bench = bench
+        self.folder = folder
+        self.audit_folder = folder / "audit"
+        self._sim_time = now_ns is not None
+        self.now_ns = now_ns or (lambda: int(bench.probe.get_clock().now().nanoseconds))
+        self._parameters = parameters
+        self.lines: list[str] = []
+        self.gates: list[GateState] = bench.collect(GateState, prefix + "gate", MANY)
+        self.steps: list[GateState] = bench.collect(GateState, prefix + "arm/step", MANY)
+        self.stopped: list[String] = bench.collect(String, prefix + "arm/stopped", MANY)
+        self.scenes: list[SceneAssessment] = bench.collect(SceneAssessment, prefix + "scene", MANY)
+        self.requests: list[InterventionRequest] = bench.collect(
+            InterventionRequest, prefix + "intervention/request", qos.LATCHED
+        )
+        self._script = bench.publisher(String, prefix + "arm/script", qos.LATCHED)
+        self.camera = Camera(bench, self.now_ns, prefix + "image")
+        node = bench.probe
+        self._hold = node.create_client(SetBool, prefix + "hold")
+        self._reset = node.create_client(Trigger, prefix + "reset")
+        self._resolve = node.create_client(ResolveIntervention, prefix + "intervention/resolve")
+        self._scene_publisher: Any = None
+        self._stack = contextlib.ExitStack()
+
+    # processes
+
+    def __enter__(self) -> FaultCell:
+        specs = [self.supervisor(), self.node("detector"), self.node("arm")]
+        self.group = self._stack.enter_context(ProcessGroup(specs, self.lines.append))
+        threading.Thread(target=self.group.wait_for_exit, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def node(self, name: str) -> ProcessSpec:
+        """The scripted detector or arm."""
+        parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
+        if name == "detector":
+            parameters["autostart"] = True
+        module = f"test.faults.scripted_{name}"
+        return ModuleProcess(
+            name, name, self._namespace, _packaged(), parameters, respawn=True, module=module
+        )
+
+    def supervisor(self, name: str = "supervisor", audit: str = "audit") -> ProcessSpec:
+        """A supervisor with an audit log of its own."""
+        own = {
+            "autostart": True,
+            "use_sim_time": self._sim_time,
+            "audit_folder": str(self.folder / audit),
+            **SUPERVISOR,
+            **self._parameters,
+        }
+        return ProcessSpec(
+            "supervisor", name, self._namespace, _packaged(), own, respawn=name == "supervisor"
+        )
+
+    def another(self, spec: ProcessSpec) -> ProcessGroup:
+        """One more process, until the context ends."""
+        return ProcessGroup([spec], self.lines.append)
+
+    def kill(self, name: str) -> None:
+        """``kill -9``; the runner starts the process again."""
+        os.kill(self.group.pid(name), signal.SIGKILL)
+
+    def arm_servers(self) -> set[bytes]:
+        """The arms that are there, as far as discovery knows."""
+        found = self.bench.probe.get_publishers_info_by_topic(self._prefix + "remove_sticker/_action/status")
+        return {bytes(info.endpoint_gid) for info in found}
+
+    def no_room(self, name: str, free_bytes: int | None, pid: int | None = None) -> None:
+        """Let no file of a process grow beyond ``free_bytes``, as a full disk does; None: there is room again."""
+        limit = resource.RLIM_INFINITY if free_bytes is None else free_bytes
+        resource.prlimit(pid or self.group.pid(name), resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    # what is waited for
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        """Wait for ``condition``; a failure shows what the processes said."""
+        try:
+            return self.bench.until(condition, what, PATIENCE_S)
+        except AssertionError as error:
+            gate = self.gates[-1:] and (self.gates[-1].state, self.gates[-1].text)
+            raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
+
+    def until_gate(self, *states: int, reason: Closed = Closed.NONE, words: str = "") -> GateState:
+        """The first gate message from now on in one of ``states`` (any closed one without) with this reason."""
+        start = len(self.gates)
+
+        def found() -> GateState | None:
+            for gate in itertools.islice(self.gates, start, None):
+                right = gate.state in states if states else not gate.open
+                if right and gate.reasons & reason == reason and words in gate.text:
+                    return gate
+            return None
+
+        return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {words!r}")
+
+    def until_moving(self) -> None:
+        """Wait until the arm moves under a permit that was given from now on or goes on."""
+        said, done = len(self.gates), len(self.steps)
+
+        def moving() -> bool:
+            fresh = {g.decision_id for g in self.gates[said:] if g.state == GateState.STATE_REMOVING}
+            return sum(step.decision_id in fresh for step in self.steps[done:]) >= 2
+
+        self.until(moving, "a permit and an arm that moves")
+
+    def until_moving_on(self) -> None:
+        """Wait until the arm has moved a few steps more; the gate has not closed since."""
+        said, done = len(self.gates), len(self.steps)
+        self.until(lambda: len(self.steps) >= done + 5 and len(self.gates) >= said + 3, "steps")
+        assert all(g.open for g in self.gates[said:])
+
+    # what is done
+
+    def arm(self, script: str) -> None:
+        """See :mod:`test.faults.scripted_arm`."""
+        self._script.publish(String(data=script))
+
+    def settle(self) -> None:
+        """Stop the camera and wait until its last picture was looked at: a single picture will be seen then."""
+        self.camera.until_heard()
+        self.camera.shows()
+        said = len(self.gates)
+        self.until(lambda: len(self.gates) >= said + 3, "time for the last picture to be looked at")
+
+    def until_recorded(self, state: int) -> None:
+        """Wait until the audit log says, on the disk, that the gate is in ``state``."""
+
+        def recorded() -> bool:
+            told = [entry.data["to"] for entry in entries(self.audit_folder) if entry.kind == "gate"]
+            return bool(told) and told[-1] == Phase(state).name
+
+        self.until(recorded, f"an entry of state {state}")
+
+    def scene_publisher(self) -> Any:
+        """A second detector, as far as the supervisor can tell."""
+        if self._scene_publisher is None:
+            self._scene_publisher = self.bench.publisher(
+                SceneAssessment, self._prefix + "scene", qos.RELIABLE
+            )
+        publisher = self._scene_publisher
+        # the supervisor keeps the newest scene only: one of the real detector that is under way would take the place of ours
+        self.settle()
+        self.until(
+            lambda: publisher.get_subscription_count() >= 2, "a supervisor that hears, beside the test"
+        )
+        return publisher
+
+    def hold(self, held: bool) -> None:
+        """The service ``hold``."""
+        self._call(self._hold, SetBool.Request(data=held))
+
+    def reset(self) -> Any:
+        """The service ``reset``."""
+        return self._call(self._reset, Trigger.Request())
+
+    def answer(self, scene_answer: int, request_id: str | None = None, **fields: Any) -> Any:
+        """A person's answer to the open request."""
+        if request_id is None:
+            request_id = self.until(lambda: self.requests and self.requests[-1].request_id, "a request")
+        request = ResolveIntervention.Request(
+            request_id=request_id, person="Ada", scene_answer=scene_answer, **fields
+        )
+        return self._call(self._resolve, request)
+
+    def _call(self, client: Any, request: Any) -> Any:
+        """Call until somebody answers: a server that was killed does not, and is forgotten only after a while."""
+        futures: list[Any] = []
+        tries = itertools.count()
+
+        def answered() -> Any:
+            done = [future for future in futures if future.done()]
+            if not done and next(tries) % 40 == 0 and client.service_is_ready():
+                futures.append(client.call_async(request))
+            return done and done[0].result()
+
+        return self.until(answered, f"answer of {client.srv_name}")
+
+    # states
+
+    def bring(self, state: int) -> None:
+        """Bring the gate from wherever it is into ``state``, with an arm that obeys where it moves."""
+        self.quiet()
+        if state == GateState.STATE_BLOCKED:
+            return
+        seen = {
+            GateState.STATE_MONITORING: Seen.NOTHING,
+            GateState.STATE_INTERVENTION: Seen.UNSURE,
+            GateState.STATE_FAULT: Seen.UNSURE,
+        }.get(state, Seen.STICKER)
+        self.arm("mute" if state == GateState.STATE_PERMITTED else "move")
+        self.camera.shows(seen)
+        self.hold(False)
+        if state == GateState.STATE_FAULT:
+            self.until_gate(GateState.STATE_INTERVENTION)
+            self.answer(ResolveIntervention.Request.SCENE_FAULT)
+        elif state == GateState.STATE_VERIFYING:
+            self.until_moving()
+            self.camera.shows(Seen.STICKER, Seen.NOTHING)  # neither gone nor there often enough
+            self.arm("finish")
+        elif state == GateState.STATE_REMOVING:
+            self.until_moving()
+        self.until_gate(state)
+
+    def quiet(self) -> None:
+        """Hold the gate, end a fault, and wait until no goal is under way."""
+        self.arm("move")
+        self.camera.shows(Seen.NOTHING)
+        self.hold(True)
+
+        def still() -> bool:
+            gate = self.gates[-1] if self.gates else None
+            if gate is not None and gate.state == GateState.STATE_FAULT:
+                self.reset()
+                return False
+            held = gate is not None and bool(gate.reasons & Closed.HELD)
+            return held and not gate.reasons & (Closed.ARM_FAILED | Closed.CONTRADICTED)  # type: ignore[union-attr]
+
+        self.until(still, "a held gate and no goal under way")
+
+    def works(self) -> None:
+        """The cell does its work (again): a new permit is given and the arm moves under it."""
+        self.camera.shows(Seen.STICKER)
+        self.arm("move")
+        self.until_moving()
+
+    # what must always hold
+
+    def check_motion(self) -> None:
+        """Fail when the arm ever moved without a permit, or later than its last renewal allowed."""
+        ends: dict[tuple[str, int], int] = {}
+        for gate in self.gates:
+            if gate.open:
+                assert gate.state in OPEN_STATES
+                key = (gate.decision_id, gate.object_id)
+                ends[key] = max(ends.get(key, 0), stamp_to_ns(gate.valid_until))
+        for step in self.steps:
+            end = ends.get((step.decision_id, step.object_id))
+            assert end is not None, f"the arm moved for {step.decision_id} without any permit"
+            late = (stamp_to_ns(step.header.stamp) - end) / 1e9
+            assert late < SLACK_S, f"the arm moved {late:.3f} s after the end of its permit"
+
+    def check_audit(self) -> list[Entry]:
+        """The audit log, which must be whole and hold what the gate says it holds."""
+        self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
+        head = self.gates[-1].audit_head
+
+        def whole() -> bool:
+            # a line may be under way while this reads
+            return verify(self.audit_folder, head).whole
+
+        self.until(whole, f"a whole audit log: {verify(self.audit_folder, head).findings}")
+        return list(entries(self.audit_folder))
+
+
+def _packaged() -> Path:
+    return share_folder() / "config" / "cell.yaml"
+
+
+__all__ = ["Camera", "FaultCell", "ObjectAnswer", "Seen"]

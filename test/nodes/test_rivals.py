@@ -1,0 +1,47 @@
+"""Two supervisors in one cell: both are heard, the arm obeys neither."""
+
+from __future__ import annotations
+
+from sticker_uq.nodes.permit import Permit, PermitWatch
+from sticker_uq.nodes.rivals import QUIET_S, Speakers
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("a", active=True)
+    speakers.heard("b", active=True)
+    assert speakers.present() == ["a", "b"]
+    assert speakers.besides("a") == ["b"]
+    clock.now += QUIET_S - 0.1
+    speakers.heard("a", active=True)
+    clock.now += 0.1
+    assert speakers.present() == ["a"]
+    speakers.heard("a", active=False)
+    assert speakers.present() == []
+
+
+def test_an_arm_obeys_neither_of_two_supervisors() -> None:
+    watch = PermitWatch(lambda: 1)
+    permit = Permit("decision", 1, 10)
+    watch.update(permit, "a")
+    assert watch.refusal("decision", 1) == ""
+    watch.update(permit, "b")
+    assert "2 supervisors speak: a, b" in watch.refusal("decision", 1)
+
+
+def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
+    watch = PermitWatch(lambda: 1)
+    watch.update(Permit("decision", 1, 10), "a")
+    watch.update(None, "b", active=False)
+    assert watch.refusal("decision", 1) == ""
+    watch.update(None, "a", active=False)
+    assert watch.refusal("decision", 1) == "the gate is closed"
