@@ -26,6 +26,8 @@ from sticker_uq_msgs.msg import GateState, ObservedObject
 
 CHECK_PERIOD_S = 0.05
 """A permit is checked at least this often while the arm moves (20 Hz)."""
+HANDOVER_S = 0.2
+"""A goal that waits for its permit has made room for a newer one after this time."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class ArmExecutor(MultiThreadedExecutor):
 class ArmClient:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
 
-    A cancellation is accepted at once, whatever the arm does. The permit is checked before each piece of the motion and at
-    20 Hz during it; ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit;
+    A cancellation is accepted at once, whatever the arm does. A goal that still waits for its permit makes room for a newer
+    one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it; ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit;
     ``timeout_s``: longest duration of one removal. Spin the node with :class:`ArmExecutor`.
     """
 
@@ -85,7 +87,9 @@ class ArmClient:
         self._motion = motion
         self._permit_wait_s = permit_wait_s
         self._timeout_s = timeout_s
-        self._moving = threading.Lock()
+        self._taken = threading.Lock()
+        self._waits = False
+        self._newest: ServerGoalHandle | None = None
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
@@ -119,7 +123,7 @@ class ArmClient:
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
         # only asked here and taken in _execute: rclpy drops an accepted goal whose client has gone away meanwhile
-        if self._moving.locked():
+        if self._taken.locked() and not self._waits:
             self._node.get_logger().warning(f"goal for object {goal.object_id} rejected: the arm is busy")
             return GoalResponse.REJECT
         return GoalResponse.ACCEPT
@@ -129,7 +133,9 @@ class ArmClient:
         return CancelResponse.ACCEPT
 
     def _execute(self, handle: ServerGoalHandle) -> RemoveSticker.Result:
-        if not self._moving.acquire(blocking=False):
+        self._newest = handle
+        self._watch.wake()
+        if not self._taken.acquire(timeout=HANDOVER_S):
             handle.abort()
             return RemoveSticker.Result(
                 error_code=RemoveSticker.Result.ERROR_UNKNOWN, error_text="the arm is busy"
@@ -137,7 +143,7 @@ class ArmClient:
         try:
             code, text = self._remove_or_stop(handle)
         finally:
-            self._moving.release()
+            self._taken.release()
         if code == RemoveSticker.Result.ERROR_NONE:
             handle.succeed()
         elif handle.is_cancel_requested:
@@ -170,9 +176,23 @@ class ArmClient:
                 RemoveSticker.Result.ERROR_INVALID_GOAL,
                 f"label {goal.label} of decision {goal.decision_id!r} is not a sticker",
             )
-        refusal = self._watch.wait_until_allowed(goal.decision_id, goal.object_id, self._permit_wait_s)
+        self._waits = True
+        try:
+            refusal = self._watch.wait_until_allowed(
+                goal.decision_id,
+                goal.object_id,
+                self._permit_wait_s,
+                given_up=lambda: handle.is_cancel_requested or self._newest is not handle,
+            )
+        finally:
+            self._waits = False
         if handle.is_cancel_requested:
             return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
+        if refusal and self._newest is not handle:
+            return (
+                RemoveSticker.Result.ERROR_STALE_PERMIT,
+                f"a newer goal came while this one waited: {refusal}",
+            )
         if refusal:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
         started = time.monotonic()

@@ -74,10 +74,19 @@ class PermitWatch:
         named = permit is not None and (permit.decision_id, permit.object_id) == (decision_id, object_id)
         return named and self.refusal(decision_id, object_id) != ""
 
-    def wait_until_allowed(self, decision_id: str, object_id: int, timeout_s: float) -> str:
-        """Wait for a permit for that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed."""
+    def wait_until_allowed(
+        self,
+        decision_id: str,
+        object_id: int,
+        timeout_s: float,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> str:
+        """Wait for a permit for that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed.
+
+        Ends early when ``given_up`` says so, which is asked whenever the gate speaks and after :meth:`wake`.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: not self._refusal(decision_id, object_id), timeout_s)
+            self._changed.wait_for(lambda: not self._refusal(decision_id, object_id) or given_up(), timeout_s)
             return self._refusal(decision_id, object_id)
 
     def wait(self, timeout_s: float) -> None:

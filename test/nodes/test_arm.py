@@ -247,6 +247,18 @@ def test_a_goal_cancelled_before_its_permit_never_moves(rig: Rig) -> None:
     assert rig.motion.started == []
 
 
+def test_a_goal_that_waits_for_its_permit_makes_room_for_a_newer_one(rig: Rig) -> None:
+    # the first one's sender may have been killed: its permit will never come
+    waiting = rig.send(decision_id="of a supervisor that died")
+    rig.permit()
+    newer = rig.send()
+    assert newer.accepted
+    status, code, text = rig.result(waiting)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
+    assert "a newer goal came" in text
+    assert rig.result(newer)[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
+
+
 def test_a_second_goal_is_rejected_while_the_arm_moves(rig: Rig) -> None:
     handle = rig.moving()
     assert not rig.send().accepted
