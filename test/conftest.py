@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 LAUNCH_TESTS = Path(__file__).parent / "launch"
+FAULT_TESTS = Path(__file__).parent / "faults"
 _domains = itertools.count(os.getpid())
 
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -45,6 +46,13 @@ def pytest_report_header() -> str:
     if HAS_LAUNCH_TESTING:
         return "launch tests: collected"
     return "launch tests: not collected, launch_testing comes with a ROS installation only"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of a package that shares one cell too."""
+    for item in items:
+        together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
+        item.add_marker(pytest.mark.xdist_group(str(together)))
 
 
 @pytest.fixture
