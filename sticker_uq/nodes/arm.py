@@ -76,8 +76,9 @@ class ArmClient:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
 
     A cancellation is accepted at once, whatever the arm does. A goal that still waits for its permit makes room for a newer
-    one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it; ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit;
-    ``timeout_s``: longest duration of one removal. Spin the node with :class:`ArmExecutor`.
+    one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it;
+    ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit; ``timeout_s``:
+    longest duration of one removal. Spin the node with :class:`ArmExecutor`.
     """
 
     def __init__(
