@@ -29,6 +29,7 @@ COMMANDS = {
     "quality": "Measure how far the probabilities of detectors or classifiers can be believed.",
     "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
     "dil": "Study what a detector saw and did not say, on abnormal scenes.",
+    "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
     "calibrate": "Make a policy with a guarantee from labelled images.",
     "doctor": "Check this machine and say what to do about each finding.",
 }

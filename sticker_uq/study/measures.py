@@ -1,0 +1,65 @@
+"""What a study compares, by one name everywhere, with the direction that is good and the names other files give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.scene import InvalidInput
+
+Profile = Literal["paper", "simula_rp"]
+"""``paper``: the definitions of Wu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of per-image results. ``short``: as the paper writes it; ``unit``: empty for a share."""
+
+    name: str
+    short: str
+    higher_is_better: bool
+    unit: str = ""
+
+
+ACCURACY = Measure("map", "mAP", True)
+UNCERTAINTY = (
+    Measure("variation_ratio", "VR", False),
+    Measure("shannon_entropy", "SE", False, "bit"),
+    Measure("mutual_information", "MI", False, "bit"),
+    Measure("total_variance", "TV", False, "px^2"),
+    Measure("predictive_surface", "PS", False, "px^2"),
+)
+"""The paper's five uncertainty quantification metrics (UQMs)."""
+RELATIVE = (
+    Measure("relative_total_variance", "TV/area", False),
+    Measure("relative_predictive_surface", "PS/area", False),
+)
+"""TV and PS divided by the area of the box, so that images of different sizes compare."""
+SCORES = (Measure("rs_map", "RS_mAP", True), Measure("rs_uqm", "RS_UQM", True))
+"""Robustness scores (eq 14-16)."""
+MEASURES = (ACCURACY, *UNCERTAINTY, *RELATIVE, *SCORES)
+BY_NAME = {measure.name: measure for measure in MEASURES}
+
+_ALIASES = {measure.short.lower(): measure.name for measure in MEASURES}
+COLUMNS = {"image_name": "image", "dropout": "dropout_rate", **_ALIASES}
+"""Other names of columns, in lower case."""
+
+
+def check_profile(profile: str) -> Profile:
+    """``profile`` if it is one; raises InvalidInput otherwise."""
+    known: dict[str, Profile] = {"paper": "paper", "simula_rp": "simula_rp"}
+    if profile in known:
+        return known[profile]
+    raise InvalidInput(f"profile {profile!r}: expected paper or simula_rp")
+
+
+def in_order(models: set[str]) -> list[str]:
+    """``models`` in the order of the paper (M1..M6), others after them by name."""
+    known = [name for name in MODEL_NAMES if name in models]
+    return known + sorted(models.difference(MODEL_NAMES))
+
+
+def label(model: str) -> str:
+    """M1..M6 for the paper's models, any other name as it is."""
+    return f"M{MODEL_NAMES.index(model) + 1}" if model in MODEL_NAMES else model
