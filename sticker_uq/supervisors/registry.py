@@ -1,0 +1,49 @@
+"""All supervisors by name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from sticker_uq.scene import InvalidInput
+from sticker_uq.supervisors import autoencoder, dissector, modern, surprise, vectors
+from sticker_uq.supervisors.interface import Supervisor
+
+PAPER: tuple[type[Supervisor], ...] = (
+    vectors.MaxSoftmax,
+    vectors.PredictionConfidence,
+    vectors.DeepGini,
+    vectors.SoftmaxEntropy,
+    vectors.McVariationRatio,
+    vectors.McMutualInformation,
+    vectors.McPredictiveEntropy,
+    vectors.McMeanSoftmax,
+    vectors.EnsembleMutualInformation,
+    vectors.EnsemblePredictiveEntropy,
+    vectors.EnsembleMeanSoftmax,
+    dissector.Dissector,
+    autoencoder.Autoencoder,
+    surprise.LikelihoodSurprise,
+    surprise.DistanceSurprise,
+    surprise.MahalanobisSurprise,
+)
+"""The sixteen of Weiss et al. 2022."""
+MODERN: tuple[type[Supervisor], ...] = (
+    modern.RelativeMahalanobis,
+    vectors.Energy,
+    modern.NearestNeighbours,
+    modern.VirtualLogit,
+)
+"""Later ones on the same inputs."""
+SUPERVISORS: dict[str, type[Supervisor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
+SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
+SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
+
+
+def supervisor_named(name: str, **settings: Any) -> Supervisor:
+    """A new supervisor of that name; InvalidInput when there is none, TypeError for settings it does not have."""
+    if name not in SUPERVISORS:
+        close = difflib.get_close_matches(name, SUPERVISORS, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(SUPERVISORS)}"
+        raise InvalidInput(f"supervisor {name!r}: {hint}")
+    return SUPERVISORS[name](**settings)
