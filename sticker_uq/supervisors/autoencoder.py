@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sticker_uq.detection.threads import single_thread
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervisors.interface import Arrays, Supervisor
 from sticker_uq.supervisors.objects import Objects
@@ -53,6 +54,7 @@ class Autoencoder(Supervisor):
     ) -> None:
         super().__init__(hidden=hidden, latent=latent, steps=steps, batch=batch, seed=seed)
 
+    @single_thread()
     def _fit(self, objects: Objects) -> Arrays:
         crops = _tensor(objects.crops)
         if crops.min() < 0 or crops.max() > 1:
@@ -75,6 +77,7 @@ class Autoencoder(Supervisor):
         learned: Arrays = {name: tensor.numpy() for name, tensor in vae.state_dict().items()}
         return {**learned, "shape": np.array(vae.shape, np.int64)}
 
+    @single_thread()
     @torch.no_grad()
     def _score(self, objects: Objects) -> FloatArray:
         crops, vae = _tensor(objects.crops), self._drawer()

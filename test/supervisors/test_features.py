@@ -71,7 +71,7 @@ def test_a_class_that_nobody_predicted_is_infinitely_surprising(name: str) -> No
     assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_mahalanobis_scores_do_not_depend_on_the_place(seed: int) -> None:
     rng = np.random.default_rng(seed)
