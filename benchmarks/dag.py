@@ -1,0 +1,120 @@
+"""What Dense Adversary Generation does to the detectors: the curve over its iterations, and which model's attack breaks which.
+
+    python -m benchmarks.dag --scenes 50
+    python -m benchmarks.dag --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
+
+Every model is attacked white-box on rendered scenes. mAP@0.5 is that of one pass without dropout with a score floor of 0.01, on
+the pictures as they would be stored: clipped and rounded to 8 bits. A row of the second table is the model that was attacked, a
+column the model that looks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.datasets import LabelledImage, encode_scene, read_coco, render, sample_scene, write_coco
+from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
+from sticker_uq.detection.dag import Adversarial, DagSettings, attack_steps, batches, variant_seed
+from sticker_uq.detection.sampling import read_picture
+from sticker_uq.evaluation.accuracy import mean_average_precision
+
+_SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
+Picture = NDArray[np.uint8]
+
+
+def main() -> None:
+    """Print one curve per model and the transfer matrix."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scenes", type=int, default=50)
+    parser.add_argument("--first-scene", type=int, default=70_000)
+    parser.add_argument("--size", default="640x480")
+    parser.add_argument("--model", action="append", help="MODEL[=WEIGHTS[@MIN_SIZE]]")
+    parser.add_argument("--mode", default="swap", choices=("swap", "vanish", "random"))
+    parser.add_argument("--gamma", type=float, default=0.5)
+    parser.add_argument("--iterations", type=int, default=150)
+    parser.add_argument("--confidence", type=float, default=0.0)
+    parser.add_argument("--batch", type=int, default=5)
+    arguments = parser.parse_args()
+    width, height = map(int, arguments.size.split("x"))
+    detectors = [_detector(text) for text in arguments.model or ["ssdlite320_mobilenet_v3_large"]]
+    settings = DagSettings(
+        mode=arguments.mode,
+        gamma=arguments.gamma,
+        iterations=arguments.iterations,
+        confidence=arguments.confidence,
+    )
+    print(f"{arguments.scenes} scenes of {width}x{height} from seed {arguments.first_scene}; {settings}")
+    with tempfile.TemporaryDirectory() as folder:
+        seeds = range(arguments.first_scene, arguments.first_scene + arguments.scenes)
+        write_coco(folder, (encode_scene(s, render(sample_scene(s), (width, height)), "png") for s in seeds))
+        items = read_coco(folder)
+        clean = [read_picture(item) for item in items]
+        attacked = {
+            detector.name: curve(detector, items, settings, arguments.batch) for detector in detectors
+        }
+    print("\n| attacked | " + " | ".join(f"seen by {d.name}" for d in detectors) + " |")
+    print("|---|" + "---|" * len(detectors))
+    for name, pictures in {"none": clean, **attacked}.items():
+        print(
+            f"| {name} | " + " | ".join(f"{map50(d, pictures, items):.3f}" for d in detectors) + " |",
+            flush=True,
+        )
+
+
+def curve(
+    detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, batch: int
+) -> list[Picture]:
+    """Attack every picture, print the curve, return the pictures at the end."""
+    states: dict[int, list[Adversarial]] = {}
+    for members in batches(items, batch):
+        seeds = [variant_seed(0, 0, item.path.name) for item in members]
+        shown = {}
+        for snapshot in attack_steps(detector, members, settings, seeds):
+            if snapshot.iteration in _SHOWN or snapshot.iteration == settings.iterations:
+                shown[snapshot.iteration] = snapshot()
+        final = snapshot()
+        for iteration in [*(i for i in _SHOWN if i < settings.iterations), settings.iterations]:
+            # an attack that has reached its goal earlier stays as it is
+            states.setdefault(iteration, []).extend(shown.get(iteration, final))
+    clean = map50(detector, [read_picture(item) for item in items], items)
+    print(f"\n{detector.name}, weights {detector.weights_hash[:12]}")
+    print("\n| iteration | mAP@0.5 | of clean | mean RMS | largest RMS | L-inf | targets fooled |")
+    print("|---|---|---|---|---|---|---|")
+    print(f"| clean | {clean:.3f} | 1.00 | 0 | 0 | 0 | |")
+    for iteration, results in states.items():
+        value = map50(detector, [r.image for r in results], items)
+        rms = [r.rms for r in results]
+        fooled = sum(r.fooled for r in results) / max(sum(r.targets for r in results), 1)
+        print(
+            f"| {iteration} | {value:.3f} | {value / clean:.2f} | {np.mean(rms):.2f} | {np.max(rms):.2f} | "
+            f"{max(r.linf for r in results):g} | {fooled:.3f} |",
+            flush=True,
+        )
+    return [r.image for r in states[settings.iterations]]
+
+
+def map50(detector: StochasticDetector, pictures: Sequence[Picture], items: Sequence[LabelledImage]) -> float:
+    """mAP@0.5 of the detector without dropout on ``pictures`` with the labels of ``items``."""
+    found = [detector.detect(detector.encode(picture)) for picture in pictures]
+    return mean_average_precision(found, items).map50
+
+
+def _detector(text: str) -> StochasticDetector:
+    name, _, rest = text.partition("=")
+    weights, _, min_size = rest.partition("@")
+    values = {"model": name, "weights": weights, "score_floor": 0.01, "device": "auto"}
+    return load_detector(
+        DetectorSettings.model_validate(values | ({"min_size": int(min_size)} if min_size else {}))
+    )
+
+
+if __name__ == "__main__":
+    main()

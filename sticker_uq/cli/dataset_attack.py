@@ -1,0 +1,138 @@
+"""``sticker-uq dataset attack``: pictures on which a detector no longer sees what it saw (Dense Adversary Generation)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sticker_uq.cli.options import checked
+from sticker_uq.datasets.coco import EncodedScene, LabelledImage, encode_picture, read_coco, write_coco
+from sticker_uq.scene import InvalidInput
+
+if TYPE_CHECKING:
+    from sticker_uq.detection.dag import Adversarial, DagSettings
+    from sticker_uq.detection.detector import StochasticDetector
+
+
+def command(
+    data: Annotated[Path, typer.Option(help="COCO folder whose pictures are attacked.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder to write one COCO folder per variant to: adv-00, adv-01, ...")
+    ],
+    model: Annotated[str, typer.Option(help="The attacked model.")] = "ssdlite320_mobilenet_v3_large",
+    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    mode: Annotated[
+        str,
+        typer.Option(
+            metavar="swap|vanish|random", help="Logo for sticker and back, nothing at all, or either."
+        ),
+    ] = "swap",
+    gamma: Annotated[
+        float, typer.Option(help="Largest change of a pixel in one iteration, grey levels.")
+    ] = 0.5,
+    iterations: Annotated[int, typer.Option(help="Most iterations for one picture.")] = 150,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            help="Probability of the wrong class to reach; 0: any, as long as the right one is no longer ahead."
+        ),
+    ] = 0.0,
+    start: Annotated[float, typer.Option(help="Largest random change at the start, grey levels.")] = 1.0,
+    variants: Annotated[int, typer.Option(help="Attacks of every picture, with seeds of their own.")] = 1,
+    count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
+    batch: Annotated[int, typer.Option(help="Pictures attacked at once.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of the attacks.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+) -> None:
+    """Attack labelled pictures white-box (DAG); the annotations say how far each was changed and whether it worked."""
+    # only this command needs torch
+    from sticker_uq.detection import load_detector
+    from sticker_uq.detection.dag import DagSettings
+    from sticker_uq.detection.settings import DetectorSettings
+
+    for option, value, least in (
+        ("variants", variants, 1),
+        ("count", count, 0),
+        ("batch", batch, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise InvalidInput(f"--{option} {value}: expected {least} or more")
+    values: dict[str, Any] = {"mode": mode, "gamma": gamma, "iterations": iterations}
+    attack = checked(DagSettings, values | {"confidence": confidence, "start": start})
+    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device}
+    settings = checked(DetectorSettings, chosen)
+    items = read_coco(data)[: count or None]
+    detector = load_detector(settings)
+    columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    made: list[Adversarial] = []
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=variants * len(items))
+
+        def done(result: Adversarial) -> None:
+            made.append(result)
+            bar.advance(task)
+
+        for variant in range(variants):
+            scenes = _scenes(detector, items, attack, seed, variant, batch, done)
+            write_coco(out / f"adv-{variant:02d}", scenes, description=f"DAG against {model} on {data.name}")
+    _print(made, out)
+
+
+def _scenes(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    settings: DagSettings,
+    seed: int,
+    variant: int,
+    batch: int,
+    done: Callable[[Adversarial], None],
+) -> Iterator[EncodedScene]:
+    from sticker_uq.detection.dag import attack, batches, variant_seed
+
+    for members in batches(items, batch):
+        seeds = [variant_seed(seed, variant, item.path.name) for item in members]
+        for item, found, drawn in zip(
+            members, attack(detector, members, settings, seeds), seeds, strict=True
+        ):
+            facts = {
+                "model": detector.name,
+                "weights": detector.weights_hash,
+                **settings.model_dump(),
+                "seed": drawn,
+                "iterations_used": found.iterations,
+                "linf": found.linf,
+                "rms": found.rms,
+                "targets": found.targets,
+                "fooled": found.fooled,
+            }
+            done(found)
+            yield EncodedScene(
+                seed=item.image_id,
+                format="png",  # what a lossy format changes would be part of the attack
+                data=encode_picture(found.image, "png"),
+                width=item.width,
+                height=item.height,
+                boxes=item.boxes,
+                labels=item.labels,
+                image_fields={"source": item.path.name, "attack": facts},
+            )
+
+
+def _print(made: Sequence[Adversarial], out: Path) -> None:
+    attacked = [found for found in made if found.targets]
+    if not attacked:
+        typer.echo(f"{len(made)} pictures in {out}; the model saw nothing to attack")
+        return
+    rms, linf = [found.rms for found in attacked], [found.linf for found in attacked]
+    typer.echo(
+        f"{len(made)} pictures in {out}: {np.mean([found.success for found in attacked]):.1%} of the targets fooled, RMS "
+        f"{np.mean(rms):.2f} (at most {np.max(rms):.2f}) and L-inf at most {np.max(linf):g} grey levels"
+    )
