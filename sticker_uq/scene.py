@@ -305,12 +305,16 @@ class SceneAssessment:
 
 @dataclass(frozen=True)
 class Reason:
-    """Which metric had which value against which limit; ``text`` says the same in plain words. NaN where there is no number."""
+    """Which metric had which value against which limit; ``text`` says the same in plain words. NaN where there is no number.
+
+    ``box``: the place (x1, y1, x2, y2) in px that it is about; None where that is the object in question or the whole scene.
+    """
 
     metric: str
     text: str
     value: float = float("nan")
     limit: float = float("nan")
+    box: tuple[float, float, float, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,12 @@ def command(
             help="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file."
         ),
     ] = "auto",
+    freeze: Annotated[
+        str,
+        typer.Option(
+            help="nothing, statistics (of batch normalisation; for few pictures), or backbone (and the statistics)."
+        ),
+    ] = "nothing",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     precision: Annotated[
         str,
@@ -71,6 +77,7 @@ def command(
             batch_size=batch_size,
             learning_rate=learning_rate,
             start=start,
+            freeze=freeze,
             min_size=min_size,
             precision=precision,
             device=device,

@@ -7,6 +7,7 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -58,8 +59,12 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
 
 
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in ``message``."""
-    return sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
+    """The reason in ``message``; recordings made before there were places in it have none."""
+    reason = sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
+    place = getattr(message, "box", None)
+    if place is None or not box_from_msg(place).any():
+        return reason
+    return replace(reason, box=(place.x1, place.y1, place.x2, place.y2))
 
 
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:

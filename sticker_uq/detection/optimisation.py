@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from sticker_uq.detection.training_settings import Frozen
 
 _RATES = {"ssdlite320_mobilenet_v3_large": 2e-3, "ssd300_vgg16": 2e-4}
 _FPN_RATE = 1e-4
@@ -42,6 +45,21 @@ def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
         {"params": vectors, "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=rate, fused=True)
+
+
+def freeze(model: Any, what: Frozen) -> None:
+    """Keep ``what`` of ``model``, which is in training mode, from changing.
+
+    Batch normalisation then normalises with the statistics that it has, as the detector will: those of a small batch of a few
+    hundred pictures would take their place long before the weights have followed them.
+    """
+    if what == "nothing":
+        return
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    if what == "backbone":
+        model.backbone.requires_grad_(False)
 
 
 def float_tensors(averaged: nn.Module, current: nn.Module) -> tuple[list[Tensor], list[Tensor]]:

@@ -24,6 +24,7 @@ from sticker_uq.detection.optimisation import (
     averaging,
     build_optimizer,
     float_tensors,
+    freeze,
     highest_rate,
     learning_rate,
 )
@@ -88,6 +89,7 @@ class Training:
             if isinstance(module, nn.BatchNorm2d):
                 module.momentum = _NORM_MOMENTUM
         self.model.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        freeze(self.model, settings.freeze)
         self.average.to(self.device).eval().requires_grad_(False)
         self.optimizer = build_optimizer(self.model, self.rate)
         self._parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
@@ -253,6 +255,7 @@ class Training:
             "learning_rate": self.rate,
             "min_size": settings.min_size,
             "precision": settings.precision,
+            "freeze": settings.freeze,
             "seed": settings.seed,
         }
 
@@ -265,6 +268,7 @@ class Training:
                 "digest": dataset_digest(self.items),
             },
             "validation": {"images": len(self.val_items), "digest": dataset_digest(self.val_items)},
+            "freeze": self.settings.freeze,
             "seed": self.settings.seed,
             "epoch": result.epoch,
             "input_size": result.input_size,

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sticker_uq.detection.settings import ModelName
 
+Frozen = Literal["nothing", "statistics", "backbone"]
+"""What a training leaves as it was: "statistics" those of batch normalisation, "backbone" also all weights but the head's."""
+
 
 class TrainSettings(BaseModel):
     """Settings of one training. A bad value raises pydantic's ``ValidationError``."""
@@ -28,6 +31,10 @@ class TrainSettings(BaseModel):
     start: str = Field(
         "auto",
         description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file",
+    )
+    freeze: Frozen = Field(
+        "nothing",
+        description="what stays as it was: nothing, statistics (of batch normalisation), or backbone (and the statistics)",
     )
     min_size: int = Field(480, ge=64, le=2048, description="FPN models only: shorter side of the picture, px")
     precision: Literal["float32", "bfloat16"] = Field(

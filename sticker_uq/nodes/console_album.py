@@ -1,6 +1,6 @@
-"""The pictures behind the operator's page: which camera image belongs to which scene, encoded only when a page asks.
+"""The pictures behind the operator's page: which camera image or saliency map belongs to which scene, encoded when a page asks.
 
-No web server and no ROS: an image is whatever ``decode`` turns into BGR pixels. Thread-safe, because the node adds images in
+No web server and no ROS: an image is whatever ``encode`` turns into a file. Thread-safe, because the node adds images in
 the executor's thread and the page fetches them in the web server's.
 """
 
@@ -18,18 +18,25 @@ from numpy.typing import NDArray
 from sticker_uq.scene import FloatArray, InvalidInput
 
 _JPEG_QUALITY = 85
+_KEPT_FILES = 4
+_CONTOURS = (0.25, 0.5, 0.75)
+_CONTOUR_PARTS = 400
+"""A contour is as wide as this part of the picture's width, so that it can be seen on a tablet."""
 
 
 class Album:
-    """The newest ``capacity`` images by stamp, and those pinned because a page shows them or a question is about them."""
+    """The newest ``capacity`` images by stamp, and those pinned because a page shows them or a question is about them.
 
-    def __init__(self, decode: Callable[[Any], NDArray[np.uint8]], capacity: int) -> None:
-        self._decode = decode
+    ``encode`` makes a file of an image, or raises :class:`InvalidInput`.
+    """
+
+    def __init__(self, encode: Callable[[Any], bytes], capacity: int) -> None:
+        self._encode = encode
         self._capacity = capacity
         self._lock = threading.Lock()
         self._images: OrderedDict[int, Any] = OrderedDict()
         self._pinned: dict[str, tuple[int, Any]] = {}
-        self._encoded: OrderedDict[int, bytes] = OrderedDict()
+        self._files: OrderedDict[int, bytes] = OrderedDict()
 
     def add(self, stamp_ns: int, image: Any) -> None:
         """Keep an image until ``capacity`` newer ones have come."""
@@ -58,23 +65,22 @@ class Album:
         with self._lock:
             return next(reversed(self._images), None)
 
-    def jpeg(self, stamp_ns: int) -> bytes:
-        """The image of ``stamp_ns`` as JPEG; empty when it is not kept or cannot be decoded."""
+    def file(self, stamp_ns: int) -> bytes:
+        """The image of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
         with self._lock:
-            if stamp_ns in self._encoded:
-                return self._encoded[stamp_ns]
+            if stamp_ns in self._files:
+                return self._files[stamp_ns]
             image = self._find(stamp_ns)
         if image is None:
             return b""
         try:
-            pixels = self._decode(image)
+            data = self._encode(image)
         except InvalidInput:
             return b""  # the detector has told about it; here there is only nothing to show
-        data = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
         with self._lock:
-            self._encoded[stamp_ns] = data
-            while len(self._encoded) > 4:
-                self._encoded.popitem(last=False)
+            self._files[stamp_ns] = data
+            while len(self._files) > _KEPT_FILES:
+                self._files.popitem(last=False)
         return data
 
     def _find(self, stamp_ns: int) -> Any:
@@ -83,10 +89,27 @@ class Album:
         return next((image for stamp, image in self._pinned.values() if stamp == stamp_ns), None)
 
 
+def jpeg(pixels: NDArray[np.uint8]) -> bytes:
+    """A picture (H, W, 3) BGR as JPEG."""
+    return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
+
+
 def heat(saliency: FloatArray) -> bytes:
-    """A saliency map (H, W) >= 0 as a PNG to be laid over the picture: the stronger, the brighter and the less transparent."""
+    """A saliency map (H, W) >= 0 as a PNG to be laid over the picture: the stronger, the brighter and the less transparent.
+
+    White contours with a dark rim around a quarter, a half and three quarters of the strongest show its shape without colour.
+    """
     top = float(np.nanmax(saliency)) if saliency.size else 0.0
     share = np.nan_to_num(saliency / top) if top > 0.0 else np.zeros_like(saliency)
     levels = (np.clip(share, 0.0, 1.0) * 255).astype(np.uint8)
     colours = cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)
-    return cv2.imencode(".png", np.dstack([colours, (levels * 0.75).astype(np.uint8)]))[1].tobytes()
+    picture = np.dstack([colours, (levels * 0.75).astype(np.uint8)])
+    width = max(1, round(saliency.shape[1] / _CONTOUR_PARTS))
+    for level in _CONTOURS:
+        outlines, _ = cv2.findContours(
+            (share >= level).astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE
+        )
+        if top > 0.0:
+            cv2.drawContours(picture, outlines, -1, (0, 0, 0, 200), width + 2)
+            cv2.drawContours(picture, outlines, -1, (255, 255, 255, 255), width)
+    return cv2.imencode(".png", picture)[1].tobytes()

@@ -74,6 +74,7 @@ def shown_reason(reason: Reason) -> dict[str, Any]:
         "value": _number(reason.value),
         "limit": _number(reason.limit),
         "text": reason.text,
+        "box": _box(reason.box) if reason.box.x2 > reason.box.x1 else None,
     }
 
 

@@ -153,9 +153,12 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
     """``reason`` as a message."""
-    return m.Reason(
+    message = m.Reason(
         metric=reason.metric, value=float(reason.value), limit=float(reason.limit), text=reason.text
     )
+    if reason.box is not None:
+        message.box = box_to_msg(np.asarray(reason.box))
+    return message
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:

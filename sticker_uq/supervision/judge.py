@@ -233,7 +233,7 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
             x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
             text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {reason.metric.replace('_', ' ')}"
             text += f" {region.objectness:.2g} is above the limit {limit:.2g}"
-            places.append(Reason(UNEXPLAINED, text, region.objectness, limit))
+            places.append(Reason(UNEXPLAINED, text, region.objectness, limit, as_box(region.box)))
     return places or [reason]
 
 

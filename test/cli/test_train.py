@@ -34,6 +34,8 @@ def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) 
         "2",
         "--start",
         "random",
+        "--threads",
+        "1",
     ]
     result = CliRunner().invoke(app, ["train", *options])
     assert result.exit_code == 0, result.output
@@ -67,6 +69,7 @@ def test_ctrl_c_keeps_the_state_and_exits_with_130(
         (["--data", ".", "--epochs", "0"], "--epochs"),
         (["--data", ".", "--model", "yolo"], "--model"),
         (["--data", ".", "--batch-size", "0"], "--batch-size"),
+        (["--data", ".", "--freeze", "everything"], "--freeze"),
     ],
 )
 def test_bad_options_end_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:

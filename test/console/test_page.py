@@ -11,18 +11,18 @@ BOX = {"x1": 200.0, "y1": 200.0, "x2": 320.0, "y2": 300.0}
 OTHER = {"x1": 500.0, "y1": 350.0, "x2": 640.0, "y2": 450.0}
 
 
-def reason(metric="shannon_entropy", value=1.02, limit=0.9, text="entropy"):
-    return {"metric": metric, "value": value, "limit": limit, "text": text}
+def reason(metric="shannon_entropy", value=1.02, limit=0.9, text="entropy", box=None):
+    return {"metric": metric, "value": value, "limit": limit, "text": text, "box": box}
 
 
 def asked(identity=0, box=BOX, label=2, reasons=()):
     return {"id": identity, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
 
 
-def request(*objects, identity="r1", text="Two things are uncertain.", reasons=()):
+def request(*objects, identity="r1", text="Two things are uncertain.", reasons=(), scene=None, heat=False):
     return {
         "request_id": identity, "stamp": "1000", "picture": True, "text": text, "reasons": list(reasons),
-        "objects": list(objects),
+        "objects": list(objects), "scene": scene, "heat": heat,
     }  # fmt: skip
 
 
@@ -37,6 +37,10 @@ SCENE = {
         }
     ],
 }  # fmt: skip
+
+
+REGION = {"x1": 30.0, "y1": 30.0, "x2": 90.0, "y2": 90.0}
+ELSEWHERE = {"x1": 820.0, "y1": 600.0, "x2": 900.0, "y2": 680.0}
 
 
 class Operator:
@@ -71,6 +75,18 @@ class Operator:
     def sends(self):
         self.page.click("#send")
         expect(self.page.locator("#message")).to_have_text("Answer sent.")
+
+    def sees_region(self, box):
+        """Whether the edge of `box` is drawn in the colour of what may have been missed."""
+        return self.page.evaluate(
+            """box => {
+                const canvas = document.getElementById("overlay"), scale = canvas.width / 960;
+                const edge = canvas.getContext("2d").getImageData(box.x1 * scale - 4, (box.y1 + 5) * scale, 8, (box.y2 - box.y1 - 10) * scale).data;
+                for (let i = 0; i < edge.length; i += 4) if (edge[i] > 190 && edge[i + 1] > 60 && edge[i + 1] < 120 && edge[i + 2] < 40) return true;
+                return false;
+            }""",
+            box,
+        )
 
     def place(self, x, y):
         """Where a pixel of the camera's image is on the page."""
@@ -242,6 +258,42 @@ def test_the_question_keeps_its_picture_until_the_live_one_is_wanted(operator):
     expect(picture).to_have_attribute("src", "picture/3000.jpg")
     operator.page.click("#layer-live")
     expect(picture).to_have_attribute("src", "picture/1000.jpg")
+
+
+def test_a_question_marks_what_was_missed_on_its_own_picture(operator):
+    question_scene = {**SCENE, "stamp": "1000", "unexplained": [{"box": ELSEWHERE}]}
+    missed = reason("unexplained_objectness", 0.4, 0.1, "there", box=BOX)
+    operator.see(reasons=[missed], scene=question_scene)
+    picture = operator.page.locator("#picture")
+    expect(picture).to_have_attribute("src", "picture/1000.jpg")
+    expect(picture).to_have_js_property("naturalWidth", 960)
+    assert [operator.sees_region(box) for box in (BOX, ELSEWHERE, REGION)] == [True, True, False]
+    operator.page.keyboard.press("v")  # the live scene has its own
+    expect(picture).to_have_attribute("src", "picture/2000.jpg")
+    assert [operator.sees_region(box) for box in (ELSEWHERE, REGION)] == [False, True]
+    operator.page.keyboard.press("v")
+    operator.page.keyboard.press("b")
+    assert not operator.sees_region(BOX)
+    operator.page.keyboard.press("b")
+    operator.see(reasons=[missed], identity="r2")  # its scene is not known any more: the cause is
+    assert [operator.sees_region(box) for box in (BOX, ELSEWHERE, REGION)] == [True, False, False]
+
+
+def test_the_attention_of_a_question_is_that_of_its_picture_or_none(operator):
+    operator.state.put("heat", "1990")
+    operator.see(asked(), heat=True)
+    heat = operator.page.locator("#heat")
+    expect(heat).to_be_hidden()
+    operator.page.keyboard.press("a")
+    expect(heat).to_have_attribute("src", "heat/1000.png")
+    operator.page.click("#layer-live")
+    expect(heat).to_have_attribute("src", "heat/1990.png")
+    operator.page.click("#layer-live")
+    operator.see(asked(), identity="r2", heat=False)
+    expect(heat).to_be_hidden()
+    expect(operator.page.locator("#which")).to_contain_text("was not recorded")
+    operator.page.reload()  # the wish is remembered
+    expect(operator.page.locator("#layer-heat")).to_have_attribute("aria-pressed", "true")
 
 
 def test_hold_and_reset(operator):

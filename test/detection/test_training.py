@@ -105,6 +105,28 @@ def test_a_pause_changes_nothing(scenes: Path, tmp_path: Path) -> None:
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize(
+    ("frozen", "changing"),
+    [
+        ("nothing", {"backbone weights", "statistics", "head weights"}),
+        ("statistics", {"backbone weights", "head weights"}),
+        ("backbone", {"head weights"}),
+    ],
+)
+def test_what_is_frozen_stays_and_all_else_learns(
+    frozen: str, changing: set[str], scenes: Path, tmp_path: Path
+) -> None:
+    training = Training(settings(scenes, tmp_path, freeze=frozen, learning_rate=1e-2))
+    before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
+    assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: training.position.step == 1)
+    changed = set()
+    for name, tensor in training.model.state_dict().items():
+        if tensor.is_floating_point() and not torch.equal(tensor, before[name]):
+            part = name.partition(".")[0]
+            changed.add("statistics" if ".running_" in name else f"{part} weights")
+    assert changed == changing
+
+
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, scenes: Path) -> None:
     torch.manual_seed(0)
@@ -245,6 +267,8 @@ def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -
     train(settings(scenes, tmp_path), stop=lambda: True)
     with pytest.raises(InvalidInput, match="with seed 3, expected 4"):
         train(settings(scenes, tmp_path, seed=4), resume=True)
+    with pytest.raises(InvalidInput, match="with freeze 'nothing', expected 'backbone'"):
+        train(settings(scenes, tmp_path, freeze="backbone"), resume=True)
 
 
 def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from std_srvs.srv import SetBool
 
 from sticker_uq.nodes.console import Console
-from sticker_uq.nodes.console_album import Album
+from sticker_uq.nodes.console_album import Album, heat
 from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, PersonsCommand, make_app, same_origin
 from sticker_uq.nodes.console_state import ConsoleState
 from sticker_uq.nodes.images import bgr_to_image, map_to_image
@@ -33,6 +33,7 @@ from sticker_uq_msgs.msg import (
     Reason,
     SceneAssessment,
     SceneDecision,
+    UnexplainedRegion,
     Verdict,
 )
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -289,9 +290,52 @@ def test_the_saliency_is_asked_for_only_while_a_page_shows_it(bench: Bench):
         png = bench.until(lambda: console.heat(10**9), "the map arrives")
         picture = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
         assert picture.shape == (4, 6, 4)
-        assert np.argmax(picture[..., 3]) == 1 * 6 + 2
+        assert picture[1, 2, 3] > 0
         assert console.heat(2 * 10**9) == b""
+        bench.until(lambda: console.state.snapshot()["heat"] == "1000000000", "the page hears of the map")
     bench.until(lambda: maps.get_subscription_count() == 0, "the subscription ends with the page")
+
+
+def test_the_contours_enclose_what_is_strong():
+    values = np.zeros((60, 80), np.float32)
+    cv2.circle(values, (30, 30), 12, 1.0, -1)
+    picture = cv2.imdecode(np.frombuffer(heat(values), np.uint8), cv2.IMREAD_UNCHANGED)
+    white = (picture == 255).all(axis=2)
+    y, x = np.nonzero(white)
+    assert np.allclose(np.hypot(x - 30, y - 30), 12, atol=1.5)
+    assert not white[30, 30]
+    assert picture[0, 79, 3] == 0  # nothing lies over what does not matter
+    assert not cv2.imdecode(np.frombuffer(heat(values * 0), np.uint8), cv2.IMREAD_UNCHANGED)[..., 3].any()
+
+
+def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
+    requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
+    region = Box(x1=5.0, y1=6.0, x2=15.0, y2=16.0)
+    for second in range(1, 30):
+        images.publish(bgr_to_image(np.zeros((40, 60, 3), np.uint8), Time(sec=second), "camera"))
+        bench.until(lambda s=second: console.picture(s * 10**9), "the picture arrives")
+        scene = SceneAssessment(image_width=60, image_height=40, status=SceneAssessment.STATUS_OK)
+        scene.header.stamp.sec = second
+        if second == 1:
+            scene.dil.unexplained = [UnexplainedRegion(box=region, objectness=0.4, share=1.0)]
+        scenes.publish(scene)
+        stamp = str(second * 10**9)
+        bench.until(
+            lambda s=stamp: console.state.snapshot().get("scene", {}).get("stamp") == s, "the scene is shown"
+        )
+        if second == 1:
+            asking = InterventionRequest(request_id="r1", text="missed?")
+            asking.header.stamp.sec = 1
+            asking.scene_reasons = [Reason(metric="unexplained_objectness", text="there", box=region)]
+            requests.publish(asking)
+            bench.until(lambda: console.state.snapshot().get("request"), "the question arrives")
+    shown = console.state.snapshot()["request"]
+    assert shown["reasons"][0]["box"] == {"x1": 5.0, "y1": 6.0, "x2": 15.0, "y2": 16.0}
+    assert shown["scene"]["unexplained"][0]["box"] == shown["reasons"][0]["box"]
+    assert (shown["scene"]["stamp"], shown["picture"], shown["heat"]) == ("1000000000", True, False)
+    assert console.picture(10**9)
 
 
 def test_hold_and_reset_reach_the_supervisor(bench: Bench):
@@ -304,7 +348,7 @@ def test_hold_and_reset_reach_the_supervisor(bench: Bench):
 
     bench.probe.create_service(SetBool, "hold", hold)
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
-    bench.until(console._holds.service_is_ready, "the service is found")
+    bench.until(console.supervisor.holds.service_is_ready, "the service is found")
     for command in ("hold", "release"):
         replies = []
         wanted = PersonsCommand(command=command, person="Ada")
@@ -333,24 +377,23 @@ def test_a_node_that_falls_silent_is_not_shown_as_well(monkeypatch):
 
 
 def test_the_album_keeps_what_is_shown_and_forgets_the_rest():
-    decoded = []
+    encoded = []
 
-    def decode(image):
-        decoded.append(image)
+    def encode(image):
+        encoded.append(image)
         if image == "broken":
             raise InvalidInput("broken")
-        return np.zeros((4, 4, 3), np.uint8)
+        return image.encode()
 
-    album = Album(decode, capacity=2)
+    album = Album(encode, capacity=2)
     album.add(1, "first")
     assert album.pin("question", 1)
     for stamp, image in ((2, "second"), (3, "broken"), (4, "fourth")):
         album.add(stamp, image)
-    assert decoded == []  # nobody has looked yet
-    assert album.jpeg(1)
-    assert album.jpeg(1)
-    assert decoded == ["first"]
-    assert album.jpeg(2) == album.jpeg(3) == b""
+    assert encoded == []  # nobody has looked yet
+    assert album.file(1) == album.file(1) == b"first"
+    assert encoded == ["first"]
+    assert album.file(2) == album.file(3) == b""
     assert not album.pin("live", 2)
     album.unpin("question")
     album.add(5, "fifth")

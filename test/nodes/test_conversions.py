@@ -191,7 +191,10 @@ def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
         scene.frame_id,
         sc.Outcome.ASK,
         verdicts,
-        (sc.Reason("dil", "high"),),
+        (
+            sc.Reason("dil", "high"),
+            sc.Reason("unexplained_objectness", "there", 0.5, 0.1, (20.0, 30.5, 60.0, 80.0)),
+        ),
         "mh",
         "ph",
         "lid 3",

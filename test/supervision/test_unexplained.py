@@ -5,6 +5,7 @@ import pytest
 
 from sticker_uq.scene import Localization, Outcome, Status, UnexplainedRegion
 from sticker_uq.supervision import Closed, Phase, Policy
+from sticker_uq.supervision.boxes import as_box
 from sticker_uq.supervision.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
 from sticker_uq.supervision.judge import judge
 from test.helpers.assessments import assessment, observed
@@ -61,6 +62,7 @@ def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
     assert here.state.reasons & Closed.UNEXPLAINED
     (request,) = here.sent(OpenIntervention)
     assert "x 20 to 60 px" in request.scene_reasons[0].text
+    assert request.scene_reasons[0].box == as_box(MISSED.unexplained[0].box)
     assert not here.sent(DeclareDone)
 
 

@@ -33,6 +33,8 @@ function start() {
   $("hold").addEventListener("click", hold);
   $("reset").addEventListener("click", () => post("command", { command: "reset" }));
   document.addEventListener("keydown", onKey);
+  // the attention of a picture is there only if it was wanted when the picture came, so the wish is remembered
+  Object.assign(view.layers, JSON.parse(localStorage.getItem("layers") || "{}"), { live: false });
   showLayers();
   connect();
 }
@@ -49,13 +51,14 @@ function show() {
   document.body.classList.toggle("old", !state.connected);
   showGate(state);
   question.update(state.request || null, state.answered);
-  view.update(state.scene || null, state.request || null);
+  view.update(state.scene || null, state.request || null, state.heat);
   showHealth(state.health);
   showHistory(state.history);
 }
 
 function toggle(layer) {
   view.layers[layer] = !view.layers[layer];
+  localStorage.setItem("layers", JSON.stringify(view.layers));
   if (layer === "heat" && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ heat: view.layers.heat }));
   showLayers(); show();
 }
@@ -98,7 +101,8 @@ function act(event) {
   const says = {
     p: () => question.say("remove"), l: () => question.say("keep"), n: () => question.say("not_there"), d: () => question.toggleDrawing(),
     r: () => question.sayOfScene("rescan"), c: () => question.sayOfScene("clean"), s: () => question.sayOfScene("skip_laptop"),
-    f: () => question.sayOfScene("fault"), h: hold, b: () => toggle("boxes"), a: () => toggle("heat"),
+    f: () => question.sayOfScene("fault"), h: hold, b: () => toggle("boxes"), k: () => toggle("hulls"), a: () => toggle("heat"), v: () => toggle("live"),
+    u: () => question.undo(),
     arrowup: () => question.choose(view.focus - 1), arrowdown: () => question.choose(view.focus + 1),
   };
   const key = event.key.toLowerCase();

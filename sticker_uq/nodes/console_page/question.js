@@ -15,7 +15,7 @@ export class Question {
       $("scene").append(button);
     }
     $("draw").addEventListener("click", () => this.toggleDrawing());
-    $("undo").addEventListener("click", () => { view.drawn.pop(); view.onDrawn(); view.redraw(); });
+    $("undo").addEventListener("click", () => this.undo());
     $("send").addEventListener("click", () => this.send());
     this.show();
   }
@@ -93,6 +93,8 @@ export class Question {
     this.scene = this.scene === key ? "none" : key;
     this.mark(); this.keep();
   }
+
+  undo() { this.view.drawn.pop(); this.view.onDrawn(); this.view.redraw(); }
 
   toggleDrawing() { this.view.draw(!this.view.drawing); this.showDrawing(); }
 

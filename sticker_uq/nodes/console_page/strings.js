@@ -10,6 +10,7 @@ export const STRINGS = {
   noPicture: "No picture yet",
   live: "Live",
   frozen: "The picture in question",
+  noHeat: "Its attention was not recorded",
   nothingAsked: "Nothing to decide",
   nothingAskedHint: "The cell asks here when it is not sure.",
   question: "The cell asks",
@@ -50,8 +51,8 @@ export const STRINGS = {
   keysTitle: "Keys",
   keys: {
     "1 ... 9": "choose an object", "↑ ↓": "the one before, the next one", P: "peel it", L: "leave it", N: "nothing is there",
-    D: "draw a missed sticker", Enter: "send the answer", R: "look again", C: "no sticker is left", S: "leave the laptop to people",
-    F: "something is wrong", H: "hold or release the gate", B: "boxes on or off", A: "attention on or off",
+    D: "draw a missed sticker", U: "take back the last box", Enter: "send the answer", R: "look again", C: "no sticker is left", S: "leave the laptop to people",
+    F: "something is wrong", H: "hold or release the gate", B: "boxes on or off", K: "corners on or off", A: "attention on or off", V: "live picture or the one in question",
   },
   // Why an object or a scene is uncertain, by the metric that said so.
   reasons: {

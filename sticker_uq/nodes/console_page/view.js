@@ -8,7 +8,7 @@ const STYLES = {
   ask: { colour: "#e69f00", dash: [14, 7] }, unknown: { colour: "#e69f00", dash: [14, 7] },
 };
 const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6;
-const UNEXPLAINED = "#d55e00";
+const UNEXPLAINED = { colour: "#d55e00", dash: [2, 6] };
 
 export class View {
   constructor(token) {
@@ -28,7 +28,11 @@ export class View {
 
   get frozen() { return Boolean(this.request && this.request.picture && !this.layers.live); }
 
-  update(scene, request) {
+  // What is shown of a scene: of the question's while its picture is shown, however many have come since. null: not known any more.
+  get seen() { return this.frozen ? this.request.scene || null : this.scene; }
+
+  // `heat` is the stamp of the newest saliency.
+  update(scene, request, heat) {
     this.scene = scene; this.request = request;
     const stamp = this.frozen ? request.stamp : scene && scene.picture ? scene.stamp : "";
     if (stamp && stamp !== this.shown) {
@@ -36,14 +40,16 @@ export class View {
       $("picture").src = this.address("picture", stamp, "jpg");
       $("no-picture").hidden = true;
     }
-    const heat = this.layers.heat && !this.frozen && stamp;
-    $("heat").hidden = !heat;
-    if (heat && $("heat").dataset.stamp !== stamp) {
-      $("heat").dataset.stamp = stamp;
-      $("heat").src = this.address("heat", stamp, "png");
+    const shownHeat = this.layers.heat && stamp ? (this.frozen ? (request.heat ? stamp : "") : heat || "") : "";
+    $("heat").hidden = !shownHeat;
+    if (shownHeat && $("heat").dataset.stamp !== shownHeat) {
+      $("heat").dataset.stamp = shownHeat;
+      $("heat").src = this.address("heat", shownHeat, "png");
     }
-    if (scene) this.size = { width: scene.width, height: scene.height };
-    $("which").textContent = stamp ? (this.frozen ? STRINGS.frozen : STRINGS.live) : "";
+    const sized = this.seen || scene;
+    if (sized) this.size = { width: sized.width, height: sized.height };
+    const which = !stamp ? "" : this.frozen ? STRINGS.frozen : STRINGS.live;
+    $("which").textContent = which + (stamp && this.layers.heat && !shownHeat ? ". " + STRINGS.noHeat : "");
     this.redraw();
   }
 
@@ -58,16 +64,17 @@ export class View {
     const scale = canvas.width / this.size.width, pen = canvas.getContext("2d");
     pen.font = "bold " + 17 * devicePixelRatio + "px system-ui, sans-serif";
     const asked = this.request ? this.request.objects : [];
-    if (this.scene && !this.frozen) {
-      for (const object of this.scene.objects) {
-        if (asked.some((other) => sameBox(other.box, object.box))) continue;
-        if (this.layers.boxes) this.frame(pen, scale, object.box, STYLES[object.verdict], label(object), 2);
-        if (this.layers.hulls) this.hulls(pen, scale, object);
-      }
+    for (const object of this.seen ? this.seen.objects : []) {
+      const inQuestion = asked.some((other) => sameBox(other.box, object.box));
+      if (this.layers.boxes && !inQuestion) this.frame(pen, scale, object.box, STYLES[object.verdict], label(object), 2);
+      if (this.layers.hulls) this.hulls(pen, scale, object);
     }
-    // also under a question: it may be about what was missed
-    for (const region of this.scene ? this.scene.unexplained : []) {
-      if (this.layers.boxes) this.frame(pen, scale, region.box, { colour: UNEXPLAINED, dash: [2, 6] }, STRINGS.unexplained, 3);
+    // what may have been missed, thick where the question is about it
+    const causes = this.request ? this.request.reasons.flatMap((reason) => (reason.box ? [reason.box] : [])) : [];
+    const places = (this.seen ? this.seen.unexplained : []).map((region) => region.box);
+    if (this.layers.boxes) {
+      for (const box of places.filter((place) => !causes.some((cause) => sameBox(cause, place)))) this.frame(pen, scale, box, UNEXPLAINED, STRINGS.unexplained, 2);
+      for (const box of causes) this.frame(pen, scale, box, UNEXPLAINED, STRINGS.unexplained, 5);
     }
     asked.forEach((object, index) => {
       const style = this.choices[index] ? { colour: STYLES[{ remove: "remove" }[this.choices[index]] || "keep"].colour, dash: [] } : STYLES.ask;

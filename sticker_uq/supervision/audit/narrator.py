@@ -68,6 +68,7 @@ class Narrator:
                         "image_stamp_ns": effect.stamp_ns,
                         "objects": [_verdict(verdict) for verdict in effect.objects],
                         "reasons": [reason.text for reason in effect.scene_reasons],
+                        "places": [list(r.box) for r in effect.scene_reasons if r.box is not None],
                     },
                 )
             case ev.CloseIntervention(request_id):
