@@ -81,8 +81,12 @@ class Operator:
         return self.page.evaluate(
             """box => {
                 const canvas = document.getElementById("overlay"), scale = canvas.width / 960;
-                const edge = canvas.getContext("2d").getImageData(box.x1 * scale - 4, (box.y1 + 5) * scale, 8, (box.y2 - box.y1 - 10) * scale).data;
-                for (let i = 0; i < edge.length; i += 4) if (edge[i] > 190 && edge[i + 1] > 60 && edge[i + 1] < 120 && edge[i + 2] < 40) return true;
+                const frame = [box.x1 * scale - 4, (box.y1 + 5) * scale, 8, (box.y2 - box.y1 - 10) * scale];
+                const { data } = canvas.getContext("2d").getImageData(...frame);
+                for (let i = 0; i < data.length; i += 4) {
+                    const [red, green, blue] = data.slice(i, i + 3);
+                    if (red > 190 && green > 60 && green < 120 && blue < 40) return true;
+                }
                 return false;
             }""",
             box,
