@@ -121,6 +121,14 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self.while_configured.callback(self.destroy_lifecycle_publisher, publisher)
         return publisher
 
+    def destroy_node(self) -> None:
+        """Undo everything that was done, then destroy the node: a worker must not outlive it."""
+        try:
+            self._release()
+        except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
+            self.get_logger().error(f"something could not be released: {_named(error)}")
+        super().destroy_node()
+
     # The callbacks of the state machine. Order matters: what is active is undone while publishers still work.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
