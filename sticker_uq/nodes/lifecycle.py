@@ -128,6 +128,8 @@ class ManagedNode(LifecycleNode, Generic[M]):
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
             self.get_logger().error(f"something could not be released: {_named(error)}")
         super().destroy_node()
+        # rclpy forgets it, and with it the participant of a context that was shut down lives on
+        self._state_machine.destroy_when_not_in_use()
 
     # The callbacks of the state machine. Order matters: what is active is undone while publishers still work.
 
