@@ -1,0 +1,86 @@
+"""Crops of the cell's own objects: lid, logo and sticker, from rendered scenes or from a COCO folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.ambiguity.raae import RaaeSettings
+from sticker_uq.datasets.abnormal import strange
+from sticker_uq.datasets.coco import LabelledImage, read_coco
+from sticker_uq.datasets.crops import cut_crops, empty_boxes
+from sticker_uq.datasets.render import render
+from sticker_uq.datasets.scenes import sample_scene
+from sticker_uq.detection.sampling import read_picture
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
+from sticker_uq.studies.material import Material
+
+SIZE = 24
+"""Side of a crop, px."""
+PAIRS = (
+    (int(ObjectClass.LOGO), int(ObjectClass.STICKER)),
+    (int(ObjectClass.BACKGROUND), int(ObjectClass.STICKER)),
+)
+"""Sticker against logo, the distinction that costs money, and sticker against the lid's texture."""
+RAAE = RaaeSettings(latent=4, hidden=96, steps=1000, keep=2)
+_LIDS = 2  # crops of bare lid per scene
+_SCENE = (480, 360)
+
+Picture = tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64]]
+
+
+def cell_material(scenes: int = 240, seed: int = 4_000_000) -> Material:
+    """Crops of ``scenes`` rendered scenes from ``seed`` on, two thirds of the scenes to train with."""
+
+    def rendered() -> Iterable[Picture]:
+        for number in range(scenes):
+            scene = render(sample_scene(seed + number), _SCENE)
+            yield scene.image, scene.boxes, scene.labels
+
+    return _material("cell", rendered(), scenes, seed)
+
+
+def coco_material(folder: Path, seed: int = 0) -> Material:
+    """Crops of the pictures of a COCO folder, two thirds of the pictures, drawn with ``seed``, to train with."""
+    items = read_coco(folder)
+    order = np.random.default_rng(seed).permutation(len(items))
+    chosen: Sequence[LabelledImage] = [items[i] for i in order]
+    pictures = ((read_picture(item), item.boxes, item.labels) for item in chosen)
+    return _material(folder.name, pictures, len(chosen), seed)
+
+
+def _material(name: str, pictures: Iterable[Picture], count: int, seed: int) -> Material:
+    crops: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+    labels: tuple[list[IntArray], list[IntArray]] = ([], [])
+    strangers = []
+    for number, (image, boxes, classes) in enumerate(pictures):
+        rng = np.random.default_rng([seed, number])
+        size = (image.shape[1], image.shape[0])
+        bare = empty_boxes(size, boxes, _LIDS, rng)
+        testing = int(number >= 2 * count // 3)
+        crops[testing].append(cut_crops(image, np.concatenate([bare, boxes]), SIZE))
+        labels[testing].append(np.concatenate([np.zeros(len(bare), np.int64), classes]))
+        if testing:
+            scene = strange(image, boxes, classes, rng, stickers=False)
+            strangers.append(cut_crops(scene.image, scene.added, SIZE))
+    present = set(np.concatenate(labels[0]).tolist()) if labels[0] else set()
+    missing = [label.name.lower() for label in ObjectClass if int(label) not in present]
+    if missing or not crops[1]:
+        raise InvalidInput(
+            f"{name}: no {', '.join(missing) or 'picture to test with'} among {count} pictures, expected all of lid, logo "
+            "and sticker"
+        )
+    return Material(
+        name=name,
+        classes=("lid", "logo", "sticker"),
+        train=np.concatenate(crops[0]),
+        train_labels=np.concatenate(labels[0]),
+        test=np.concatenate(crops[1]),
+        test_labels=np.concatenate(labels[1]),
+        invalid=np.concatenate(strangers),
+        pairs=PAIRS,
+        raae=RAAE,
+    )
