@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
-from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
 from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.time import Time
 
 from sticker_uq.nodes.permit import Permit, PermitWatch
-from sticker_uq.nodes.qos import LATCHED
+from sticker_uq.nodes.qos import LATCHED, RELIABLE
 from sticker_uq_msgs.action import RemoveSticker
-from sticker_uq_msgs.msg import GateState, ObservedObject
+from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
 CHECK_PERIOD_S = 0.05
 """A permit is checked at least this often while the arm moves (20 Hz)."""
 HANDOVER_S = 0.2
 """A goal that waits for its permit has made room for a newer one after this time."""
+STATUS_PERIOD_S = 0.05
+"""The arm says so often that it is there; its silence closes the gate."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class ArmExecutor(MultiThreadedExecutor):
 class ArmClient:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
 
+    It says on ``arm/status`` that it is there, 20 times per second and from the executor that serves the goals.
     A cancellation is accepted at once, whatever the arm does. A goal that still waits for its permit makes room for a newer
     one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it;
     ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit; ``timeout_s``:
@@ -106,10 +111,25 @@ class ArmClient:
             cancel_callback=self._on_cancel,
             callback_group=self._group,
         )
+        self._identity = uuid.uuid4().hex
+        self._status = node.create_publisher(ArmStatus, "arm/status", RELIABLE)
+        self._status_timer = node.create_timer(
+            STATUS_PERIOD_S,
+            self._say_that_it_is_there,
+            callback_group=MutuallyExclusiveCallbackGroup(),
+            clock=Clock(clock_type=ClockType.STEADY_TIME),
+        )
 
     def destroy(self) -> None:
-        """Withdraw the action server."""
+        """Withdraw the action server; the arm is there no longer."""
+        self._node.destroy_timer(self._status_timer)
+        self._node.destroy_publisher(self._status)
         self._server.destroy()
+
+    def _say_that_it_is_there(self) -> None:
+        message = ArmStatus(arm=self._identity)
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._status.publish(message)
 
     def _on_gate(self, message: GateState) -> None:
         open_states = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)

@@ -7,12 +7,17 @@ from typing import Any
 
 from rclpy.client import Client
 from rclpy.node import Node
-from std_srvs.srv import SetBool, Trigger
 
 from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, PersonsCommand
 from sticker_uq.nodes.console_scene import ANSWERS, SCENE_ANSWERS
 from sticker_uq_msgs.msg import Box, ObjectAnswer
-from sticker_uq_msgs.srv import ResolveIntervention
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+
+_COMMANDS = {
+    "hold": OperateGate.Request.COMMAND_HOLD,
+    "release": OperateGate.Request.COMMAND_RELEASE,
+    "reset": OperateGate.Request.COMMAND_RESET,
+}
 
 
 class SupervisorCalls:
@@ -21,8 +26,7 @@ class SupervisorCalls:
     def __init__(self, node: Node, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._answers = node.create_client(ResolveIntervention, "intervention/resolve")
-        self.holds = node.create_client(SetBool, "hold")
-        self._resets = node.create_client(Trigger, "reset")
+        self.operations = node.create_client(OperateGate, "operate")
 
     async def answer(self, said: PersonsAnswer) -> Accepted:
         """Hand an answer over."""
@@ -43,13 +47,11 @@ class SupervisorCalls:
 
     async def command(self, wanted: PersonsCommand) -> Accepted:
         """Hold, release or reset the gate."""
-        if wanted.command == "reset":
-            response = await self._call(self._resets, Trigger.Request())
-        else:
-            response = await self._call(self.holds, SetBool.Request(data=wanted.command == "hold"))
+        request = OperateGate.Request(command=_COMMANDS[wanted.command], person=wanted.person)
+        response = await self._call(self.operations, request)
         if isinstance(response, str):
             return Accepted(accepted=False, message=response)
-        return Accepted(accepted=response.success, message=response.message)
+        return Accepted(accepted=response.accepted, message=response.message)
 
     async def _call(self, client: Client, request: Any) -> Any:
         """The supervisor's response, or in words why there is none."""

@@ -1,49 +1,94 @@
-"""The supervisor's side of the action ``remove_sticker``: goals go out, what becomes of them comes back as events."""
+"""The supervisor's side of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from action_msgs.msg import GoalStatus
 from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
+from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.task import Future
 
 from sticker_uq.nodes.conversions import box_to_msg, ns_to_stamp, pose_to_msg
-from sticker_uq.supervision.events import Event, GoalAccepted, GoalRejected, RemovalCode, RemovalFinished
+from sticker_uq.nodes.pulse import Pulse
+from sticker_uq.nodes.qos import RELIABLE
+from sticker_uq.supervision.events import (
+    ArmLost,
+    ArmReady,
+    Event,
+    GoalAccepted,
+    GoalRejected,
+    RemovalCode,
+    RemovalFinished,
+)
 from sticker_uq.supervision.state import Target
 from sticker_uq_msgs.action import RemoveSticker
-from sticker_uq_msgs.msg import ObservedObject
+from sticker_uq_msgs.msg import ArmStatus, ObservedObject
+
+LOOK_PERIOD_S = 0.025
+"""So often it is looked whether the arm still speaks."""
 
 
 class RemovalClient:
-    """Sends goals on ``node`` and tells ``happened`` their fate; never waits."""
+    """Sends goals on ``node`` and tells ``happened`` their fate, and whether the arm is there; never waits.
 
-    def __init__(self, node: Node, happened: Callable[[Event], object]) -> None:
+    An arm is there while exactly one action server is, and exactly one arm says so on ``arm/status`` at least every
+    ``silence_s`` seconds. A server that was started again knows nothing of its goal; of two nobody knows which one moves.
+    """
+
+    def __init__(self, node: Node, happened: Callable[[Event], object], silence_s: float) -> None:
         self._client = ActionClient(node, RemoveSticker, "remove_sticker")
         self._happened = happened
         self._handles: dict[int, ClientGoalHandle] = {}
         self._node = node
         self._status_topic = node.resolve_topic_name("remove_sticker") + "/_action/status"
         self._servers: frozenset[bytes] = frozenset()
+        self._served = False
+        self._told = False
+        self._pulse = Pulse(math.ceil(silence_s / LOOK_PERIOD_S))
+        self._subscription = node.create_subscription(ArmStatus, "arm/status", self._on_status, RELIABLE)
+        self._timer = node.create_timer(
+            LOOK_PERIOD_S, self._look, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
 
     def destroy(self) -> None:
         """Withdraw the client; nothing is told any more."""
         self._happened = lambda event: None
+        self._node.destroy_timer(self._timer)
+        self._node.destroy_subscription(self._subscription)
         self._client.destroy()
 
-    @property
-    def ready(self) -> bool:
-        """Whether the arm's action server is there, and the same as when this was asked last.
-
-        A server that was killed and started again knows nothing of its goal; of two servers nobody knows which one moves.
-        """
+    def discover(self) -> None:
+        """Look for action servers; called with every tick."""
         found = self._node.get_publishers_info_by_topic(self._status_topic)
         before, self._servers = self._servers, frozenset(bytes(info.endpoint_gid) for info in found)
-        same = not before or before == self._servers
-        return same and len(self._servers) == 1 and bool(self._client.server_is_ready())
+        self._served = len(self._servers) == 1 and bool(self._client.server_is_ready())
+        if before and before != self._servers:
+            self._lose()
+        self._tell()
+
+    def _on_status(self, message: ArmStatus) -> None:
+        if self._pulse.beat(message.arm):
+            self._lose()
+        self._tell()
+
+    def _look(self) -> None:
+        self._pulse.look()
+        self._tell()
+
+    def _tell(self) -> None:
+        ready = self._served and self._pulse.alone
+        if ready != self._told:
+            self._told = ready
+            self._happened(ArmReady(ready))
+
+    def _lose(self) -> None:
+        self._told = False
+        self._happened(ArmLost())
 
     def send(self, goal_id: int, target: Target) -> None:
         """Ask for the removal of ``target``. Whatever its label: it is a sticker, by the policy or by a person's word."""

@@ -46,7 +46,7 @@ from sticker_uq.supervision.settings import nanoseconds
 from sticker_uq.supervision.state import Closed
 from sticker_uq.supervision.state import GateState as State
 from sticker_uq_msgs.msg import GateState, SceneAssessment, Workpiece
-from sticker_uq_msgs.srv import ResolveIntervention
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
 _COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
 _POLICY_KEYS = ("policy_hash", "policy_model_hash", "policy_valid_until", "policy_guarantee")
@@ -69,6 +69,18 @@ class SupervisorNodeSettings(GateSettings, WatchSettings, StopSettings, PoseSett
     )
     audit_file_mb: float = Field(
         16.0, ge=0.001, le=1000.0, description="Size from which the audit log begins a new file, MB"
+    )
+    arm_silence: float = Field(
+        0.25,
+        ge=0.1,
+        le=5.0,
+        description="An arm that has not said for this time that it is there (arm/status, 20 Hz) closes the gate, s",
+    )
+    listen_time: float = Field(
+        1.0,
+        ge=0.1,
+        le=60.0,
+        description="Time for which it is listened whether another supervisor speaks before anything is permitted, s",
     )
 
     def gate(self) -> GateSettings:
@@ -102,7 +114,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def __init__(self, **arguments: Any) -> None:
         locked = frozenset(
             {
-                *("policy", "tick_period", "audit_folder", "audit_file_mb"),
+                *("policy", "tick_period", "audit_folder", "audit_file_mb", "arm_silence", "listen_time"),
                 *StopSettings.model_fields,
                 *PoseSettings.model_fields,
             }
@@ -123,9 +135,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.diagnostics.add("audit", self._audit.report)
         self.while_configured.callback(self.diagnostics.remove, "audit")
         self._speakers = Speakers()
+        self._listened_s = time.monotonic() + settings.listen_time
         self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
         self.while_configured.callback(self._out.destroy)
-        self._arm = RemovalClient(self, self._happen)
+        self._arm = RemovalClient(self, self._happen, settings.arm_silence)
         self.while_configured.callback(self._arm.destroy)
         self._poses = PoseSource(self, settings.poses())
         self.while_configured.callback(self._poses.destroy)
@@ -151,6 +164,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self.create_service(ResolveIntervention, "intervention/resolve", self._on_answer),
             self.create_service(SetBool, "hold", self._on_hold),
             self.create_service(Trigger, "reset", self._on_reset),
+            self.create_service(OperateGate, "operate", self._on_operate),
         )
         for service in services:
             self.while_configured.callback(self.destroy_service, service)
@@ -158,6 +172,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self.destroy_subscription, workpiece)
         gates = self.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
         self.while_configured.callback(self.destroy_subscription, gates)
+        self._gate_topic = gates.topic_name
 
     def activate(self) -> None:
         """Let scenes in and the gate live."""
@@ -215,11 +230,26 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         rivals = self._speakers.besides(self._identity)
         names = ", ".join(name[:8] or "(nameless)" for name in rivals)
         self._impede(Closed.SECOND_SUPERVISOR, f"supervisor {names} speaks here, too" if rivals else "")
+        self._impede(Closed.UNHEARD_SUPERVISOR, self._unheard())
+
+    def _unheard(self) -> str:
+        """Why it is not certain that nobody else permits anything; empty when it is.
+
+        What others say may not arrive, or not yet: that they are there is known from the discovery of publishers.
+        """
+        unheard = self._speakers.unheard(self._identity, self.count_publishers(self._gate_topic) - 1)
+        if unheard > 0:
+            return (
+                f"{unheard} publisher{'s' * (unheard > 1)} of {self._gate_topic} besides this one not heard"
+            )
+        if time.monotonic() < self._listened_s:
+            return f"it is listened for {self.settings.listen_time:g} s first"
+        return ""
 
     def _impede(self, reason: Closed, text: str) -> None:
-        """Close the gate for ``reason``; an empty text ends that. Said once for as long as it lasts."""
+        """Close the gate for ``reason``; an empty text ends that."""
         assert self._core is not None
-        if bool(text) != (reason in dict(self._core.state.impediments)):
+        if text != dict(self._core.state.impediments).get(reason, ""):
             self._happen(ev.Impediment(reason, text))
 
     def _tick(self) -> None:
@@ -228,9 +258,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             return
         self._look_for_rivals()
         self._impede(Closed.AUDIT, self._audit.problem)
-        ready = self._arm.ready
-        if ready != self._core.state.arm_ready:
-            self._happen(ev.ArmReady(ready))
+        self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self._core.state.stop_demanded)
 
@@ -244,6 +272,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._happen(ev.SceneUnreadable(str(error)))
             return
         self._out.numbers(scene)
+        self._notice_a_jump()
         before = self._core.state
         geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
         self._perform(None, before, self._core.on_scene(scene, self._now(), geometry))
@@ -279,15 +308,37 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def _on_hold(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         assert self._core is not None
-        self._happen(ev.Hold() if request.data else ev.Release())
-        response.success = self._core.state.held == request.data
-        response.message = f"{self._core.state.phase.name}: {self._core.state.text or 'open'}"
+        reply = self._hold(request.data, "")
+        response.success, response.message = reply.accepted, reply.message
         return response
+
+    def _hold(self, held: bool, person: str) -> ev.Reply:
+        assert self._core is not None
+        self._happen(ev.Hold(person) if held else ev.Release(person))
+        state = self._core.state
+        return ev.Reply(state.held == held, f"{state.phase.name}: {state.text or 'open'}")
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         reply = self._happen(ev.Reset())
         response.success, response.message = reply.accepted, reply.message
         return response
+
+    def _on_operate(
+        self, request: OperateGate.Request, response: OperateGate.Response
+    ) -> OperateGate.Response:
+        reply = self._operate(request.command, request.person.strip())
+        response.accepted, response.message = reply.accepted, reply.message
+        return response
+
+    def _operate(self, command: int, person: str) -> ev.Reply:
+        if not person:
+            return ev.Reply(False, "person is empty: say who it is")
+        match command:
+            case OperateGate.Request.COMMAND_HOLD | OperateGate.Request.COMMAND_RELEASE:
+                return self._hold(command == OperateGate.Request.COMMAND_HOLD, person)
+            case OperateGate.Request.COMMAND_RESET:
+                return self._happen(ev.Reset(person))
+        return ev.Reply(False, f"command {command} is unknown: expected hold (1), release (2) or reset (3)")
 
     # what follows from it
 
@@ -295,8 +346,17 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         """Let ``event`` happen now; the reply to a person's call, a refusal when there is none."""
         if self._core is None:
             return ev.Reply(False, f"{self.get_name()} is not configured")
+        if not isinstance(event, ev.Tick):
+            self._notice_a_jump()
         before = self._core.state
         return self._perform(event, before, self._core.handle(event, self._now()))
+
+    def _notice_a_jump(self) -> None:
+        """Let a jump of the clock be known before anything that is timed by it; else all waiting would seem to be over."""
+        assert self._core is not None
+        steady_ns = time.monotonic_ns()
+        if self._core.clock_has_jumped(self._now(), steady_ns):
+            self._happen(ev.Tick(steady_ns))
 
     def _perform(self, event: ev.Event | None, before: State, effects: Sequence[ev.Effect]) -> ev.Reply:
         """Do what a step wants done and record it; ``event`` is None for a scene."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sticker_uq.supervision.events import (
+    ArmLost,
     ArmReady,
     CancelGoal,
     Escalate,
@@ -17,17 +18,22 @@ from sticker_uq.supervision.events import (
 from sticker_uq.supervision.state import NO_STREAK, WORDS, Closed, Permit, Verification
 from sticker_uq.supervision.turn import Turn
 
-PERSONS_STOP = Closed.HELD | Closed.NOT_ACTIVE | Closed.AUDIT | Closed.SECOND_SUPERVISOR
+PERSONS_STOP = (
+    Closed.HELD | Closed.NOT_ACTIVE | Closed.AUDIT | Closed.SECOND_SUPERVISOR | Closed.UNHEARD_SUPERVISOR
+)
 """A removal that was stopped for these reasons was no failed attempt."""
 
 
 def arm_ready(turn: Turn, event: ArmReady) -> None:
-    """The arm's server came or went: counting begins anew. One that went will not report the end of its goal."""
-    permit = turn.state.permit
+    """The arm came, or fell silent: counting begins anew. A silent one may still report the end of its goal."""
     if event.ready != turn.state.arm_ready:
         turn.set(arm_ready=event.ready, streak=NO_STREAK)
-    if permit is not None and not event.ready:
-        turn.set(permit=replace(permit, lost=True))
+
+
+def arm_lost(turn: Turn, _: ArmLost) -> None:
+    """The arm's server is gone, and with it the end of its goal."""
+    permit = turn.state.permit
+    turn.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
 def goal_accepted(turn: Turn, event: GoalAccepted) -> None:
@@ -99,8 +105,8 @@ def _lost_ground(turn: Turn, permit: Permit) -> tuple[Closed, str]:
     closing = turn.closing()
     if closing:
         return closing, "; ".join(words for reason, words in WORDS.items() if reason & closing)
-    if not turn.state.arm_ready or permit.lost:
-        return Closed.ARM_FAILED, "the arm's action server is gone"
+    if not turn.state.arm_ready:
+        return Closed.ARM_FAILED, "the arm's action server is gone" if permit.lost else "the arm is silent"
     if turn.now >= permit.valid_until_ns:
         return Closed.STALE_SCENE, "the permit was not renewed in time"
     if settings != permit.settings:

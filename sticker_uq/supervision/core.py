@@ -22,8 +22,9 @@ from sticker_uq.supervision.gate import step
 from sticker_uq.supervision.judge import judge
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_sound
-from sticker_uq.supervision.settings import GateSettings
+from sticker_uq.supervision.settings import GateSettings, nanoseconds
 from sticker_uq.supervision.state import NO_POSES, NO_STREAK, GateState, SceneFacts
+from sticker_uq.supervision.timekeeping import jump_since_tick
 from sticker_uq.supervision.watch import MISSED_STICKER, WRONG_REMOVAL, Alarm, Watch, WatchSettings
 
 
@@ -103,6 +104,12 @@ class Supervisor:
         """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, by which jumps are noticed."""
         return self.handle(Tick(steady_ns), now_ns)
 
+    def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
+        """Whether the clock has jumped since the last tick, so that a tick must tell before anything else happens."""
+        return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
+            self._settings.max_clock_jump
+        )
+
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
         """Let anything else happen to the gate."""
         before = self._state
@@ -125,7 +132,7 @@ class Supervisor:
         after = self._state
         if before.assumption and not after.assumption:
             self._watch.restart()
-        if before.workpiece_ns != after.workpiece_ns or (before.done and not after.done):
+        if before.workpieces != after.workpieces:
             self._watch.next_workpiece()
         if before.request is None and after.request is not None:
             self._watch.asked()

@@ -62,9 +62,14 @@ class SceneUnreadable:
 
 @dataclass(frozen=True)
 class ArmReady:
-    """The arm's action server came (``ready``) or went."""
+    """The arm is there and speaks (``ready``), or it does not, or not alone."""
 
     ready: bool
+
+
+@dataclass(frozen=True)
+class ArmLost:
+    """The arm's server has gone, or is another one than before: it will not report the end of its goal."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +108,23 @@ class AnswerGiven:
 
 @dataclass(frozen=True)
 class Hold:
-    """A person holds the gate closed."""
+    """A person holds the gate closed. ``person``: who, as far as that was said."""
+
+    person: str = ""
 
 
 @dataclass(frozen=True)
 class Release:
-    """A person ends the hold."""
+    """A person ends the hold. ``person``: who, as far as that was said."""
+
+    person: str = ""
 
 
 @dataclass(frozen=True)
 class Reset:
-    """A person acknowledges a fault."""
+    """A person acknowledges a fault. ``person``: who, as far as that was said."""
+
+    person: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,7 @@ class Fault:
 class Impediment:
     """Something outside of scenes, arm and people forbids a permit, or (with an empty ``text``) does so no longer.
 
-    ``reason`` is ``AUDIT`` or ``SECOND_SUPERVISOR``.
+    ``reason`` is ``AUDIT``, ``SECOND_SUPERVISOR`` or ``UNHEARD_SUPERVISOR``.
     """
 
     reason: Closed
@@ -156,6 +167,7 @@ Event = (
     | SceneReceived
     | SceneUnreadable
     | ArmReady
+    | ArmLost
     | GoalAccepted
     | GoalRejected
     | RemovalFinished

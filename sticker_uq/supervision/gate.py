@@ -17,6 +17,7 @@ from sticker_uq.supervision import arm, people, scenes, timekeeping
 from sticker_uq.supervision.events import (
     Activated,
     AnswerGiven,
+    ArmLost,
     ArmReady,
     AssumptionBroken,
     Deactivated,
@@ -204,6 +205,7 @@ _HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
     SceneReceived: scenes.receive,
     SceneUnreadable: scenes.receive_unreadable,
     ArmReady: arm.arm_ready,
+    ArmLost: arm.arm_lost,
     GoalAccepted: arm.goal_accepted,
     GoalRejected: arm.goal_rejected,
     RemovalFinished: arm.removal_finished,

@@ -57,6 +57,7 @@ class Closed(IntFlag):
     UNEXPLAINED = 4194304
     AUDIT = 8388608
     SECOND_SUPERVISOR = 16777216
+    UNHEARD_SUPERVISOR = 33554432
 
 
 WORDS = {
@@ -85,6 +86,7 @@ WORDS = {
     Closed.ASSUMPTION: "the policy does not hold here",
     Closed.AUDIT: "what happens cannot be recorded",
     Closed.SECOND_SUPERVISOR: "another supervisor speaks in this cell",
+    Closed.UNHEARD_SUPERVISOR: "another supervisor may be there unheard",
 }
 """Each reason in plain words."""
 
@@ -242,11 +244,11 @@ class GateState:
     ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its words;
     ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
-    ``workpiece_ns``: images up to this time do not show the present workpiece; ``counts_after_ns``: nor do images up
-    to this time count, because they may show an earlier workpiece or the arm at work. ``skipped``: this workpiece is
-    left to people; ``done``: it was declared done. ``assumption``: why the policy's assumption is broken, until a reset or
-    another policy; ``assumption_request``: the request in which people are told so. ``stop_demanded``: the arm did not
-    stop, so that the cell's own means of stopping it are in use until the reset.
+    ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
+    ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work.
+    ``skipped``: this workpiece is left to people; ``done``: it was declared done. ``assumption``: why the policy's assumption
+    is broken, until a reset or another policy; ``assumption_request``: the request in which people are told so.
+    ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
     """
 
     active: bool = False
@@ -276,6 +278,7 @@ class GateState:
     goals: int = 0
     requests: int = 0
     workpiece_id: str = ""
+    workpieces: int = 0
     workpiece_ns: int = 0
     counts_after_ns: int = 0
     memory: Memory = field(default_factory=Memory)

@@ -16,7 +16,7 @@ def keep_time(turn: Turn, event: Event) -> None:
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
     """
     state, now = turn.state, turn.now
-    jump_ns = _jump(state, event, now)
+    jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
     if now < state.now_ns or abs(jump_ns) >= nanoseconds(turn.settings.max_clock_jump):
         _start_anew(turn, jump_ns or now - state.now_ns)
     turn.set(now_ns=now)
@@ -24,11 +24,11 @@ def keep_time(turn: Turn, event: Event) -> None:
         turn.set(tick_ns=now, steady_ns=event.steady_ns)
 
 
-def _jump(state: GateState, event: Event, now_ns: int) -> int:
+def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
     """By how much the clock has moved against the steady one since the last tick; 0 where it cannot be told."""
-    if not isinstance(event, Tick) or not event.steady_ns or not state.steady_ns:
+    if not steady_ns or not state.steady_ns:
         return 0
-    return (now_ns - state.tick_ns) - (event.steady_ns - state.steady_ns)
+    return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)
 
 
 def _start_anew(turn: Turn, jump_ns: int) -> None:

@@ -191,6 +191,7 @@ class Turn:
             self.set(assumption_request="")  # nobody has answered it: it is asked again
         self.close_request()
         self.set(
+            workpieces=self.state.workpieces + 1,
             memory=Memory(),
             attempts=(),
             verification=None,

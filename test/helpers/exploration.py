@@ -23,6 +23,7 @@ from sticker_uq.supervision.arm import PERSONS_STOP
 from sticker_uq.supervision.events import (
     Activated,
     AnswerGiven,
+    ArmLost,
     ArmReady,
     Deactivated,
     Event,
@@ -168,7 +169,8 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "clock goes back": (leaping, -3 * PAUSE),
     "clock leaps ahead": (leaping, 3 * PAUSE),
     "arm comes": (always(ArmReady(True)), MOMENT),
-    "arm goes": (always(ArmReady(False)), MOMENT),
+    "arm falls silent": (always(ArmReady(False)), MOMENT),
+    "arm goes": (always(ArmLost()), MOMENT),
     "accepted": (lambda state, now: GoalAccepted(state.goals), MOMENT),
     "rejected": (lambda state, now: GoalRejected(state.goals), MOMENT),
     "peeled": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NONE), MOMENT),

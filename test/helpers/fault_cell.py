@@ -48,6 +48,7 @@ SUPERVISOR: dict[str, Any] = {
     "lease": LEASE_S,
     "accept_timeout": 2.0,
     "cancel_timeout": 2.0,
+    "arm_silence": 1.0,
     "verify_timeout": 600.0,
     "undecided_timeout": 3600.0,
     "removal_timeout": 600.0,

@@ -15,8 +15,9 @@ from rclpy.duration import Duration
 
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
+from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq_msgs.action import RemoveSticker
-from sticker_uq_msgs.msg import GateState, ObservedObject
+from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 from test.helpers.ros import Bench
 
 Result = RemoveSticker.Result
@@ -62,7 +63,8 @@ class Rig:
         self.arm = ArmClient(self.node, self.motion, **{"permit_wait_s": 60.0, **arguments})
         self._executor = ArmExecutor()
         self._executor.add_node(self.node)
-        self._thread = threading.Thread(target=self._executor.spin)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._spin)
         self._thread.start()
         self._client = ActionClient(bench.probe, RemoveSticker, "remove_sticker")
         try:
@@ -72,11 +74,17 @@ class Rig:
             self.close()
             raise
 
+    def _spin(self) -> None:
+        while not self._closing.is_set():
+            self._executor.spin_once()
+
     def close(self) -> None:
         self.arm._watch.update(None)  # a motion that a failed test left under way ends here
         self._client.destroy()
-        self._executor.shutdown()
+        self._closing.set()
+        self._executor.wake()
         self._thread.join()
+        self._executor.shutdown()
         self.arm.destroy()
         self.node.destroy_node()
 
@@ -383,3 +391,24 @@ def test_a_gate_that_closes_between_two_pieces_starts_no_other(rig: Rig) -> None
     _, code, _ = rig.result(rig.send())
     assert code == Result.ERROR_PERMIT_REVOKED
     assert rig.motion.started == [APPROACH.phase]
+
+
+def test_an_arm_says_that_it_is_there_also_while_it_moves(rig: Rig) -> None:
+    said = rig.bench.collect(ArmStatus, "arm/status")
+    rig.moving()
+    heard = len(said)
+    rig.bench.until(lambda: len(said) >= heard + 5, "more of what it says")
+    assert len({message.arm for message in said}) == 1
+    assert said[0].arm
+    stamps = [stamp_to_ns(message.header.stamp) for message in said]
+    assert stamps == sorted(set(stamps))
+
+
+def test_an_arm_that_was_started_again_is_another_one(bench: Bench) -> None:
+    said = bench.collect(ArmStatus, "arm/status")
+    for number in (1, 2):
+        rig = Rig(bench)
+        try:
+            bench.until(lambda n=number: len({message.arm for message in said}) == n, "what it says")
+        finally:
+            rig.close()

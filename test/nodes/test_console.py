@@ -15,7 +15,6 @@ from builtin_interfaces.msg import Time
 from fastapi.testclient import TestClient
 from sensor_msgs.msg import Image
 from starlette.websockets import WebSocketDisconnect
-from std_srvs.srv import SetBool
 
 from sticker_uq.nodes.console import Console
 from sticker_uq.nodes.console_album import Album, heat
@@ -36,7 +35,7 @@ from sticker_uq_msgs.msg import (
     UnexplainedRegion,
     Verdict,
 )
-from sticker_uq_msgs.srv import ResolveIntervention
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.ros import Bench, overrides
 
 HERE = {"origin": "http://testserver"}
@@ -339,17 +338,17 @@ def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: B
 
 
 def test_hold_and_reset_reach_the_supervisor(bench: Bench):
-    held = []
+    heard = []
 
-    def hold(request, response):
-        held.append(request.data)
-        response.success = True
+    def operate(request, response):
+        heard.append((request.command, request.person))
+        response.accepted = request.command != OperateGate.Request.COMMAND_RESET
         return response
 
-    bench.probe.create_service(SetBool, "hold", hold)
+    service = bench.probe.create_service(OperateGate, "operate", operate)
     console = bench.add(Console(parameter_overrides=overrides(port=0)))
-    bench.until(console.supervisor.holds.service_is_ready, "the service is found")
-    for command in ("hold", "release"):
+    bench.until(console.supervisor.operations.service_is_ready, "the service is found")
+    for command in ("hold", "release", "reset"):
         replies = []
         wanted = PersonsCommand(command=command, person="Ada")
         asking = threading.Thread(
@@ -358,9 +357,13 @@ def test_hold_and_reset_reach_the_supervisor(bench: Bench):
         asking.start()
         bench.until(lambda r=replies: r, command)
         asking.join()
-        assert replies[0].accepted
-    assert held == [True, False]
+        assert replies[0].accepted == (command != "reset")
+    known = OperateGate.Request
+    commands = (known.COMMAND_HOLD, known.COMMAND_RELEASE, known.COMMAND_RESET)
+    assert heard == [(command, "Ada") for command in commands]
     assert [event["kind"] for event in console.state.snapshot()["history"]] == ["release", "hold"]
+    bench.probe.destroy_service(service)
+    bench.until(lambda: not console.supervisor.operations.service_is_ready(), "the service is gone")
     refused = asyncio.run(console.command(PersonsCommand(command="reset", person="Ada")))
     assert refused == Accepted(accepted=False, message="the supervisor is not there")
 

@@ -45,3 +45,30 @@ def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
     assert watch.refusal("decision", 1) == ""
     watch.update(None, "a", active=False)
     assert watch.refusal("decision", 1) == "the gate is closed"
+
+
+def test_publishers_that_nobody_heard_are_counted() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("own", active=True)
+    assert speakers.unheard("own", 0) == 0
+    assert speakers.unheard("own", 1) == 1
+    speakers.heard("a", active=True)
+    assert speakers.unheard("own", 1) == 0
+    assert speakers.unheard("own", 2) == 1
+    clock.now += QUIET_S  # it is still there and says nothing any more
+    assert speakers.unheard("own", 1) == 1
+
+
+def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("own", active=False)
+    speakers.heard("a", active=False)
+    clock.now += 10 * QUIET_S
+    assert speakers.unheard("own", 1) == 0
+    assert speakers.unheard("own", 2) == 1
+    assert speakers.unheard("own", 0) == 0  # it has gone: the next one that comes must be heard itself
+    assert speakers.unheard("own", 1) == 1
+    speakers.heard("own", active=True)
+    assert speakers.unheard("own", 1) == 1

@@ -27,9 +27,11 @@ from sticker_uq.nodes.sim_geometry import sim_camera
 from sticker_uq.nodes.supervisor import SupervisorNode
 from sticker_uq.scene import ObservedObject
 from sticker_uq.supervision import Closed
+from sticker_uq.supervision.audit import entries
 from sticker_uq.supervision.events import RemovalCode
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import (
+    ArmStatus,
     GateState,
     InterventionAnswer,
     InterventionRequest,
@@ -39,7 +41,7 @@ from sticker_uq_msgs.msg import (
     Workpiece,
     WorkpieceDone,
 )
-from sticker_uq_msgs.srv import ResolveIntervention
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 from test.helpers.assessments import HERE, THERE, assessment, observed
 from test.helpers.ros import Bench, NodeProcess, overrides, values_of
 
@@ -80,6 +82,8 @@ class Arm:
         self.accepts = True
         self._end = Future()
         self._bench = bench
+        self._status = bench.publisher(ArmStatus, "arm/status", qos.RELIABLE)
+        self._timer = bench.probe.create_timer(0.05, lambda: self._status.publish(ArmStatus(arm="arm")))
         self._server = ActionServer(
             bench.probe,
             RemoveSticker,
@@ -108,7 +112,11 @@ class Arm:
     def finish(self, code: int = Result.ERROR_NONE) -> None:
         self._end.set_result(code)
 
+    def falls_silent(self) -> None:
+        self._bench.probe.destroy_timer(self._timer)
+
     def close(self) -> None:
+        self.falls_silent()
         self._server.destroy()
 
 
@@ -118,7 +126,7 @@ class Cell:
     def __init__(self, bench: Bench, arm: bool = True, **parameters: Any) -> None:
         # patient, because a busy machine may stop this process for a while
         patient = {"consecutive_scenes": 2, "max_scene_age": 10.0, "lease": 5.0, "accept_timeout": 10.0}
-        values = {**patient, **parameters}
+        values = {**patient, "arm_silence": 5.0, "listen_time": 0.1, **parameters}
         self.bench = bench
         self.node: SupervisorNode = bench.add(SupervisorNode(parameter_overrides=overrides(**values)))
         self.arm = Arm(bench) if arm else None
@@ -390,6 +398,74 @@ def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
     cell.goal(1)
     cell.arm.close()  # type: ignore[union-attr]
     cell.until_gate(GateState.STATE_FAULT, Closed.FAULT)
+
+
+def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
+    cell = Cell(bench, arm_silence=0.5, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.arm.falls_silent()  # type: ignore[union-attr]
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+
+
+def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    other = bench.publisher_matched(ArmStatus, "arm/status", qos.RELIABLE)
+    other.publish(ArmStatus(arm="another"))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED)
+
+
+def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: Bench) -> None:
+    """One whose quality of service does not fit is there and never heard; one that speaks is a second supervisor."""
+    cell = Cell(bench)
+    best_effort = bench.publisher(GateState, "gate", qos.NEWEST_IMAGE_BEST_EFFORT)
+    cell.shows(STICKER)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    cell.until(lambda: "1 publisher of /gate besides this one not heard" in cell.gates[-1].text, "the reason")
+    assert not gate.open
+    assert cell.arm.goals == []  # type: ignore[union-attr]
+    bench.probe.destroy_publisher(best_effort)
+    cell.goal(1)
+    silent = bench.publisher(GateState, "gate", qos.LATCHED)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    silent.publish(GateState(supervisor="other", reasons=int(Closed.NOT_ACTIVE)))
+    cell.until(lambda: not cell.gates[-1].reasons & Closed.UNHEARD_SUPERVISOR, "one that stands by is heard")
+    silent.publish(GateState(supervisor="other"))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.SECOND_SUPERVISOR)
+
+
+def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
+    cell = Cell(bench, listen_time=60.0)
+    cell.shows(STICKER)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")
+    assert "it is listened for 60 s first" in cell.gates[-1].text
+    assert cell.arm.goals == []  # type: ignore[union-attr]
+    cell.node._listened_s = 0.0  # the time is over
+    cell.goal(1)
+
+
+def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
+    cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
+    known = OperateGate.Request
+
+    def operate(command: int, person: str = "Ada") -> OperateGate.Response:
+        return bench.call(OperateGate, "operate", known(command=command, person=person))
+
+    assert operate(known.COMMAND_HOLD).accepted
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.HELD)
+    assert "person is empty" in operate(known.COMMAND_RELEASE, person=" ").message
+    assert "command 0 is unknown" in operate(known.COMMAND_UNKNOWN).message
+    assert cell.gates[-1].reasons & Closed.HELD
+    assert operate(known.COMMAND_RELEASE, "Grace").accepted
+    assert operate(known.COMMAND_RESET).message == "there is no fault to reset"
+    cell.until_gate(GateState.STATE_BLOCKED)
+    assert cell.node._audit._log.flush(30.0)
+    said = [(e.kind, e.data["person"]) for e in entries(tmp_path / "audit") if "person" in e.data]
+    assert said == [("hold", "Ada"), ("release", "Grace"), ("reset", "Ada")]
 
 
 def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:

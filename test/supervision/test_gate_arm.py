@@ -6,6 +6,7 @@ import pytest
 
 from sticker_uq.supervision import Phase
 from sticker_uq.supervision.events import (
+    ArmLost,
     ArmReady,
     CancelGoal,
     Escalate,
@@ -242,7 +243,9 @@ def test_a_reset_while_the_arm_has_not_stopped_stays_closed() -> None:
 
 def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
     cell = removing()
-    cell.send(ArmReady(False))
+    cell.send(ArmLost())
+    assert not cell.state.open
+    assert "the arm's action server is gone" in cell.sent(Log)[-2].text
     cell.tick(7)
     assert cell.phase is Phase.FAULT
     cell.send(ArmReady(True))
@@ -252,6 +255,36 @@ def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
     cell.scene(STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
     assert cell.goal == 2
+
+
+def test_an_arm_that_falls_silent_may_still_report_the_end() -> None:
+    cell = removing()
+    cell.send(ArmReady(False))
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    assert "the arm is silent" in cell.sent(Log)[-2].text
+    cell.send(ArmReady(True))
+    finish(cell, CANCELLED)
+    assert cell.state.attempts == ((HERE, 1),)
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
+    cell = removing()
+    cell.send(ArmReady(False))
+    cell.tick(7)
+    cell.send(Reset())
+    assert "until the arm reports the end" in cell.reply().message
+    cell.send(ArmReady(True))
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
+
+
+def test_an_arm_that_is_lost_while_nothing_is_permitted_ends_the_count() -> None:
+    cell = running().scene(STICKER, times=K - 1)
+    cell.send(ArmLost())
+    cell.send(ArmReady(True))
+    assert cell.scene(STICKER).phase is Phase.MONITORING
+    assert cell.scene(STICKER, times=K - 1).phase is Phase.PERMITTED
 
 
 def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:

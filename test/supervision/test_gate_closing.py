@@ -8,6 +8,7 @@ import pytest
 from sticker_uq.scene import InvalidInput, Status
 from sticker_uq.supervision import Closed, Phase, Policy
 from sticker_uq.supervision.events import (
+    ArmLost,
     ArmReady,
     CancelGoal,
     Deactivated,
@@ -44,7 +45,8 @@ CLOSING: dict[str, tuple[Callable[[Cell], Any], Closed]] = {
     "hold": (lambda cell: cell.send(Hold()), Closed.HELD),
     "fault": (lambda cell: cell.send(Fault("test")), Closed.FAULT),
     "deactivated": (lambda cell: cell.send(Deactivated()), Closed.NOT_ACTIVE),
-    "arm gone": (lambda cell: cell.send(ArmReady(False)), Closed.ARM_FAILED),
+    "arm silent": (lambda cell: cell.send(ArmReady(False)), Closed.ARM_FAILED),
+    "arm gone": (lambda cell: cell.send(ArmLost()), Closed.ARM_FAILED),
     "other workpiece": (lambda cell: cell.send(WorkpieceChanged("x", cell.now)), Closed.CONTRADICTED),
     "failed scene": (lambda cell: cell.scene(status=Status.FAILED), Closed.FAILED_SCENE),
     "unknown status": (lambda cell: cell.scene(STICKER, status=Status.UNKNOWN), Closed.FAILED_SCENE),

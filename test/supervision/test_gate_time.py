@@ -48,6 +48,22 @@ def test_an_arm_that_was_to_stop_before_a_leap_gets_no_further_time() -> None:
     assert len(cell.sent(Escalate)) == 1
 
 
+def test_a_leap_between_two_ticks_is_known_before_the_next_event_is_timed_by_it() -> None:
+    """Else all waiting would seem to be over: an arm that has just been told to stop would be a fault."""
+    cell = removing().tick()
+    assert not cell.core.clock_has_jumped(cell.now, cell.steady)
+    cell.send(Hold())
+    cell.leap(SETTINGS.max_clock_jump - 1e-9)
+    assert not cell.core.clock_has_jumped(cell.now, cell.steady)
+    cell.leap(1e-9)
+    assert cell.core.clock_has_jumped(cell.now, cell.steady)
+    cell.send(Tick(cell.steady))
+    assert not cell.core.clock_has_jumped(cell.now, cell.steady)
+    finish(cell, RemovalCode.OPERATOR_ABORT)
+    assert cell.phase is Phase.BLOCKED
+    assert not cell.sent(Escalate)
+
+
 def test_a_clock_that_goes_back_between_two_ticks_is_told_by_how_much() -> None:
     cell = removing().tick().wait(-5.0)
     cell.scene(STICKER)

@@ -14,6 +14,7 @@ from sticker_uq.supervision.boxes import Box
 from sticker_uq.supervision.events import (
     Activated,
     AnswerGiven,
+    ArmLost,
     ArmReady,
     Deactivated,
     Fault,
@@ -147,6 +148,7 @@ class GateMachine(RuleBasedStateMachine):
         goal, now = self.cell.goal, self.cell.now
         mishaps = [
             ArmReady(False),
+            ArmLost(),
             ArmReady(True),
             GoalRejected(goal, "busy"),
             GoalAccepted(goal - 1),

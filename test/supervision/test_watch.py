@@ -27,6 +27,7 @@ from sticker_uq.supervision.events import (
     RemovalFinished,
     Reply,
     Reset,
+    Tick,
     WorkpieceChanged,
 )
 from sticker_uq.supervision.sections import Guarantee, Proof
@@ -194,6 +195,19 @@ def test_nothing_is_watched_without_a_reference_or_when_switched_off(line: Line)
     assert line.laptops(30, dil=0.5) == 30
     assert not line.core.watch.active
     assert np.isnan(line.core.watch.evidence)
+
+
+def test_a_clock_that_jumps_brings_no_other_workpiece() -> None:
+    line = Line()
+    line.workpiece()
+    line.see(2)
+    steady = 10**9
+    for leap in (0, 3600 * 10**9, -1800 * 10**9):
+        line.now += leap
+        line.send(Tick(steady))
+        steady += 1
+        line.see(2)
+    assert line.core.watch.workpieces == 1
 
 
 def test_without_names_a_workpiece_begins_where_the_last_one_was_done() -> None:

@@ -104,12 +104,12 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[Told]:
                     **replied,
                 },
             )
-        case ev.Hold():
-            yield "hold", {}
-        case ev.Release():
-            yield "release", {}
-        case ev.Reset():
-            yield "reset", replied
+        case ev.Hold(person):
+            yield "hold", {"person": person}
+        case ev.Release(person):
+            yield "release", {"person": person}
+        case ev.Reset(person):
+            yield "reset", {"person": person, **replied}
         case ev.Fault(text):
             yield "fault", {"text": text}
         case ev.WorkpieceChanged(workpiece_id, stamp_ns):
@@ -121,7 +121,9 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[Told]:
         case ev.RemovalFinished(goal_id, code, text):
             yield "result", {"goal_id": goal_id, "code": code.name, "text": text}
         case ev.ArmReady(ready):
-            yield "arm", {"ready": ready}
+            yield "arm", {"ready": ready, "lost": False}
+        case ev.ArmLost():
+            yield "arm", {"ready": False, "lost": True}
 
 
 def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Told]:
