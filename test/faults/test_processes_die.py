@@ -67,6 +67,31 @@ def test_kill_arm(cell: FaultCell, state: int) -> None:
     cell.hold(False)
 
 
+def test_arm_hangs(cell: FaultCell) -> None:
+    """Its server is still there, but it says nothing any more: closed at once, and a fault because its goal does not end."""
+    cell.stop("arm", True)
+    try:
+        cell.until_gate(reason=Closed.ARM_FAILED)
+        cell.until_gate(GateState.STATE_FAULT)
+    finally:
+        cell.stop("arm", False)
+    cell.quiet()
+    cell.hold(False)
+
+
+def test_supervisor_hangs(cell: FaultCell) -> None:
+    """The arm stops with its lease; when the supervisor goes on, the permit is not renewed."""
+    newest, stops = cell.gates[-1], len(cell.stopped)
+    cell.stop("supervisor", True)
+    try:
+        cell.until(lambda: len(cell.stopped) > stops, "an arm that has stopped")
+    finally:
+        cell.stop("supervisor", False)
+    gate = cell.until_gate()
+    assert gate.supervisor == newest.supervisor
+    assert gate.sequence > newest.sequence
+
+
 @pytest.mark.parametrize("state", [s for s in STATES.values() if s not in OPEN_STATES], ids=str)
 def test_kill_detector_and_arm_while_closed(cell: FaultCell, state: int) -> None:
     """A closed gate stays closed; a question or a fault stands until a person has answered it."""
