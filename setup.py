@@ -25,6 +25,7 @@ setup(
     package_data={
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation": ["templates/*"],
+        f"{NAME}.localization": ["weights/*"],
         f"{NAME}.nodes": ["console_page/*"],
         f"{NAME}.robustness": ["templates/*"],
     },

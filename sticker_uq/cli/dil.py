@@ -11,10 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sticker_uq.cli.options import checked
 from sticker_uq.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
+from sticker_uq.datasets.coco import read_coco
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.evaluation.dil_records import record_case
+from sticker_uq.evaluation.dil_records import DOUBT, SUSPICION, record_case
 from sticker_uq.evaluation.dil_report import Tables, as_markdown, write_study
 from sticker_uq.evaluation.dil_study import (
     PAPER_DIL,
@@ -26,9 +27,11 @@ from sticker_uq.evaluation.dil_study import (
     thresholds,
 )
 from sticker_uq.localization import LocalizationSettings
+from sticker_uq.localization.strangeness import learn_strangeness, load_head, packaged_head, save_head
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
 @app.callback()
@@ -50,6 +53,12 @@ def study(
         list[str] | None,
         typer.Option(help="Weights file of each --model, in their order; '' for the packaged ones."),
     ] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Strangeness head of each --model, in their order; '' for the packaged one, if there is one."
+        ),
+    ] = None,
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     passes: Annotated[int, typer.Option(help="Stochastic passes per scene.")] = DetectorSettings().passes,
     count: Annotated[int, typer.Option(help="Scenes of each case; 0: all.")] = 0,
@@ -64,9 +73,10 @@ def study(
         raise InvalidInput(f"--count {count}: expected 0 or more")
     cases = _cases(data, count)
     models = model or [name for name in MODEL_NAMES if packaged_weights(name) is not None]
-    files = weights or [""] * len(models)
-    if len(files) != len(models):
-        raise InvalidInput(f"{len(files)} --weights for {len(models)} --model: expected one for each")
+    files, heads = weights or [""] * len(models), head or [""] * len(models)
+    for option, given in (("--weights", files), ("--head", heads)):
+        if len(given) != len(models):
+            raise InvalidInput(f"{len(given)} {option} for {len(models)} --model: expected one for each")
     chosen = [
         checked(
             DetectorSettings,
@@ -82,10 +92,34 @@ def study(
         for name, file in zip(models, files, strict=True)
     ]
     out.mkdir(parents=True, exist_ok=True)
-    tables: Tables = {settings.model: _tables(settings, cases, out) for settings in chosen}
+    tables: Tables = {
+        settings.model: _tables(settings, cases, out, file)
+        for settings, file in zip(chosen, heads, strict=True)
+    }
     written = write_study(tables, out)
     typer.echo(as_markdown(tables))
     typer.echo(f"{len(written)} files in {out}")
+
+
+@app.command()
+def learn(
+    data: Annotated[Path, typer.Option(help="COCO folder of clean pictures; some hundreds.")],
+    out: Annotated[Path, typer.Option(help="Safetensors file for the head.")],
+    model: Annotated[str, typer.Option(help="The model whose maps it reads.")] = DetectorSettings().model,
+    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the shapes and of the head.")] = 0,
+) -> None:
+    """Learn a strangeness head: random shapes are laid on clean pictures, and it learns where they lie."""
+    given = {"model": model, "weights": weights, "min_size": min_size, "device": device, "seed": seed}
+    detector = load_detector(checked(DetectorSettings, given))
+    items = read_coco(data)
+    with Progress(*_COLUMNS) as bar:
+        task = bar.add_task("looking", total=len(items))
+        head = learn_strangeness(detector, items, seed, lambda: bar.advance(task))
+    save_head(head, detector, out)
+    typer.echo(f"strangeness head in {out}")
 
 
 def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
@@ -100,18 +134,19 @@ def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
 
 
 def _tables(
-    settings: DetectorSettings, cases: dict[str, list[AbnormalImage]], out: Path
+    settings: DetectorSettings, cases: dict[str, list[AbnormalImage]], out: Path, head_file: str
 ) -> dict[str, pd.DataFrame]:
     localization = LocalizationSettings()
     detector = load_detector(settings)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    path = head_file or (None if settings.weights else packaged_head(settings.model))
+    head = load_head(detector, path) if path else None
     records = {}
-    with Progress(*columns) as bar:
+    with Progress(*_COLUMNS) as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))
         for case, images in cases.items():
             cache = out / f"{settings.model}_{case}.json"
             records[case] = record_case(
-                detector, localization, images, cache, progress=lambda: bar.advance(task)
+                detector, localization, images, cache, lambda: bar.advance(task), head
             )
     threshold, alpha = localization.decision_threshold, localization.alpha
     return {
@@ -120,5 +155,8 @@ def _tables(
         "Missed stickers": missed_detection(records),
         "Rates of DiL": rates(records, PAPER_DIL),
         "Rates of unexplained objectness": rates(records, SCORE),
+        f"Rates of {DOUBT if head is None else SUSPICION}": rates(
+            records, DOUBT if head is None else SUSPICION
+        ),
         "Thresholds": thresholds(records, cases, threshold, alpha),
     }

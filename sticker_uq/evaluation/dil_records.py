@@ -15,9 +15,11 @@ from sticker_uq.datasets.abnormal_coco import AbnormalImage
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.sampling import dataset_digest, read_picture
+from sticker_uq.detection.weights import checksum
 from sticker_uq.evaluation.accuracy import DECISION_SCORE
 from sticker_uq.localization import LocalizationSettings, localize
 from sticker_uq.localization.settings import Technique
+from sticker_uq.localization.strangeness import StrangenessHead, strangeness, strangeness_map
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
 from sticker_uq.uncertainty import iou_matrix, observe
 
@@ -39,6 +41,10 @@ DIL_SIGNALS = (
 
 DOUBT = "doubt"
 """Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
+STRANGENESS = "strangeness"
+"""What the strangeness head says, of a detector that has one."""
+SUSPICION = "suspicion"
+"""Doubt and strangeness together."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,9 @@ class SceneRecord:
         )
 
     def signal(self, name: str) -> float:
-        """One of DIL_SIGNALS, MC_SIGNALS or DOUBT."""
+        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, and where there is a head STRANGENESS or SUSPICION."""
+        if name == SUSPICION:
+            return 1 - (1 - self.doubt) * (1 - self.signals[STRANGENESS])
         return self.doubt if name == DOUBT else self.signals[name]
 
     @property
@@ -89,8 +97,9 @@ def record_case(
     images: Sequence[AbnormalImage],
     cache: Path,
     progress: Callable[[], None] = lambda: None,
+    head: StrangenessHead | None = None,
 ) -> list[SceneRecord]:
-    """Records of ``images``; from the file ``cache`` when that was made of the same pictures, detector and settings.
+    """Records of ``images``; from the file ``cache`` when that was made of the same pictures, detector, head and settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """
@@ -99,6 +108,7 @@ def record_case(
         "weights": detector.weights_hash,
         "detector": detector.settings.model_dump(mode="json", exclude={"threads"}),
         "localization": localization.model_dump(mode="json"),
+        "head": checksum(head.state_dict()) if head is not None else None,
     }
     if cache.is_file():
         content = json.loads(cache.read_text(encoding="utf-8"))
@@ -110,7 +120,7 @@ def record_case(
     sharp = StochasticDetector(detector.model, low, detector.weights_hash)
     records = []
     for number, image in enumerate(images):
-        records.append(_record(detector, sharp, localization, image, number))
+        records.append(_record(detector, sharp, localization, image, number, head))
         progress()
     with atomic_write(cache, "w") as stream:
         json.dump({"key": key, "records": [asdict(record) for record in records]}, stream)
@@ -123,6 +133,7 @@ def _record(
     localization: LocalizationSettings,
     image: AbnormalImage,
     number: int,
+    head: StrangenessHead | None,
 ) -> SceneRecord:
     features = sharp.encode(read_picture(image.picture))
     # a look can be differentiated once
@@ -140,6 +151,10 @@ def _record(
         **{f"dil_{technique}": _known(of.dil) for technique, of in places.items()},
         "unexplained_objectness": place.unexplained_objectness,
     }
+    if head is not None:
+        signals[STRANGENESS] = strangeness(
+            strangeness_map(head, sharp.head_maps(features), features.padded)[0]
+        )
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))

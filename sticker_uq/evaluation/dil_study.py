@@ -7,16 +7,33 @@ cut-offs) and table 3 (thresholds), each for one detector.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 
 from sticker_uq.datasets.abnormal_coco import CLEAN, AbnormalImage
 from sticker_uq.evaluation.accuracy import mean_average_precision
-from sticker_uq.evaluation.dil_records import DIL_SIGNALS, DOUBT, MC_SIGNALS, PAPER, SceneRecord
+from sticker_uq.evaluation.dil_records import (
+    DIL_SIGNALS,
+    DOUBT,
+    MC_SIGNALS,
+    PAPER,
+    STRANGENESS,
+    SUSPICION,
+    SceneRecord,
+)
 from sticker_uq.evaluation.suspicion import mean_interval, roc_interval, share_above
+from sticker_uq.evaluation.threshold_gains import threshold_gains
 from sticker_uq.localization import dynamic_threshold
-from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, IntArray
+from sticker_uq.scene import (
+    CLASS_COUNT,
+    Detections,
+    FloatArray,
+    IntArray,
+    Localization,
+    UnexplainedRegion,
+)
 from sticker_uq.uncertainty import iou_matrix
 
 PAPER_DIL = f"dil_{PAPER}"
@@ -25,7 +42,6 @@ SCORE = "unexplained_objectness"
 CUT_OFFS = (50, 60, 70, 80, 90, 95, 99)
 """Percentiles of the clean scenes' signal."""
 MATCH_IOU = 0.5
-_SIGNALS = (*DIL_SIGNALS, DOUBT, *MC_SIGNALS)
 
 Records = Mapping[str, Sequence[SceneRecord]]
 Images = Mapping[str, Sequence[AbnormalImage]]
@@ -47,6 +63,7 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
             for record, image in zip(found, images[case], strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
+        more = [name for name in (STRANGENESS, SUSPICION) if name in _signals(records)]
         rows.append(
             {
                 "case": case,
@@ -57,6 +74,7 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
                 "BL": float(np.mean(_signal(found, "background_localization") / pixels)),
                 "DiL": str(mean_interval(_signal(found, PAPER_DIL))),
                 "unexplained objectness": str(mean_interval(_signal(found, SCORE))),
+                **{name: str(mean_interval(_signal(found, name))) for name in more},
                 "mAP@0.5": mean_average_precision([r.detections for r in found], truths).map50,
             }
         )
@@ -74,7 +92,7 @@ def separation(records: Records) -> pd.DataFrame:
                 for case, found in records.items()
                 if case != CLEAN
             }
-            for name in _SIGNALS
+            for name in _signals(records)
         ]
     )
 
@@ -87,7 +105,7 @@ def missed_detection(records: Records) -> pd.DataFrame:
     together = [record for found in records.values() for record in found]
     groups: dict[str, Sequence[SceneRecord]] = {"all cases": together, **records}
     rows = []
-    for name in _SIGNALS:
+    for name in _signals(records):
         row = {"signal": name}
         for group, found in groups.items():
             missed = np.array([record.missed > 0 for record in found])
@@ -118,33 +136,41 @@ def rates(records: Records, signal: str) -> pd.DataFrame:
 
 
 def thresholds(records: Records, images: Images, decision_threshold: float, alpha: float) -> pd.DataFrame:
-    """Recall, precision and F1 with the fixed and the dynamic threshold (DiL paper, table 3), a row per case and rule."""
+    """Recall, precision, F1 and TPR with the fixed, the paper's and the regional threshold, with their gains over the fixed one.
+
+    A row per case and rule (DiL paper, table 3); the paper's rule uses the DiL of its own saliency technique.
+    """
     rows = []
     for case, found in records.items():
-        for rule in ("fixed", "paper"):
-            kept = []
-            for record in found:
-                dil = record.signals[PAPER_DIL]
-                lowered = dynamic_threshold(dil, decision_threshold, alpha)
-                kept.append(_above(record.detections, lowered if rule == "paper" else decision_threshold))
-            hits, said, wanted = np.sum(
-                [
-                    (_hits(k, image), len(k), len(image.picture.boxes))
-                    for k, image in zip(kept, images[case], strict=True)
-                ],
-                axis=0,
-            )
-            recall, precision = hits / max(wanted, 1), hits / max(said, 1)
-            rows.append(
-                {
-                    "case": case,
-                    "rule": rule,
-                    "recall": recall,
-                    "precision": precision,
-                    "F1": 2 * recall * precision / max(recall + precision, 1e-9),
-                }
-            )
+        results = threshold_gains(
+            [record.detections for record in found],
+            [_localization(record, decision_threshold, alpha) for record in found],
+            [image.picture for image in images[case]],
+            decision_threshold,
+            alpha,
+        )
+        rows += [{"case": case} | asdict(result) for result in results]
     return pd.DataFrame(rows)
+
+
+def _localization(record: SceneRecord, decision_threshold: float, alpha: float) -> Localization:
+    """What the record keeps of its localization, as far as thresholds go by it."""
+    dil = record.signals[PAPER_DIL]
+    nowhere = float("nan")
+    return Localization(
+        complete_localization=record.signals["complete_localization"],
+        background_localization=record.signals["background_localization"],
+        dil=dil,
+        decision_threshold=dynamic_threshold(dil, decision_threshold, alpha),
+        unexplained=tuple(
+            UnexplainedRegion(np.asarray(box, np.float32), nowhere, nowhere) for box in record.regions
+        ),
+    )
+
+
+def _signals(records: Records) -> tuple[str, ...]:
+    headed = all(STRANGENESS in record.signals for found in records.values() for record in found)
+    return (*DIL_SIGNALS, DOUBT, *((STRANGENESS, SUSPICION) if headed else ()), *MC_SIGNALS)
 
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:
@@ -167,10 +193,6 @@ def _matches(found: Detections, boxes: FloatArray, labels: IntArray) -> FloatArr
         if len(fits) and fits.max() >= MATCH_IOU:
             taken[fits.argmax()] = True
     return taken
-
-
-def _hits(found: Detections, image: AbnormalImage) -> int:
-    return int(_matches(found, image.picture.boxes, image.picture.labels).sum())
 
 
 def _is_wrong(found: Detections, boxes: FloatArray, labels: IntArray) -> bool:

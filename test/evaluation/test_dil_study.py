@@ -50,10 +50,10 @@ def test_interval_holds_the_figure_and_narrows_with_more_scenes():
     assert share_above(np.array([1.0, 2.0, 3.0]), 2.0) == pytest.approx(1 / 3)
 
 
-def record(case, dil, boxes=(), scores=(), missed=0):
+def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
     signals = dict.fromkeys(NAMES, 0.0) | {PAPER_DIL: dil, "background_localization": dil * 100}
     probabilities = [[1 - s, 0.0, s] for s in scores]
-    return SceneRecord(case, "a.png", 1, missed, signals, list(boxes), probabilities, [])
+    return SceneRecord(case, "a.png", 1, missed, signals, list(boxes), probabilities, list(regions))
 
 
 def image(case):
@@ -71,7 +71,10 @@ def study():
     """Clean scenes in which all is seen, hidden ones with a sticker at 0.45 or unseen, DiL rising from 0.1 to 0.8."""
     records = {
         "clean": [record("clean", 0.1 + 0.01 * i, *SEEN) for i in range(10)],
-        "hidden": [record("hidden", 0.6, *BELOW, missed=1), record("hidden", 0.8, *NOTHING, missed=1)],
+        "hidden": [
+            record("hidden", 0.6, *BELOW, missed=1, regions=[[5, 5, 35, 35]]),
+            record("hidden", 0.8, *NOTHING, missed=1),
+        ],
     }
     return records, {case: [image(case) for _ in found] for case, found in records.items()}
 
@@ -118,8 +121,9 @@ def test_a_lower_threshold_finds_the_hidden_sticker(study):
     table = thresholds(*study, 0.5, 0.2).set_index(["case", "rule"])
     assert table.loc[("hidden", "fixed"), "recall"] == 0
     assert table.loc[("hidden", "paper"), "recall"] == 0.5  # 0.5 - 0.2 * 0.6 is below 0.45
+    assert table.loc[("hidden", "regional"), "recall"] == 0.5  # it lies in what no box explains
     assert table.loc[("hidden", "paper"), "precision"] == 1
-    assert table.loc[("clean", "fixed"), "F1"] == pytest.approx(1)
+    assert table.loc[("clean", "fixed"), "f1"] == pytest.approx(1)
 
 
 def test_report_in_three_forms(study, tmp_path):

@@ -1,0 +1,169 @@
+"""Whether something lies in a place that the detector was never shown: a small head on the maps that it computes anyway.
+
+Objectness tells what resembles the trained classes; a hand over a sticker or a coin need not. This head learns from clean
+scenes on which shapes of no particular kind were laid (outlier exposure, Hendrycks et al. 2019) which activations only such
+places have. The detector stays as it is, and every score of it too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sticker_uq.datasets.abnormal_shapes import exposed
+from sticker_uq.datasets.coco import LabelledImage
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.sampling import read_picture
+from sticker_uq.detection.weights import load_weights, save_weights
+from sticker_uq.scene import InvalidInput
+
+STRIDE = 16
+"""Px of the network's input per cell: the two finest maps from here on are read."""
+STRONGEST = 4
+"""Cells whose mean is the strangeness of an image."""
+ROLE = "strangeness"
+_HIDDEN = 64
+_CLEAN_EVERY = 4
+"""One picture in so many is left as it is."""
+_COVERED, _FREE = 0.3, 0.02
+"""Part of a cell from which it counts as covered, and up to which as free; cells between teach nothing."""
+_BATCH = 512
+_EPOCHS = 3
+_RATE, _DECAY = 2e-3, 1e-3
+
+
+class StrangenessHead(nn.Module):
+    """Takes activations (N, C) of cells to logits (N,) that something strange covers them."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("scale", torch.ones(channels))
+        self.layers = nn.Sequential(
+            nn.Linear(channels, _HIDDEN), nn.GELU(), nn.Dropout(0.2), nn.Linear(_HIDDEN, 1)
+        )
+
+    def forward(self, cells: Tensor) -> Tensor:
+        """The logits."""
+        return torch.as_tensor(self.layers((cells - self.mean) / self.scale)[:, 0])
+
+
+def strangeness_map(head: StrangenessHead, maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
+    """Probability that something strange covers each cell, (n, h, w), about STRIDE px of the network's input each.
+
+    ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
+    """
+    cells = _cells(maps, padded)
+    with torch.inference_mode():
+        flat = head(cells.permute(0, 2, 3, 1).flatten(0, 2))
+    return torch.sigmoid(flat).unflatten(0, (cells.shape[0], *cells.shape[2:]))
+
+
+def strangeness(probabilities: Tensor) -> float:
+    """Strangeness of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
+    return float(probabilities.flatten().topk(min(STRONGEST, probabilities.numel())).values.mean())
+
+
+def learn_strangeness(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    seed: int = 0,
+    on_picture: Callable[[], None] = lambda: None,
+) -> StrangenessHead:
+    """A head for ``detector`` from clean labelled pictures, on three of four of which shapes are laid.
+
+    The same seed and pictures give the same head but for rounding in torch's sums. Raises InvalidInput without pictures
+    and for one that cannot be read.
+    """
+    if not items:
+        raise InvalidInput("0 pictures to learn strangeness from, expected some hundreds")
+    activations, covered = [], []
+    for number, item in enumerate(items):
+        rng = np.random.default_rng((seed, item.image_id))
+        image, mask = read_picture(item), np.zeros((item.height, item.width), np.uint8)
+        if number % _CLEAN_EVERY:
+            image, mask = exposed(image, item.boxes, rng)
+        features = detector.encode(image)
+        cells = _cells(detector.head_maps(features), features.padded)[0]
+        # over the padding of the network's input there is nothing
+        height, width = features.resized
+        canvas = np.zeros(features.padded, np.float32)
+        canvas[:height, :width] = cv2.resize(
+            (mask > 127).astype(np.float32), (width, height), interpolation=cv2.INTER_AREA
+        )
+        share = cv2.resize(canvas, cells.shape[:0:-1], interpolation=cv2.INTER_AREA)
+        activations.append(cells.flatten(1).T.half().cpu())
+        covered.append(torch.from_numpy(share).flatten())
+        on_picture()
+    return _fitted(torch.cat(activations), torch.cat(covered), seed)
+
+
+def save_head(head: StrangenessHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
+    """Write ``head`` with the hash of the weights of ``detector`` that it reads. OSError when the disk fails."""
+    metadata = {"model": detector.name, "role": ROLE, "detector": detector.weights_hash}
+    save_weights(head, path, metadata, half=True)
+
+
+def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> StrangenessHead:
+    """The head in file ``path``; InvalidInput if it was made for other weights than those of ``detector``, or is none."""
+    state, metadata = load_weights(path)
+    if metadata.get("role") != ROLE:
+        raise InvalidInput(
+            f"{path}: is no strangeness head, expected a file that `sticker-uq dil learn` wrote"
+        )
+    if metadata.get("detector") != detector.weights_hash:
+        raise InvalidInput(
+            f"{path}: was learned on weights {str(metadata.get('detector'))[:16]}, expected {detector.weights_hash[:16]}"
+        )
+    head = StrangenessHead(len(state["mean"]))
+    head.load_state_dict(state)
+    return head.eval().requires_grad_(False).to(detector.device)
+
+
+def packaged_head(name: str) -> Path | None:
+    """The head of the packaged weights of model ``name``, or None when there is none."""
+    path = Path(__file__).parent / "weights" / f"{name}_{ROLE}.safetensors"
+    return path if path.is_file() else None
+
+
+def _cells(maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
+    """The two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged."""
+    coarse = [m.detach() for m in maps if m.shape[-1] * STRIDE <= padded[1] + STRIDE - 1]
+    first = coarse[0]
+    others = [F.interpolate(m, first.shape[-2:], mode="bilinear", align_corners=False) for m in coarse[1:2]]
+    return torch.cat([first, *others], dim=1).float()
+
+
+def _fitted(activations: Tensor, covered: Tensor, seed: int) -> StrangenessHead:
+    """A head fitted to activations (N, C) half precision and the covered part of every cell (N,)."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        head = StrangenessHead(activations.shape[1])
+        sample = activations[:: max(1, len(activations) // 50_000)].float()
+        head.mean.copy_(sample.mean(dim=0))
+        head.scale.copy_(sample.std(dim=0) + 1e-3)
+        teaches = torch.where((covered > _COVERED) | (covered < _FREE))[0]
+        optimizer = torch.optim.AdamW(head.parameters(), lr=_RATE, weight_decay=_DECAY)
+        batches = -(-len(teaches) // _BATCH) * _EPOCHS
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, max(1, batches))
+        for _ in range(_EPOCHS):
+            for rows in teaches[torch.randperm(len(teaches), generator=generator)].split(_BATCH):
+                loss = F.binary_cross_entropy_with_logits(
+                    head(activations[rows].float()), (covered[rows] > _COVERED).float()
+                )
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+    return head.eval().requires_grad_(False)
