@@ -12,7 +12,7 @@ from sticker_uq.cli.dil import app
 from sticker_uq.datasets import encode_scene, read_coco, render, sample_scene, write_coco
 from sticker_uq.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.datasets.coco import LabelledImage
-from sticker_uq.evaluation.dil_records import DIL_SIGNALS, MC_SIGNALS, SceneRecord
+from sticker_uq.evaluation.dil_records import DIL_SIGNALS, MC_SIGNALS, STRANGENESS, SceneRecord
 from sticker_uq.evaluation.dil_report import as_markdown, write_study
 from sticker_uq.evaluation.dil_study import (
     PAPER_DIL,
@@ -100,6 +100,19 @@ def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
     assert unseen.signal("doubt") == 0.4
 
 
+def test_strangeness_counts_where_there_is_a_head(study):
+    records, images = study
+    assert "strangeness" not in separation(records)["signal"].tolist()
+    for found in records.values():
+        for one in found:
+            one.signals["strangeness"] = 0.2 if one.case == "clean" else 0.9
+    assert separation(records).set_index("signal").loc["suspicion", "hidden"].startswith("1.000")
+    assert effects(records, images, 0.5).set_index("case").loc["hidden", "strangeness"].startswith("0.900")
+    sure = record("clean", 0.0, [[0, 0, 9, 9]], (0.8,))
+    sure.signals["strangeness"] = 0.5
+    assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
+
+
 def test_what_separates_and_what_does_not(study):
     records, _ = study
     table = separation(records).set_index("signal")
@@ -156,7 +169,7 @@ def test_the_command_measures_once(data, tmp_path):
     cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
     content = json.loads(cache.read_text())
     (found,) = content["records"]
-    assert set(found["signals"]) == set(NAMES)
+    assert set(found["signals"]) == {*NAMES, STRANGENESS}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
 
