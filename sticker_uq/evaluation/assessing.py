@@ -27,8 +27,10 @@ _MOST_PROCESSES = 16
 class Assessor(Protocol):
     """What is needed of :class:`sticker_uq.perception.Perception`."""
 
-    def assess(self, image: Picture, stamp_ns: int = 0, frame_id: str = "") -> SceneAssessment:
-        """Everything there is to say about `image`."""
+    def assess(
+        self, image: Picture, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+    ) -> SceneAssessment:
+        """Everything there is to say about `image`, with its saliency map if `keep_saliency`."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """A scene with status FAILED, for an image that could not be assessed."""
@@ -88,7 +90,7 @@ def _assess(item: SourceImage, perception: Assessor) -> SceneAssessment:
     if item.image is None:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, item.error)
     try:
-        return perception.assess(item.image, item.stamp_ns, item.frame_id)
+        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency=True)
     except InvalidInput as error:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
 

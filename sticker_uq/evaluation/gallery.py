@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.datasets.images import encode_jpeg
 from sticker_uq.datasets.sources import SourceImage
-from sticker_uq.evaluation.pictures import annotate
+from sticker_uq.evaluation.pictures import Picture, annotate, saliency_overlay
 from sticker_uq.evaluation.report_model import ReportEntry
 from sticker_uq.scene import SceneAssessment, SceneDecision
 
@@ -112,7 +112,16 @@ class Gallery:
             else:
                 self._spread.add(kept, (item.name, encode_jpeg(picture)))
         if shown is not None:
-            self._shown.add(shown, ReportEntry(f"Image {item.name}", assessment, decision, picture))
+            self._shown.add(
+                shown,
+                ReportEntry(
+                    f"Image {item.name}",
+                    assessment,
+                    decision,
+                    picture,
+                    attention=_attention(item.image, assessment),
+                ),
+            )
 
     def _differs(self, assessment: SceneAssessment, decision: SceneDecision) -> bool:
         verdicts = sorted((verdict.object.label, verdict.verdict) for verdict in decision.verdicts)
@@ -126,3 +135,11 @@ class Gallery:
         with atomic_write(self._folder / file) as stream:
             stream.write(jpeg)
         self._written.append(file)
+
+
+def _attention(image: Picture | None, assessment: SceneAssessment) -> Picture | None:
+    """The saliency over `image`, None where there is none."""
+    localization = assessment.localization
+    if image is None or localization is None or localization.saliency is None:
+        return None
+    return saliency_overlay(image, assessment)

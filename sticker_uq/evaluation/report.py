@@ -95,15 +95,19 @@ def render_report(report: Report) -> str:
         "scene_words": _scene_words,
         "seconds": _seconds,
     }
-    pictures = _jpegs(
-        [e.picture for laptop in report.laptops for e in laptop.entries if e.picture is not None]
-    )
-    encoded = iter(base64.b64encode(jpeg).decode() for jpeg in pictures)
-    images = {
-        id(e): next(encoded) for laptop in report.laptops for e in laptop.entries if e.picture is not None
+    drawn = {
+        (id(e), kind): picture
+        for laptop in report.laptops
+        for e in laptop.entries
+        for kind, picture in (("picture", e.picture), ("attention", e.attention))
+        if picture is not None
     }
+    jpegs = _jpegs(list(drawn.values()))
+    images = {place: base64.b64encode(jpeg).decode() for place, jpeg in zip(drawn, jpegs, strict=True)}
     return environment.get_template("report.html").render(
-        report=report, metrics=METRICS, image_of=lambda entry: images.get(id(entry), "")
+        report=report,
+        metrics=METRICS,
+        image_of=lambda entry, kind="picture": images.get((id(entry), kind), ""),
     )
 
 

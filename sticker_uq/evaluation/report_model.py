@@ -36,7 +36,8 @@ class ReportEntry:
     """One image worth showing.
 
     ``picture``: uint8 (H, W, 3) BGR, best made by :func:`sticker_uq.evaluation.pictures.annotate`, None leaves it out;
-    ``assessment`` None when there is only the picture; ``note``: one sentence below the title.
+    ``assessment`` None when there is only the picture; ``note``: one sentence below the title; ``attention``: what the detector
+    noticed, best made by :func:`sticker_uq.evaluation.pictures.saliency_overlay`, None leaves it out.
     """
 
     title: str
@@ -44,6 +45,7 @@ class ReportEntry:
     decision: SceneDecision | None = None
     picture: NDArray[np.uint8] | None = None
     note: str = ""
+    attention: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,20 @@ class Perception:
         self.assessment = assessment
         self.stamps = []
 
-    def assess(self, image, stamp_ns=0, frame_id=""):
+    def assess(self, image, stamp_ns=0, frame_id="", keep_saliency=False):
         self.stamps.append(stamp_ns)
         digest = hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
         if not image.any():
             raise InvalidInput("image is black: expected a picture")
-        return changed(self.assessment, stamp_ns=stamp_ns, frame_id=frame_id, image_digest=digest)
+        saliency = np.ones(image.shape[:2], np.float32) if keep_saliency else None
+        localization = changed(self.assessment.localization, saliency=saliency)
+        return changed(
+            self.assessment,
+            stamp_ns=stamp_ns,
+            frame_id=frame_id,
+            image_digest=digest,
+            localization=localization,
+        )
 
     def failed_assessment(self, stamp_ns, frame_id, reason):
         return changed(
@@ -165,6 +173,7 @@ def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_p
         "2 of them could not be used",
         "image is black",
         "Image lid1.png",
+        "What the detector noticed",
         summary.policy_hash,
     ):
         assert words in html
