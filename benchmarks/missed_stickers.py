@@ -1,10 +1,11 @@
-"""How often the cell calls a dirty laptop clean, with and without the limit on what no box explains.
+"""How often the cell calls a dirty laptop clean, with and without distinctive localization.
 
     python -m benchmarks.missed_stickers --laptops 60
 
 Every laptop has one sticker left, made hard to see (small, faint or blurred), or none. Perception, policy and gate are those of
-the cell; both policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
-a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; the other differs by max_unexplained_objectness = 1.
+the cell; all policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
+a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL and on the objectness that
+no box explains switched off; the others have max_unexplained_objectness at percentiles of other clean lids.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.dil_sensitivity import hard_sticker
+from sticker_uq.datasets import render, sample_scene
+from sticker_uq.localization import LocalizationSettings, localize
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import SceneAssessment
 from sticker_uq.supervision import GateSettings, Policy, Supervisor
@@ -67,6 +70,17 @@ def frame(image: NDArray[np.uint8], seed: int, number: int) -> NDArray[np.uint8]
     return np.clip(np.round(image + noise), 0, 255).astype(np.uint8)
 
 
+def limits(perception: Perception, seed: int, lids: int, percentiles: list[float]) -> dict[float, float]:
+    """The objectness that no box explains at ``percentiles`` of clean lids."""
+    found = []
+    for number in range(seed, seed + lids):
+        spec = sample_scene(number, stickers=1)
+        bare = render(spec.without_sticker(spec.stickers[0].id)).image
+        look = perception.detector.look(perception.detector.encode(frame(bare, number, 0)))
+        found.append(localize(look, LocalizationSettings())[0].unexplained_objectness)
+    return {p: float(np.percentile(found, p)) for p in percentiles}
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -75,14 +89,23 @@ def main() -> None:
     parser.add_argument("--laptops", type=int, default=60)
     parser.add_argument("--seed", type=int, default=90_000)
     parser.add_argument("--policy", default="config/policy.yaml")
+    parser.add_argument("--clean", type=int, default=200, help="clean lids that the percentiles are of")
+    parser.add_argument("--clean-seed", type=int, default=95_000)
+    parser.add_argument("--percentiles", type=float, nargs="*", default=[95.0, 90.0, 80.0])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     perception = Perception(PerceptionSettings(device="cpu"))
     policy = Policy.load(arguments.policy)
     policies = {
-        f"max_unexplained_objectness {policy.max_unexplained_objectness:g}": policy,
-        "without it": policy.model_copy(update={"max_unexplained_objectness": 1.0}),
+        "without DiL": policy.model_copy(
+            update={"max_dil": 1.0, "max_dil_clean": 1.0, "max_unexplained_objectness": 1.0}
+        ),
+        f"as it is, {policy.max_unexplained_objectness:g}": policy,
     }
+    found = limits(perception, arguments.clean_seed, arguments.clean, arguments.percentiles)
+    for percentile, limit in found.items():
+        name = f"percentile {percentile:g} of clean lids, {limit:.2g}"
+        policies[name] = policy.model_copy(update={"max_unexplained_objectness": limit})
     ends: Counter[tuple[str, str, str]] = Counter()
     laptops: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.laptops):
