@@ -48,11 +48,12 @@ def pytest_report_header() -> str:
     return "launch tests: not collected, launch_testing comes with a ROS installation only"
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of a package that shares one cell too."""
+    """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of the faults, which share a cell, too."""
     for item in items:
         together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
-        item.add_marker(pytest.mark.xdist_group(str(together)))
+        item.add_marker(pytest.mark.xdist_group(together.relative_to(FAULT_TESTS.parent).as_posix()))
 
 
 @pytest.fixture
