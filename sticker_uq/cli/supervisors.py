@@ -14,10 +14,15 @@ from rich.markdown import Markdown
 from sticker_uq.ambiguity.pasting import pasted_scenes
 from sticker_uq.ambiguity.raae import train_raaes
 from sticker_uq.ambiguity.sampling import TEST_DELTA, diversity, generate
+from sticker_uq.cli.options import checked
 from sticker_uq.datasets.coco import read_coco, write_coco
 from sticker_uq.datasets.files import atomic_write
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.studies.cell import cell_material, coco_material
+from sticker_uq.studies.detections import DetectionSettings, run_detections
+from sticker_uq.studies.detections import as_markdown as as_detections
 from sticker_uq.studies.digits import digits
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.report import as_markdown
@@ -110,3 +115,44 @@ def _material(data: str) -> Material:
     if not Path(data).is_dir():
         raise InvalidInput(f"--data {data}: expected {', '.join(_MATERIALS)} or a COCO folder")
     return coco_material(Path(data))
+
+
+@app.command()
+def detections(
+    data: Annotated[Path, typer.Option(help="COCO folder that the detector was not trained on.")],
+    out: Annotated[Path, typer.Option(help="File to write the tables to, Markdown.")],
+    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
+    weights: Annotated[str, typer.Option(help="Weights file. Default: the packaged weights.")] = "",
+    member: Annotated[
+        list[str] | None,
+        typer.Option(help="Weights file of the same model, once for each member of an ensemble."),
+    ] = None,
+    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
+    min_score: Annotated[float, typer.Option(help="Of the detections that are supervised.")] = 0.3,
+    attacked: Annotated[int, typer.Option(help="Pictures that DAG attacks.")] = 24,
+    alarms: Annotated[
+        float, typer.Option(help="Share of nominal detections that a threshold may refuse.")
+    ] = 0.05,
+    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of splits, masks, autoencoders, attacks and places.")] = 0,
+) -> None:
+    """Print and write what notices ambiguous, adversarial, corrupted and invalid detections of a detector, and wrong ones.
+
+    Activations are pooled from the detector's own maps at each box.
+    """
+    items = read_coco(data)
+    common = {"model": model, "passes": passes, "min_size": min_size, "device": device, "seed": seed}
+    loaded = [
+        load_detector(checked(DetectorSettings, {**common, "weights": file}))
+        for file in [weights, *(member or [])]
+    ]
+    settings = DetectionSettings(
+        passes=passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=seed
+    )
+    result = run_detections(loaded[0], loaded[1:], items, settings, lambda stage: typer.echo(stage, err=True))
+    text = as_detections(result, f"Supervisors on the detections of {model}")
+    with atomic_write(out, "w") as stream:
+        stream.write(text)
+    Console().print(Markdown(text))
+    typer.echo(f"tables: {out}")

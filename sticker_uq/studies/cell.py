@@ -58,11 +58,10 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int) -> 
     strangers = []
     for number, (image, boxes, classes) in enumerate(pictures):
         rng = np.random.default_rng([seed, number])
-        size = (image.shape[1], image.shape[0])
-        bare = empty_boxes(size, boxes, _LIDS, rng)
         testing = int(number >= 2 * count // 3)
-        crops[testing].append(cut_crops(image, np.concatenate([bare, boxes]), SIZE))
-        labels[testing].append(np.concatenate([np.zeros(len(bare), np.int64), classes]))
+        found = _crops(image, boxes, classes, rng)
+        crops[testing].append(found[0])
+        labels[testing].append(found[1])
         if testing:
             scene = strange(image, boxes, classes, rng, stickers=False)
             strangers.append(cut_crops(scene.image, scene.added, SIZE))
@@ -84,3 +83,24 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int) -> 
         pairs=PAIRS,
         raae=RAAE,
     )
+
+
+def crops_of(
+    pictures: Iterable[tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64], object]], seed: int
+) -> tuple[FloatArray, IntArray]:
+    """Crops (N, 3, SIZE, SIZE) of the objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with classes (N,)."""
+    crops, labels = [], []
+    for number, (image, boxes, classes, _) in enumerate(pictures):
+        found = _crops(image, boxes, classes, np.random.default_rng([seed, number]))
+        crops.append(found[0])
+        labels.append(found[1])
+    return np.concatenate(crops), np.concatenate(labels)
+
+
+def _crops(
+    image: NDArray[np.uint8], boxes: FloatArray, classes: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[FloatArray, IntArray]:
+    """Crops of one picture: bare lid, then its objects."""
+    bare = empty_boxes((image.shape[1], image.shape[0]), boxes, _LIDS, rng)
+    crops = cut_crops(image, np.concatenate([bare, boxes]), SIZE)
+    return crops, np.concatenate([np.zeros(len(bare), np.int64), classes])

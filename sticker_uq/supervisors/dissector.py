@@ -34,7 +34,7 @@ class Dissector(Supervisor):
         count = objects.probabilities.shape[1]
         learned: Arrays = {}
         for number, layer in enumerate(objects.layers):
-            weight, bias = _perceptron(np.asarray(layer, np.float64), classes, count)
+            weight, bias = perceptron(np.asarray(layer, np.float64), classes, count)
             learned |= {f"weight.{number}": weight, f"bias.{number}": bias}
         return learned
 
@@ -62,7 +62,7 @@ def support(probabilities: FloatArray, said: IntArray) -> FloatArray:
     return own / np.maximum(own + rival, 1e-300)
 
 
-def _perceptron(layer: FloatArray, classes: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
+def perceptron(layer: FloatArray, classes: IntArray, count: int) -> tuple[FloatArray, FloatArray]:
     """Weight (count, F) and bias (count,) of a softmax perceptron from activations (N, F) to classes (N,)."""
     weight, bias = np.zeros((count, layer.shape[1])), np.full(count, _NEVER)
     present = np.unique(classes)

@@ -1,0 +1,98 @@
+"""The study of detections on a few rendered scenes with the packaged detector."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sticker_uq.datasets.coco import LabelledImage, encode_scene, read_coco, write_coco
+from sticker_uq.datasets.render import render
+from sticker_uq.datasets.scenes import sample_scene
+from sticker_uq.detection import StochasticDetector, load_detector
+from sticker_uq.detection.dag import DagSettings
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.scene import InvalidInput
+from sticker_uq.studies import detections
+from sticker_uq.studies.detections import (
+    DetectionSettings,
+    Eye,
+    _attacked,
+    _corrupted,
+    _invalid,
+    as_markdown,
+    plain,
+)
+
+SETTINGS = DetectionSettings(passes=2, attacked=1, dag=DagSettings(iterations=8, gamma=4.0))
+SOME = ("max_softmax", "mc_mean_softmax", "ensemble_mean_softmax", "energy", "knn")
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
+    folder = tmp_path_factory.mktemp("scenes") / "data"
+    scenes = [encode_scene(seed, render(sample_scene(seed, stickers=3), (320, 240))) for seed in range(6)]
+    write_coco(folder, scenes)
+    return read_coco(folder)
+
+
+@pytest.fixture(scope="module")
+def detector() -> StochasticDetector:
+    return load_detector(DetectorSettings(device="cpu", passes=2, threads=1))
+
+
+def test_what_is_seen_of_each_set(items: list[LabelledImage], detector: StochasticDetector) -> None:
+    eye = Eye(detector, [], SETTINGS)
+    nominal = eye.see(plain(items), "all", passes=2)
+    assert len(nominal.objects) > 6
+    assert nominal.right.mean() > 0.7
+    assert nominal.objects.samples.shape[0] == 2
+    strangers = eye.see(_invalid(items, SETTINGS), "at", passes=1)
+    assert strangers.asked > 0
+    assert len(strangers.objects) <= len(nominal.objects)
+    assert strangers.missed <= strangers.asked
+    corrupted = list(_corrupted(items, SETTINGS))
+    assert all((a != b[0]).any() for (a, *_), b in zip(corrupted, plain(items), strict=True))
+    assert all(
+        boxes.tolist() == item.boxes.tolist() for (_, boxes, *_), item in zip(corrupted, items, strict=True)
+    )
+
+
+def test_only_detections_of_a_wrong_class_count_of_attacked_pictures(
+    items: list[LabelledImage], detector: StochasticDetector
+) -> None:
+    attacked = list(_attacked(detector, items, SETTINGS))
+    assert len(attacked) == 1
+    seen = Eye(detector, [], SETTINGS).see(attacked, "wrong", passes=1)
+    assert seen.asked == len(attacked[0][2])
+    assert not seen.right.any()
+    assert (seen.objects.labels > 0).all()
+
+
+def test_the_whole_study(
+    items: list[LabelledImage], detector: StochasticDetector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # the autoencoders have tests of their own; here any squares will do
+    def squares(fitting, testing, settings):
+        for image, boxes, labels, _ in plain(testing):
+            changed, about = image.copy(), np.array([[140.0, 90, 190, 140]], np.float32)
+            changed[90:140, 140:190] = (20, 200, 230)
+            yield changed, boxes, labels, about
+
+    monkeypatch.setattr(detections, "_ambiguous", squares)
+    monkeypatch.setattr(detections, "SUPERVISORS", {name: detections.SUPERVISORS[name] for name in SOME})
+    result = detections.run_detections(detector, [detector], items, SETTINGS)
+    assert set(result.auc) == set(SOME)
+    assert "adversarial" not in result.auc["ensemble_mean_softmax"]
+    assert set(result.seen) == {"fitted", "nominal", "ambiguous", "adversarial", "corrupted", "invalid"}
+    assert all(0 <= missed <= wrong for missed, wrong in result.missed.values())
+    text = as_markdown(result, "Detections")
+    assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
+    with pytest.raises(InvalidInput, match="expected 6 or more"):
+        detections.run_detections(detector, [], items[:5], SETTINGS)
+
+
+def test_an_ensemble_is_left_out_without_members(
+    items: list[LabelledImage], detector: StochasticDetector
+) -> None:
+    seen = Eye(detector, [], SETTINGS).see(plain(items[:1]), "all", passes=1)
+    assert seen.objects.members is None
