@@ -10,16 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sticker_uq.detection.dropout import PassDropout
-from sticker_uq.detection.families import Dropout, Family, no_dropout
-from sticker_uq.detection.faster_rcnn import FasterRcnn
+from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
+from sticker_uq.detection.engine import Kernels, chunk_size, fast_family, stock_family
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.frozen import frozen
 from sticker_uq.detection.look import Look, leaves
-from sticker_uq.detection.models import build_model, is_ssd
-from sticker_uq.detection.retinanet import RetinaNet
+from sticker_uq.detection.models import build_model
+from sticker_uq.detection.pixels import network_input
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.detection.ssd import Ssd
 from sticker_uq.detection.weights import load_into, packaged_weights
 from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 
@@ -30,23 +29,33 @@ class StochasticDetector:
     ``name``: the model; ``model``: torchvision's detector, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
     which changes the speed and not the result. Probabilities are in the order background, logo, sticker.
+
+    What is computed runs on a frozen copy of ``model``: later changes of its weights change nothing here.
     """
 
-    def __init__(self, model: nn.Module, settings: DetectorSettings, weights_hash: str) -> None:
-        """``model``: as ``build_model(settings.model, min_size=settings.min_size)`` makes it, with weights."""
+    def __init__(
+        self, model: nn.Module, settings: DetectorSettings, weights_hash: str, kernels: Kernels = "fast"
+    ) -> None:
+        """``model``: as ``build_model(settings.model, min_size=settings.min_size)`` makes it, with weights.
+
+        ``kernels``: "fast", or "reference" for torchvision's own modules and torch's own random generators, which the fast
+        ones are measured against. Raises InvalidInput for a precision that the device does not have.
+        """
         self.name = settings.model
         self.settings = settings
         self.weights_hash = weights_hash
         self.device = resolve_device(settings.device)
         self.model: Any = model.eval().requires_grad_(False).to(self.device)
-        self.family: Family
-        if is_ssd(self.name):
-            self.family = Ssd(model, settings.dropout_site)
+        self.family = stock_family(self.model, settings)
+        self._fast = kernels == "fast"
+        self._dtype = _dtype(settings.precision, self.device)
+        if self._fast:
+            self._exact = self._engine = fast_family(frozen(self.model), settings)
+            if self._dtype != torch.float32:
+                self._engine = fast_family(frozen(self.model, self._dtype), settings)
         else:
-            self.family = RetinaNet(model) if self.name.startswith("retinanet") else FasterRcnn(model)
-        # a processor gains from batches only where a pass is small; a GPU needs them to be busy
-        on_cpu = self.device.type == "cpu"
-        self.chunk = (5 if on_cpu else settings.passes) if is_ssd(self.name) else (1 if on_cpu else 5)
+            self._exact = self._engine = self.family
+        self.chunk = chunk_size(settings, self.device)
 
     @torch.no_grad()
     def encode(self, image: NDArray[np.uint8]) -> Features:
@@ -55,9 +64,13 @@ class StochasticDetector:
         Raises InvalidInput for anything but such an image, or one too narrow to be resized.
         """
         width, height = self._check(image)
-        rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
-        images, _ = self.model.transform([rgb.permute(2, 0, 1).to(torch.float32).div_(255)])
-        return self.family.encode(images, (width, height))
+        if self._fast and self.device.type == "cpu":
+            images = network_input(self.model.transform, image)
+        else:
+            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
+            images, _ = self.model.transform([rgb.permute(2, 0, 1).contiguous().div(255)])
+        images.tensors = images.tensors.to(self._dtype)
+        return self._engine.encode(images, (width, height))
 
     @torch.no_grad()
     def decode(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
@@ -79,22 +92,27 @@ class StochasticDetector:
         groups = []
         for start in range(0, passes, self.chunk):
             numbers = range(first_pass + start, first_pass + min(start + self.chunk, passes))
-            dropout = PassDropout(self.settings.dropout_rate, seed, numbers, self.device)
-            rows = self._keep(features, self.family.head_maps(features, dropout), dropout)
+            rows = self._pass_rows(features, self.dropout(seed, numbers))
             groups.append(Rows(rows.boxes, rows.probabilities, rows.pass_index + start))
         boxes, probabilities, index = _to_numpy(groups)
         return StochasticSamples(boxes, probabilities, index, passes)
 
+    def dropout(self, seed: int, numbers: range) -> Dropout:
+        """The masks of the passes ``numbers`` of an image whose masks follow from ``seed``."""
+        kind = CounterDropout if self._fast else PassDropout
+        return kind(self.settings.dropout_rate, seed, numbers, self.device)
+
     @torch.no_grad()
     def detect(self, features: Features) -> Detections:
         """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`decode` does."""
-        boxes, probabilities, _ = _to_numpy([self._keep(features, self.head_maps(features), no_dropout)])
+        boxes, probabilities, _ = _to_numpy([self._seen(features)])
         return Detections(boxes, probabilities)
 
     @torch.no_grad()
     def head_maps(self, features: Features) -> list[Tensor]:
         """The dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
-        maps = features.derive("head_maps", lambda: self.family.head_maps(features, no_dropout))
+        exact = features.as_float32()
+        maps = features.derive("head_maps", lambda: self._exact.head_maps(exact, no_dropout))
         return list(maps)
 
     @torch.no_grad()
@@ -113,7 +131,7 @@ class StochasticDetector:
         levels = zip(*map(self.head_maps, features), strict=True)
         maps = leaves([torch.cat(level) if len(level) > 1 else level[0] for level in levels])
         first = features[0]
-        sight = self.family.look(first, maps, self.settings.score_floor)
+        sight = self._exact.look(first.as_float32(), maps, self.settings.score_floor)
         rows = self._suppressed(first, sight.rows)
         detections = []
         for image in range(len(features)):
@@ -142,9 +160,16 @@ class StochasticDetector:
                 raise InvalidInput(f"image is {width}x{height} px, expected sides that differ less")
         return width, height
 
-    def _keep(self, features: Features, maps: list[Tensor], dropout: Dropout) -> Rows:
-        """The boxes that remain after threshold and suppression, px of the original image."""
-        rows = self.family.candidates(features, maps, dropout, self.settings.score_floor)
+    def _pass_rows(self, features: Features, dropout: Dropout) -> Rows:
+        """The boxes of the passes of ``dropout`` after threshold and suppression, px of the original image."""
+        maps = self._engine.head_maps(features, dropout)
+        rows = self._engine.candidates(features, maps, dropout, self.settings.score_floor)
+        return self._suppressed(features, rows)
+
+    def _seen(self, features: Features) -> Rows:
+        """The same without dropout, always in single precision."""
+        maps = self.head_maps(features)
+        rows = self._exact.candidates(features.as_float32(), maps, no_dropout, self.settings.score_floor)
         return self._suppressed(features, rows)
 
     def _suppressed(self, features: Features, rows: Rows) -> Rows:
@@ -192,6 +217,12 @@ def resolve_device(name: str) -> torch.device:
             )
         torch.backends.cudnn.deterministic = True  # the same image and seed must give the same result
     return device
+
+
+def _dtype(precision: str, device: torch.device) -> torch.dtype:
+    if precision == "float16" and device.type == "cpu":
+        raise InvalidInput("precision float16 needs a GPU, expected float32 or bfloat16 on a processor")
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
 
 
 def _to_numpy(groups: list[Rows]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from sticker_uq.datasets.abnormal import patch_place
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.families import no_dropout
+from sticker_uq.detection.dropout import no_dropout
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.scene import InvalidInput, ObjectClass
 

@@ -1,4 +1,4 @@
-"""Dropout masks of the stochastic passes: explicit, seeded per pass, never part of the module tree.
+"""Dropout masks of the stochastic passes: explicit, determined by seed and pass, never part of the module tree.
 
 Setting ``model.backbone.fpn.dropout`` or ``model.head.dropout`` on a torchvision detector has no effect,
 because its forward pass never calls it. The detectors here draw a mask wherever the published models drop
@@ -8,10 +8,28 @@ elements (Wu et al., section 3.1) and multiply it in themselves.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+_ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
+"""Shift and multiplier of the rounds of triple32, a permutation of the 32-bit words (Wellons, hash-prospector)."""
+_LAST_SHIFT = 14
+
+
+class Dropout(Protocol):
+    """Where the masks of a group of passes come from. ``keep``: probability that an element survives."""
+
+    keep: float
+
+    def masks(self, like: Tensor) -> Tensor:
+        """The next mask of every pass, (n, C, h, w) of zeros and ones with the type and layout of ``like`` (., C, h, w)."""
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        """``maps`` (1 or n, C, h, w) with elements dropped and the others scaled by ``1 / keep``, (n, C, h, w)."""
 
 
 def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.Generator:
@@ -21,11 +39,18 @@ def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.G
 
 
 class PassDropout:
-    """Inverted dropout for a group of passes, each with its own generator."""
+    """Inverted dropout for a group of passes from torch's generators, one per pass: the reference that is easy to repeat."""
 
     def __init__(self, rate: float, seed: int, pass_numbers: Iterable[int], device: torch.device) -> None:
-        self._keep = 1.0 - rate
+        self.keep = 1.0 - rate
         self._generators = [pass_generator(seed, t, device) for t in pass_numbers]
+
+    def masks(self, like: Tensor) -> Tensor:
+        """The next mask of every pass, each drawn from the pass's own generator."""
+        masks = like.new_empty((len(self._generators), *like.shape[1:]))
+        for mask, generator in zip(masks, self._generators, strict=True):
+            mask.bernoulli_(self.keep, generator=generator)
+        return masks
 
     def __call__(self, maps: Tensor) -> Tensor:
         """One map per pass (n, C, h, w), from one that all share (1, C, h, w) or from one per pass.
@@ -34,7 +59,93 @@ class PassDropout:
         draws its masks in the order of the calls, so they do not depend on the passes that are grouped with
         it.
         """
-        masks = maps.new_empty((len(self._generators), *maps.shape[1:]))
-        for mask, generator in zip(masks, self._generators, strict=True):
-            mask.bernoulli_(self._keep, generator=generator)
-        return masks.div_(self._keep).mul_(maps)
+        return self.masks(maps).div_(self.keep).mul_(maps)
+
+
+class NoDropout:
+    """The maps as they are: the deterministic detector."""
+
+    keep = 1.0
+
+    def masks(self, like: Tensor) -> Tensor:
+        """Ones, for one pass."""
+        return torch.ones_like(like[:1])
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        """``maps``."""
+        return maps
+
+
+no_dropout = NoDropout()
+
+
+class CounterDropout:
+    """Inverted dropout for a group of passes from a counter-based generator (Salmon et al. 2011), the same on every device.
+
+    The random byte of an element is a hash of its position in the map under a key made of ``seed``, the number
+    of the pass and the number of the call: no state, so neither the grouping of the passes nor stopping early
+    changes a mask, and all elements are drawn at once. A byte is compared with one of the two thresholds next
+    to 256 * rate, chosen per channel and pass at random so that every element is dropped with probability
+    ``rate`` exactly; the choice correlates the elements of a channel by less than 1e-4.
+    """
+
+    def __init__(self, rate: float, seed: int, pass_numbers: Iterable[int], device: torch.device) -> None:
+        self.keep = 1.0 - rate
+        self._seed = seed
+        self._numbers = list(pass_numbers)
+        self._device = device
+        self._call = itertools.count()
+        self._floor = int(256 * rate)
+        self._carry = round((256 * rate - self._floor) * 2**31)
+
+    def masks(self, like: Tensor) -> Tensor:
+        """The next mask of every pass."""
+        _, channels, height, width = like.shape
+        first, second = self._keys(next(self._call))
+        size = height * width * channels
+        words = _hashed(-(-size // 4) + channels, first, second)
+        # the last words choose the thresholds, so that a mask takes no second round of hashing
+        raised = (words[:, -channels:] & 0x7FFFFFFF) < self._carry
+        thresholds = raised.to(torch.uint8).add_(self._floor)[:, None]
+        drawn = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
+        kept = drawn.ge_(thresholds).view(-1, height, width, channels)
+        return kept.to(like.dtype).permute(0, 3, 1, 2)
+
+    def __call__(self, maps: Tensor) -> Tensor:
+        """As :meth:`PassDropout.__call__`, in the memory layout channels last."""
+        return self.masks(maps).mul_(maps / self.keep)
+
+    def _keys(self, call: int) -> tuple[Tensor, Tensor]:
+        """Two 32-bit keys per pass, (n, 1) each."""
+        digests = b"".join(
+            hashlib.blake2b(f"{self._seed}:{number}:{call}".encode(), digest_size=8).digest()
+            for number in self._numbers
+        )
+        keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2).to(self._device)
+        return keys[:, :1], keys[:, 1:]
+
+
+_positions: dict[torch.device, Tensor] = {}
+
+
+def _hashed(count: int, first: Tensor, second: Tensor) -> Tensor:
+    """``count`` random 32-bit words per row of the keys (n, 1): (n, count) int32."""
+    positions = _positions.get(first.device)
+    if positions is None or len(positions) < count:
+        positions = torch.arange(2 * count, dtype=torch.int32, device=first.device)
+        _positions[first.device] = positions
+    words = positions[:count] ^ first
+    shifted = torch.empty_like(words)
+
+    def fold(shift: int) -> None:
+        # torch shifts signed words, which copies the sign: the mask makes the shift logical
+        torch.bitwise_right_shift(words, shift, out=shifted)
+        words.bitwise_xor_(shifted.bitwise_and_((1 << (32 - shift)) - 1))
+
+    for number, (shift, factor) in enumerate(_ROUNDS):
+        fold(shift)
+        words.mul_(factor - (factor >> 31 << 32))  # as a signed word
+        if number == 0:
+            words.add_(second)
+    fold(_LAST_SHIFT)
+    return words

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
+from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.look import by_level
 from sticker_uq.detection.selection import Rows, check_finite, strongest
-
-Dropout = Callable[[Tensor], Tensor]
-"""Takes maps (1 or n, C, h, w) to the maps of n passes (n, C, h, w)."""
 
 
 class Family(Protocol):
@@ -46,11 +44,6 @@ class Sight(NamedTuple):
     rows: Rows
 
 
-def no_dropout(maps: Tensor) -> Tensor:
-    """The maps as they are: the deterministic detector."""
-    return maps
-
-
 def anchor_candidates(
     model: Any,
     features: Features,
@@ -63,7 +56,7 @@ def anchor_candidates(
     check_finite(probabilities, deltas)
     anchors = anchors_of(model, features, maps)
     passes, chosen = strongest(probabilities, score_floor)
-    boxes = model.box_coder.decode_single(deltas[passes, chosen], anchors[chosen])
+    boxes = model.box_coder.decode_single(deltas[passes, chosen].to(torch.float32), anchors[chosen])
     return Rows(boxes, probabilities[passes, chosen], passes)
 
 
@@ -91,4 +84,4 @@ def anchor_sight(
 
 def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:
     """The anchors (N, 4) of a one-stage detector, px of the resized image."""
-    return features.derive("anchors", lambda: model.anchor_generator(features.image_list(1), maps)[0])
+    return features.anchors(model.anchor_generator, maps)

@@ -9,7 +9,8 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
-from sticker_uq.detection.families import Dropout, Sight
+from sticker_uq.detection.dropout import Dropout
+from sticker_uq.detection.families import Sight
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, check_finite, softmax_distribution, strongest
@@ -35,39 +36,59 @@ class FasterRcnn:
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
         """Proposals and their class-specific boxes; the dropout is already in ``maps``."""
-        images = features.image_list(len(maps[0]))
-        named = self._named(maps)
-        proposals, _ = self._model.rpn(images, named)
-        return self._boxes(images, named, proposals, score_floor)
+        objectness, deltas = self._model.rpn.head(maps)
+        # the region proposal network silently leaves out proposals that are not finite
+        check_finite(*objectness, *deltas)
+        proposals = self._propose(features, maps, objectness, deltas)
+        return self._boxes(features, maps, proposals, score_floor)
 
     def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
         """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
-        rpn, images = self._model.rpn, features.image_list(len(maps[0]))
+        rpn = self._model.rpn
         with torch.enable_grad():
             objectness, deltas = rpn.head(maps)
+        check_finite(*(o.detach() for o in objectness), *deltas)
         # the rest of the network's forward, on the same outputs
-        plain = [m.detach() for m in maps]
-        anchors = rpn.anchor_generator(images, plain)
-        logits, columns = concat_box_prediction_layers(
-            [o.detach() for o in objectness], [d.detach() for d in deltas]
-        )
-        decoded = rpn.box_coder.decode(columns, anchors).view(len(anchors), -1, 4)
+        plain, columns = [m.detach() for m in maps], [d.detach() for d in deltas]
+        proposals = self._propose(features, plain, [o.detach() for o in objectness], columns)
+        rows = self._boxes(features, plain, proposals, score_floor)
+        anchors = features.anchors(rpn.anchor_generator, plain)
+        flat = torch.cat([d.permute(0, 2, 3, 1).reshape(len(d), -1, 4) for d in columns], dim=1)
+
+        def decode(image: int, index: Tensor) -> Tensor:
+            return rpn.box_coder.decode_single(flat[image, index], anchors[index])
+
+        return Sight(tuple(objectness), anchors, decode, rows)
+
+    def _propose(
+        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
+    ) -> list[Tensor]:
+        """Proposals (P, 4) px of the resized image for each of the n ``maps``, by falling score."""
+        rpn, sizes = self._model.rpn, [features.resized] * len(maps[0])
+        anchors = features.anchors(rpn.anchor_generator, maps)
         counts = [level[0].numel() for level in objectness]
-        proposals, _ = rpn.filter_proposals(decoded, logits, images.image_sizes, counts)
-        rows = self._boxes(images, self._named(plain), proposals, score_floor)
-        return Sight(tuple(objectness), anchors[0], lambda image, index: decoded[image, index], rows)
+        logits, columns = concat_box_prediction_layers(list(objectness), list(deltas))
+        decoded = rpn.box_coder.decode(columns, [anchors] * len(sizes)).view(len(sizes), -1, 4)
+        proposals: list[Tensor] = rpn.filter_proposals(decoded, logits, sizes, counts)[0]
+        return proposals
 
     def _named(self, maps: list[Tensor]) -> dict[str, Tensor]:
         return dict(zip([*self._model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
 
-    def _boxes(
-        self, images: ImageList, named: dict[str, Tensor], proposals: list[Tensor], score_floor: float
-    ) -> Rows:
+    def _vectors(
+        self, features: Features, maps: list[Tensor], proposals: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Class logits (R, 3) and box deltas (R, 12) of all proposals."""
         heads = self._model.roi_heads
-        pooled = heads.box_roi_pool(named, proposals, images.image_sizes)
+        pooled = heads.box_roi_pool(self._named(maps), proposals, [features.resized] * len(proposals))
         logits, deltas = heads.box_predictor(heads.box_head(pooled))
-        # the maps too: the region proposal network silently leaves out proposals that are not finite
-        check_finite(*named.values(), logits, deltas)
+        return logits, deltas
+
+    def _boxes(
+        self, features: Features, maps: list[Tensor], proposals: list[Tensor], score_floor: float
+    ) -> Rows:
+        logits, deltas = self._vectors(features, maps, proposals)
+        check_finite(logits, deltas)
 
         counts = [len(boxes) for boxes in proposals]
         distribution = softmax_distribution(logits).split(counts)
@@ -77,6 +98,6 @@ class FasterRcnn:
         rows = offsets[pass_index] + chosen
         probabilities = padded[pass_index, chosen]
         labels = probabilities[:, 1:].argmax(dim=1) + 1
-        own_class = deltas.view(len(deltas), -1, 4)[rows, labels]
-        boxes = heads.box_coder.decode_single(own_class, torch.cat(list(proposals))[rows])
+        own_class = deltas.view(len(deltas), -1, 4)[rows, labels].to(torch.float32)
+        boxes = self._model.roi_heads.box_coder.decode_single(own_class, torch.cat(list(proposals))[rows])
         return Rows(boxes, probabilities, pass_index)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
@@ -33,7 +34,29 @@ class Features:
             self._derived[name] = compute()
         return self._derived[name]
 
+    def as_float32(self) -> Features:
+        """These features in single precision; themselves where they are."""
+        if all(m.dtype == torch.float32 for m in (*self.maps, *self.extra)):
+            return self
+        return self.derive("as_float32", self._widened)
+
+    def _widened(self) -> Features:
+        maps, extra = (tuple(m.to(torch.float32) for m in group) for group in (self.maps, self.extra))
+        return replace(self, maps=maps, extra=extra, _derived={})
+
     def image_list(self, passes: int) -> ImageList:
         """``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
-        canvas = self.maps[0].new_empty(()).expand(passes, 3, *self.padded)
+        canvas = self.maps[0].new_empty((), dtype=torch.float32).expand(passes, 3, *self.padded)
         return ImageList(canvas, [self.resized] * passes)
+
+    def anchors(self, generator: Any, maps: Sequence[Tensor]) -> Tensor:
+        """The anchors (N, 4) float32 that torchvision's ``generator`` makes for ``maps``, px of the resized image."""
+
+        def generated() -> Tensor:
+            # the generator takes the type of its anchors from the maps, and half precision is too coarse for pixels
+            shells = [m.new_empty((), dtype=torch.float32).expand(1, *m.shape[1:]) for m in maps]
+            made: Tensor = generator(self.image_list(1), shells)[0]
+            return made
+
+        made: Tensor = self.derive("anchors", generated)
+        return made

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torchvision.models.detection.image_list import ImageList
 from torchvision.ops.feature_pyramid_network import LastLevelMaxPool
 
-from sticker_uq.detection.families import Dropout
+from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 
 
@@ -40,10 +40,11 @@ def pyramid_maps(fpn: Any, features: Features, dropout: Dropout) -> list[Tensor]
         dropped = dropout(lateral)
         merged = dropped + F.interpolate(merged, size=dropped.shape[-2:], mode="nearest")
         maps.insert(0, dropout(layer(merged)))
-    return maps + _coarser_maps(fpn.extra_blocks, features, maps[-1])
+    return maps + coarser_maps(fpn.extra_blocks, features, maps[-1])
 
 
-def _coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
+def coarser_maps(top: Any, features: Features, last: Tensor) -> list[Tensor]:
+    """The maps beyond the coarsest level of the pyramid, from ``last`` or from what no dropout reaches."""
     if isinstance(top, LastLevelMaxPool):
         return [F.max_pool2d(last, kernel_size=1, stride=2, padding=0)]
     if top.use_P5:

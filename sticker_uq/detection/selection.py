@@ -40,14 +40,16 @@ class Rows:
 
 def check_finite(*tensors: Tensor) -> None:
     """Raise NonFiniteOutput if any element of ``tensors`` is NaN or infinite."""
-    # NaN and infinity survive a sum, which is much cheaper than a mask of the elements
-    if not all(bool(torch.isfinite(t.sum(dtype=torch.float64))) for t in tensors):
-        raise NonFiniteOutput("the detector produced values that are not finite")
+    for tensor in tensors:
+        # NaN and infinity survive in the extremes, which are much cheaper than a mask of the elements
+        if tensor.numel() and not bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all()):
+            raise NonFiniteOutput("the detector produced values that are not finite")
 
 
 def softmax_distribution(logits: Tensor) -> Tensor:
     """Class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
-    return torch.softmax(logits, dim=-1)
+    # over the first dimension it is twenty times as fast as over a last one of three
+    return torch.softmax(logits.to(torch.float32).movedim(-1, 0).contiguous(), dim=0).movedim(0, -1)
 
 
 def sigmoid_distribution(logits: Tensor) -> Tensor:
@@ -57,7 +59,7 @@ def sigmoid_distribution(logits: Tensor) -> Tensor:
     foreground classes, the background has the probability that none is present, prod(1 - p_c), and the vector
     is normalised.
     """
-    foreground = torch.sigmoid(logits[..., 1:])
+    foreground = torch.sigmoid(logits[..., 1:].to(torch.float32))
     background = (1 - foreground).prod(dim=-1, keepdim=True)
     vector = torch.cat([background, foreground], dim=-1)
     return vector / vector.sum(dim=-1, keepdim=True)

@@ -47,6 +47,9 @@ class DetectorSettings(BaseModel):
         480, ge=64, le=2048, description="FPN models only: shorter side of the resized image, px"
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="numbers of the stochastic passes; float16 on a GPU only"
+    )
     threads: int = Field(
         1,
         ge=0,

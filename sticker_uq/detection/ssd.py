@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.families import Dropout, Sight, anchor_candidates, anchor_sight
+from sticker_uq.detection.dropout import Dropout
+from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.selection import Rows, softmax_distribution
 

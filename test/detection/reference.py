@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.naive import as_tensor, masked, thresholds
 from sticker_uq.detection.settings import DetectorSettings
 
 
@@ -31,9 +31,9 @@ class CompletePass:
 
 
 def complete_pass(
-    model: Any, settings: DetectorSettings, image: NDArray[np.uint8], generator: torch.Generator | None
+    model: Any, settings: DetectorSettings, image: NDArray[np.uint8], drop: Callable[[Tensor], Tensor] | None
 ) -> CompletePass:
-    """``image`` through ``model``, with dropout masks from ``generator`` unless it is None."""
+    """``image`` through ``model``, with ``drop`` where the models have dropout unless it is None."""
     seen: dict[str, Any] = {}
     two_stage = hasattr(model, "roi_heads")
     sources = {"transform": model.transform}
@@ -44,10 +44,10 @@ def complete_pass(
     with ExitStack() as stack, torch.no_grad():
         for name, module in sources.items():
             stack.callback(module.register_forward_hook(_keeper(seen, name)).remove)
-        if generator is not None:
-            stack.enter_context(masked(model, settings, generator))
+        if drop is not None:
+            stack.enter_context(masked(model, settings, drop))
         stack.enter_context(thresholds(model, settings))
-        stock = model([_tensor(image)])[0]
+        stock = model([as_tensor(image)])[0]
     if two_stage:
         (logits, deltas), proposals = seen["head"], seen["proposals"][0]
         boxes = model.roi_heads.box_coder.decode(deltas, [proposals])
@@ -81,62 +81,11 @@ def expected(outputs: CompletePass, settings: DetectorSettings, image: NDArray[n
     return np.array([[*(box * scale), *vector] for _, _, box, vector in kept]).reshape(-1, 7)
 
 
-@contextmanager
-def masked(model: Any, settings: DetectorSettings, generator: torch.Generator) -> Iterator[None]:
-    """Dropout where the published models have it, drawn in the order in which torchvision calls the modules."""
-    keep = 1 - settings.dropout_rate
-
-    def drop(x: Tensor) -> Tensor:
-        return x * (torch.empty_like(x).bernoulli_(keep, generator=generator) / keep)
-
-    if not settings.model.startswith("ssd"):
-        fpn = model.backbone.fpn
-        hooks = [
-            b.register_forward_hook(lambda _m, _i, out: drop(out))
-            for b in [*fpn.inner_blocks, *fpn.layer_blocks]
-        ]
-    elif settings.dropout_site == "in":
-        hooks = [model.head.register_forward_pre_hook(lambda _m, inputs: ([drop(x) for x in inputs[0]],))]
-    else:
-        branches = (model.head.regression_head, model.head.classification_head)
-        blocks = [block for branch in branches for block in branch.module_list]
-        hooks = [block.register_forward_hook(lambda _m, _i, out: drop(out)) for block in blocks]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
-def thresholds(model: Any, settings: DetectorSettings) -> Iterator[None]:
-    """torchvision's own post-processing with the thresholds of ``settings``."""
-    owner = getattr(model, "roi_heads", model)
-    wanted = {
-        "score_thresh": settings.score_floor,
-        "nms_thresh": settings.nms_threshold,
-        "detections_per_img": settings.max_detections,
-        "topk_candidates": 1000,
-    }
-    before = {name: getattr(owner, name) for name in wanted if hasattr(owner, name)}
-    try:
-        for name in before:
-            setattr(owner, name, wanted[name])
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
-
-
 def _keeper(seen: dict[str, Any], name: str) -> Any:
     def keep(_module: Any, _inputs: Any, output: Any) -> None:
         seen[name] = output[0] if name == "proposals" and isinstance(output, tuple) else output
 
     return keep
-
-
-def _tensor(image: NDArray[np.uint8]) -> Tensor:
-    return torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).permute(2, 0, 1).contiguous() / 255
 
 
 def _distributions(logits: Tensor, model: str) -> NDArray[Any]:

@@ -152,8 +152,8 @@ def test_colours_are_blue_green_red_and_the_image_may_be_read_only() -> None:
     swapped = np.ascontiguousarray(image[..., ::-1])
     rgb = torch.from_numpy(swapped).permute(2, 0, 1) / 255
     wanted = detector.model.backbone(detector.model.transform([rgb])[0].tensors)
-    torch.testing.assert_close(detector.encode(image).maps[0], wanted["0"])
-    assert not torch.allclose(detector.encode(swapped).maps[0], wanted["0"])
+    torch.testing.assert_close(detector.encode(image).maps[0], wanted["0"], rtol=0, atol=5e-3)
+    assert not torch.allclose(detector.encode(swapped).maps[0], wanted["0"], atol=0.1)
 
 
 @pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])

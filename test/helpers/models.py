@@ -61,8 +61,8 @@ def tiny_model(name: str) -> nn.Module:
         if name.startswith("fasterrcnn"):
             model.rpn._pre_nms_top_n["testing"] = 4 * PROPOSALS
             model.rpn._post_nms_top_n["testing"] = PROPOSALS
+        _settle_normalisation(model.eval())
         detector = StochasticDetector(model, DetectorSettings(model=name, device="cpu"), "")
-        _settle_normalisation(model)
         features = detector.encode(picture())
         dropout = PassDropout(_RATE, 0, range(1), detector.device)
         pairs = zip(detector.head_maps(features), detector.family.head_maps(features, dropout), strict=True)

@@ -1,0 +1,116 @@
+"""The published way to run a stochastic detector: a complete pass through torchvision's own model for every sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sticker_uq.detection.selection import (
+    Rows,
+    keep_best,
+    sigmoid_distribution,
+    softmax_distribution,
+    strongest,
+)
+from sticker_uq.detection.settings import DetectorSettings
+
+
+def as_tensor(image: NDArray[np.uint8]) -> Tensor:
+    """``image`` (H, W, 3) uint8 BGR as torchvision's detectors take it."""
+    return torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).permute(2, 0, 1).contiguous() / 255
+
+
+@contextmanager
+def masked(model: Any, settings: DetectorSettings, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """``drop`` where the published models have dropout, called in the order in which torchvision calls the modules."""
+    if not settings.model.startswith("ssd"):
+        fpn = model.backbone.fpn
+        hooks = [
+            b.register_forward_hook(lambda _m, _i, out: drop(out))
+            for b in [*fpn.inner_blocks, *fpn.layer_blocks]
+        ]
+    elif settings.dropout_site == "in":
+        hooks = [model.head.register_forward_pre_hook(lambda _m, inputs: ([drop(x) for x in inputs[0]],))]
+    else:
+        branches = (model.head.regression_head, model.head.classification_head)
+        blocks = [block for branch in branches for block in branch.module_list]
+        hooks = [block.register_forward_hook(lambda _m, _i, out: drop(out)) for block in blocks]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def thresholds(model: Any, settings: DetectorSettings) -> Iterator[None]:
+    """torchvision's own post-processing with the thresholds of ``settings``."""
+    owner = getattr(model, "roi_heads", model)
+    wanted = {
+        "score_thresh": settings.score_floor,
+        "nms_thresh": settings.nms_threshold,
+        "detections_per_img": settings.max_detections,
+        "topk_candidates": 1000,
+    }
+    before = {name: getattr(owner, name) for name in wanted if hasattr(owner, name)}
+    try:
+        for name in before:
+            setattr(owner, name, wanted[name])
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def complete_pass(
+    model: Any, settings: DetectorSettings, image: NDArray[np.uint8], drop: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Boxes (N, 4) px and class distributions (N, 3) of one complete pass of torchvision's ``model`` over ``image``.
+
+    The network is torchvision's from the pixels to the outputs of its heads; what follows, the choice of boxes with their
+    distributions, is the engine's own code, so that equal outputs of the heads give equal boxes.
+    """
+    seen: dict[str, Any] = {}
+
+    def keep(name: str) -> Any:
+        return lambda _module, _inputs, output: seen.__setitem__(name, output)
+
+    two_stage = hasattr(model, "roi_heads")
+    hooks = [model.transform.register_forward_hook(keep("transform"))]
+    if two_stage:
+        hooks.append(model.rpn.register_forward_hook(keep("proposals")))
+        hooks.append(model.roi_heads.box_predictor.register_forward_hook(keep("head")))
+    else:
+        hooks.append(model.anchor_generator.register_forward_hook(keep("anchors")))
+        hooks.append(model.head.register_forward_hook(keep("head")))
+    try:
+        with torch.no_grad(), masked(model, settings, drop):
+            model([as_tensor(image).to(next(model.parameters()).device)])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    resized = seen["transform"][0].image_sizes[0]
+    if two_stage:
+        (logits, deltas), anchors = seen["head"], seen["proposals"][0][0]
+        probabilities, coder = softmax_distribution(logits), model.roi_heads.box_coder
+    else:
+        outputs, anchors, coder = seen["head"], seen["anchors"][0], model.box_coder
+        logits, deltas = outputs["cls_logits"][0], outputs["bbox_regression"][0]
+        retinanet = settings.model.startswith("retinanet")
+        probabilities = (sigmoid_distribution if retinanet else softmax_distribution)(logits)
+    passes, chosen = strongest(probabilities[None], settings.score_floor)
+    vectors = probabilities[chosen]
+    deltas = deltas.view(len(deltas), -1, 4)[chosen]
+    deltas = deltas[torch.arange(len(deltas)), (vectors[:, 1:].argmax(dim=1) + 1) * two_stage]
+    rows = Rows(coder.decode_single(deltas, anchors[chosen]), vectors, passes)
+    rows = keep_best(rows, resized, settings.nms_threshold, settings.max_detections)
+    height, width = image.shape[:2]
+    scale = rows.boxes.new_tensor([width / resized[1], height / resized[0]]).repeat(2)
+    return (rows.boxes * scale).minimum(rows.boxes.new_tensor([width, height]).repeat(2)), rows.probabilities

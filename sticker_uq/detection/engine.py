@@ -1,0 +1,45 @@
+"""Which implementation computes the passes of a model, and how many passes at once."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+from sticker_uq.detection.families import Family
+from sticker_uq.detection.fast_faster_rcnn import FastFasterRcnn
+from sticker_uq.detection.fast_retinanet import FastRetinaNet
+from sticker_uq.detection.fast_ssd import FastSsd
+from sticker_uq.detection.faster_rcnn import FasterRcnn
+from sticker_uq.detection.models import is_ssd
+from sticker_uq.detection.retinanet import RetinaNet
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.ssd import Ssd
+
+Kernels = Literal["fast", "reference"]
+
+_CHUNKS = {"ssd300_vgg16": 5, "ssdlite320_mobilenet_v3_large": 10}
+"""Passes at once on a processor, of the models whose passes are small (`python -m benchmarks.mc_dropout --chunks`)."""
+
+
+def stock_family(model: Any, settings: DetectorSettings) -> Family:
+    """``model`` cut at its first dropout, computed by torchvision's own modules."""
+    if is_ssd(settings.model):
+        return Ssd(model, settings.dropout_site)
+    return RetinaNet(model) if settings.model.startswith("retinanet") else FasterRcnn(model)
+
+
+def fast_family(model: Any, settings: DetectorSettings) -> Family:
+    """The same over a frozen ``model``, by kernels that are faster for the passes."""
+    if is_ssd(settings.model):
+        return FastSsd(model, settings.dropout_site, settings.dropout_rate)
+    if settings.model.startswith("retinanet"):
+        return FastRetinaNet(model, settings.dropout_rate)
+    return FastFasterRcnn(model, settings.dropout_rate)
+
+
+def chunk_size(settings: DetectorSettings, device: torch.device) -> int:
+    """How many passes are computed at once: few on a processor, whose caches they share, all on a GPU."""
+    if device.type == "cpu":
+        return _CHUNKS.get(settings.model, 1)
+    return settings.passes

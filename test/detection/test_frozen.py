@@ -1,0 +1,100 @@
+"""What the fast kernels compute is what torchvision computes, for inputs that a network rarely makes."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torchvision.ops import MultiScaleRoIAlign
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.frozen import Pointwise, frozen
+from sticker_uq.detection.models import build_model
+from sticker_uq.detection.pixels import network_input
+from sticker_uq.detection.roi_pooling import BagPooling
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.scene import InvalidInput
+from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
+
+
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn_v2"])
+def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name: str) -> None:
+    model = copy.deepcopy(tiny_model(name))
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    fast = frozen(model)
+    assert not any(isinstance(m, torch.nn.BatchNorm2d) for m in fast.modules())
+    assert any(isinstance(m, Pointwise) for m in fast.modules())
+    assert not any(isinstance(m, Pointwise) for m in model.modules())
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert fast.transform is model.transform
+    x = torch.rand(1, 3, 96, 128)
+    with torch.no_grad():
+        for found, wanted in zip(fast.backbone(x).values(), model.backbone(x).values(), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"])
+@pytest.mark.parametrize(("width", "height"), [(224, 168), (127, 401), (640, 33), (20, 20)])
+def test_the_networks_input_is_torchvisions(name: str, width: int, height: int) -> None:
+    transform = build_model(name, min_size=MIN_SIZE).eval().transform  # type: ignore[operator, union-attr]
+    image = (
+        picture(4, 400, 420)[:height, :width]
+        if width < 400
+        else np.tile(picture(4), (1, 3, 1))[:height, :width]
+    )
+    rgb = torch.from_numpy(np.ascontiguousarray(image[..., ::-1])).permute(2, 0, 1) / 255
+    wanted, _ = transform([rgb])
+    found = network_input(transform, image)
+    assert found.image_sizes == wanted.image_sizes
+    torch.testing.assert_close(found.tensors, wanted.tensors, rtol=0, atol=2e-4)
+
+
+def test_pooling_as_a_weighted_sum_is_roi_align() -> None:
+    torch.manual_seed(0)
+    padded, passes = (128, 192), 3
+    maps = [
+        torch.randn(passes, 5, 128 // s, 192 // s).contiguous(memory_format=torch.channels_last)
+        for s in (4, 8, 16, 32)
+    ]
+    corner = torch.rand(200, 2) * torch.tensor([190.0, 126.0])
+    size = torch.rand(200, 2) ** 3 * 300
+    boxes = torch.cat([corner, torch.minimum(corner + size, torch.tensor([192.0, 128.0]))], dim=1)
+    boxes[0] = torch.tensor([0.0, 0.0, 192.0, 128.0])
+    boxes[1] = torch.tensor([191.5, 127.5, 192.0, 128.0])
+    image = torch.arange(200) % passes
+    order = image.argsort(stable=True)
+    boxes, image = boxes[order], image[order]
+    stock = MultiScaleRoIAlign(["0", "1", "2", "3"], output_size=7, sampling_ratio=2)
+    named = {str(i): m for i, m in enumerate(maps)}
+    wanted = stock(named, [boxes[image == i] for i in range(passes)], [padded] * passes)
+    found = BagPooling(stock)(maps, boxes, image, padded)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_pooling_with_other_samples_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 samples"):
+        BagPooling(MultiScaleRoIAlign(["0"], output_size=7, sampling_ratio=3))
+
+
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_resnet50_fpn"])
+def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_heads(name: str) -> None:
+    plain = tiny_detector(name)
+    low = tiny_detector(name, precision="bfloat16")
+    features = low.encode(picture())
+    assert features.maps[0].dtype == torch.bfloat16
+    assert all(m.dtype == torch.float32 for m in low.head_maps(features))
+    samples = low.decode(features, passes=2, seed=1)
+    assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
+    (seen,), found = low.look(features).detections, low.detect(features)
+    np.testing.assert_array_equal(seen.boxes, found.boxes)
+    wanted = plain.detect(plain.encode(picture()))
+    assert abs(len(found) - len(wanted)) <= 0.3 * len(wanted) + 2
+
+
+def test_half_precision_needs_a_gpu() -> None:
+    settings = DetectorSettings(precision="float16", device="cpu")
+    with pytest.raises(InvalidInput, match="float16 needs a GPU"):
+        StochasticDetector(tiny_model(settings.model), settings, "")
