@@ -13,7 +13,8 @@ from torchvision.ops import box_iou
 
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.families import anchors_of, no_dropout
+from sticker_uq.detection.dropout import no_dropout
+from sticker_uq.detection.families import anchors_of
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.selection import check_finite, sigmoid_distribution, softmax_distribution
 
