@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import cv2
@@ -11,9 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
-from sticker_uq.detection.engine import Kernels, chunk_size, fast_family, stock_family
+from sticker_uq.detection.engine import FrozenModels, Kernels, chunk_size, stock_family
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.frozen import frozen
 from sticker_uq.detection.look import Look, leaves
 from sticker_uq.detection.models import build_model
 from sticker_uq.detection.pixels import network_input
@@ -48,13 +48,32 @@ class StochasticDetector:
         self.model: Any = model.eval().requires_grad_(False).to(self.device)
         self.family = stock_family(self.model, settings)
         self._fast = kernels == "fast"
+        self._frozen = FrozenModels(self.model)
+        self._prepare()
+
+    def with_settings(self, settings: DetectorSettings) -> StochasticDetector:
+        """A detector with the same weights and other ``settings`` of the same model and device, which shares its memory.
+
+        Raises InvalidInput for another model, size, device or file of weights: those need a detector of their own.
+        """
+        for name in ("model", "weights", "min_size", "device"):
+            mine, wanted = getattr(self.settings, name), getattr(settings, name)
+            if mine != wanted:
+                raise InvalidInput(f"{name} is {wanted!r}, expected {mine!r} as of the loaded detector")
+        other = copy.copy(self)
+        other.settings = settings
+        other.family = stock_family(self.model, settings)
+        other._prepare()
+        return other
+
+    def _prepare(self) -> None:
+        """What follows from the settings."""
+        settings = self.settings
         self._dtype = _dtype(settings.precision, self.device)
+        self._exact = self._engine = self.family
         if self._fast:
-            self._exact = self._engine = fast_family(frozen(self.model), settings)
-            if self._dtype != torch.float32:
-                self._engine = fast_family(frozen(self.model, self._dtype), settings)
-        else:
-            self._exact = self._engine = self.family
+            self._exact = self._frozen.family(settings, torch.float32)
+            self._engine = self._frozen.family(settings, self._dtype)
         self.chunk = chunk_size(settings, self.device)
 
     @torch.no_grad()

@@ -11,6 +11,7 @@ from sticker_uq.detection.fast_faster_rcnn import FastFasterRcnn
 from sticker_uq.detection.fast_retinanet import FastRetinaNet
 from sticker_uq.detection.fast_ssd import FastSsd
 from sticker_uq.detection.faster_rcnn import FasterRcnn
+from sticker_uq.detection.frozen import frozen
 from sticker_uq.detection.models import is_ssd
 from sticker_uq.detection.retinanet import RetinaNet
 from sticker_uq.detection.settings import DetectorSettings
@@ -29,8 +30,26 @@ def stock_family(model: Any, settings: DetectorSettings) -> Family:
     return RetinaNet(model) if settings.model.startswith("retinanet") else FasterRcnn(model)
 
 
-def fast_family(model: Any, settings: DetectorSettings) -> Family:
-    """The same over a frozen ``model``, by kernels that are faster for the passes."""
+class FrozenModels:
+    """The frozen copies of one model and their families, made when first asked for."""
+
+    def __init__(self, model: Any) -> None:
+        """``model``: its weights must not change any more."""
+        self._model = model
+        self._copies: dict[torch.dtype, Any] = {}
+        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
+
+    def family(self, settings: DetectorSettings, dtype: torch.dtype) -> Family:
+        """The model of ``settings`` cut at its first dropout, by kernels that are faster for the passes."""
+        key = (dtype, settings.dropout_rate, settings.dropout_site)
+        if key not in self._families:
+            if dtype not in self._copies:
+                self._copies[dtype] = frozen(self._model, dtype)
+            self._families[key] = _fast_family(self._copies[dtype], settings)
+        return self._families[key]
+
+
+def _fast_family(model: Any, settings: DetectorSettings) -> Family:
     if is_ssd(settings.model):
         return FastSsd(model, settings.dropout_site, settings.dropout_rate)
     if settings.model.startswith("retinanet"):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
-from torchvision.ops.misc import Conv2dNormActivation
 
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.fast_pyramid import FastPyramid
 from sticker_uq.detection.faster_rcnn import FasterRcnn
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.frozen import pointwise
 from sticker_uq.detection.roi_pooling import BagPooling
 
 _FIRST_ATTEMPT = 1.6
@@ -26,13 +24,8 @@ class FastFasterRcnn(FasterRcnn):
     def __init__(self, model: Any, rate: float) -> None:
         super().__init__(model)
         self._pyramid = FastPyramid(model.backbone.fpn, rate)
-        heads = model.roi_heads
         self._on_cpu = next(model.parameters()).device.type == "cpu"
-        self._pooling = BagPooling(heads.box_roi_pool)
-        self._convolutions = [m for m in heads.box_head.children() if isinstance(m, Conv2dNormActivation)]
-        linears = [m for m in heads.box_head.modules() if isinstance(m, nn.Linear)]
-        bins = heads.box_roi_pool.output_size[0]
-        self._dense = [_as_convolution(layer, bins if layer is linears[0] else 1) for layer in linears]
+        self._pooling = BagPooling(model.roi_heads.box_roi_pool)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
         """P2..P5 and the pooled map that only the region proposal network sees."""
@@ -94,19 +87,6 @@ class FastFasterRcnn(FasterRcnn):
             images = features.image_list(len(proposals))
             x = heads.box_roi_pool(self._named(maps), proposals, images.image_sizes)
             x = x.contiguous(memory_format=torch.channels_last)
-        for layer in self._convolutions:
-            x = layer(x)
-        x = x.permute(0, 2, 3, 1).reshape(1, len(x), 1, -1).permute(0, 3, 1, 2)
-        for weight, bias in self._dense:
-            x = pointwise(x, weight, bias).relu_()
-        vectors = x[0, :, :, 0].T
+        vectors = heads.box_head(x)
         predictor = heads.box_predictor
         return predictor.cls_score(vectors), predictor.bbox_pred(vectors)
-
-
-def _as_convolution(layer: nn.Linear, bins: int) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a 1x1 convolution that computes ``layer`` for rows whose ``bins`` x ``bins`` places lie before the
-    channels. oneDNN's convolution is up to twice as fast as MKL's product of the same matrices on AMD processors.
-    """
-    weight = layer.weight.view(len(layer.weight), -1, bins, bins).permute(0, 2, 3, 1).flatten(1)
-    return weight[:, :, None, None].contiguous(memory_format=torch.channels_last), layer.bias

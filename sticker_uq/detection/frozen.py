@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
-from torchvision.ops.misc import FrozenBatchNorm2d
+from torchvision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 
 
 def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -23,6 +22,10 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     fast = copy.deepcopy(model, memo).requires_grad_(False)
     for module in fast.modules():
         _fold(module)
+    if hasattr(fast, "roi_heads"):
+        heads = fast.roi_heads
+        heads.box_head = BoxHead(heads.box_head, heads.box_roi_pool.output_size[0])
+    for module in fast.modules():
         if type(module) is nn.Conv2d and module.kernel_size == (1, 1) and dtype == torch.float32:
             module.__class__ = Pointwise
     return fast.to(dtype=dtype, memory_format=torch.channels_last)
@@ -32,19 +35,45 @@ class Pointwise(nn.Conv2d):
     """A 1x1 convolution that oneDNN computes in any case."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return pointwise(input, weight, bias, self.stride, self.groups)  # type: ignore[arg-type]
+        if input.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+            return super()._conv_forward(input, weight, bias)
+        # with one thread torch would leave these to a matrix product of MKL
+        made: Tensor = torch.mkldnn_convolution(
+            input, weight, bias, (0, 0), self.stride, self.dilation, self.groups
+        )
+        return made
 
 
-def pointwise(
-    x: Tensor, weight: Tensor, bias: Tensor | None, stride: tuple[int, int] = (1, 1), groups: int = 1
-) -> Tensor:
-    """``x`` (n, C, h, w) through a 1x1 convolution, on a processor by oneDNN.
+class BoxHead(nn.Module):
+    """A box head of torchvision's Faster R-CNN for pooled features that lie channels last, dense layers as 1x1 convolutions.
 
-    With one thread torch gives these to a matrix product of MKL, which takes twice as long on AMD processors.
+    oneDNN's convolution is up to twice as fast as MKL's product of the same matrices on AMD processors.
     """
-    if x.device.type == "cpu" and torch.backends.mkldnn.is_available():
-        return torch.mkldnn_convolution(x, weight, bias, (0, 0), stride, (1, 1), groups)
-    return F.conv2d(x, weight, bias, stride, groups=groups)
+
+    def __init__(self, head: nn.Module, bins: int) -> None:
+        super().__init__()
+        self.convolutions = nn.Sequential(
+            *(m for m in head.children() if isinstance(m, Conv2dNormActivation))
+        )
+        linears = [m for m in head.modules() if isinstance(m, nn.Linear)]
+        self.dense = nn.ModuleList(_as_convolution(m, bins if m is linears[0] else 1) for m in linears)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors (R, D) of pooled features (R, C, bins, bins)."""
+        x = self.convolutions(x)
+        x = x.permute(0, 2, 3, 1).reshape(1, len(x), 1, -1).permute(0, 3, 1, 2)
+        for layer in self.dense:
+            x = layer(x).relu_()
+        return x[0, :, :, 0].T
+
+
+def _as_convolution(layer: nn.Linear, bins: int) -> nn.Conv2d:
+    """A convolution that computes ``layer`` for rows whose ``bins`` x ``bins`` places come before the channels."""
+    weight = layer.weight.view(len(layer.weight), -1, bins, bins).permute(0, 2, 3, 1).flatten(1)
+    made = nn.Conv2d(weight.shape[1], len(weight), 1, device="meta")
+    made.weight = nn.Parameter(weight[:, :, None, None], requires_grad=False)
+    made.bias = layer.bias
+    return made
 
 
 def _fold(parent: nn.Module) -> None:

@@ -79,9 +79,12 @@ def tiny_model(name: str) -> nn.Module:
 @cache
 def tiny_detector(name: str, **settings: Any) -> StochasticDetector:
     """A detector on the processor around ``tiny_model(name)``; ``settings`` are fields of DetectorSettings."""
+    if settings:
+        plain = tiny_detector(name)
+        return plain.with_settings(DetectorSettings(**plain.settings.model_dump() | settings))
     return StochasticDetector(
         tiny_model(name),
-        DetectorSettings(model=name, min_size=MIN_SIZE, device="cpu", **settings),
+        DetectorSettings(model=name, min_size=MIN_SIZE, device="cpu"),
         checksum({k: v for k, v in tiny_model(name).state_dict().items() if "num_batches" not in k}),
     )
 
