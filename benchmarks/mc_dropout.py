@@ -88,7 +88,8 @@ def main() -> None:
         equal = f"{'exact' if outcome.equal_reference else 'NO'} / {'yes' if outcome.equal_fast else 'NO'}"
         print(
             f"| {name} | {outcome.naive_ms:.0f} | {outcome.engine_ms:.0f} | {outcome.ratio:.2f} | {outcome.processor_ratio:.2f} "
-            f"| {outcome.unshared_ratio:.2f} | {equal} | {outcome.roofline:.2f} | {outcome.boxes:.0f} | {outcome.engine_mb:.0f} / {outcome.naive_mb:.0f} |",
+            f"| {outcome.unshared_ratio:.2f} | {equal} | {outcome.roofline:.2f} | {outcome.boxes:.0f} "
+            f"| {outcome.engine_mb:.0f} / {outcome.naive_mb:.0f} |",
             flush=True,
         )
     print("\n| model | encode, ms | per pass: maps, ms | heads, ms | choice, ms |\n|---|---|---|---|---|")

@@ -18,9 +18,10 @@ from rich.table import Table
 from sticker_uq.cli.options import read_parameters, refuse_unknown, settings_options
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.sources import ImageSource, open_source
-from sticker_uq.evaluation.assessing import Assessed, Assessor, one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.nodes.perceiving import load_perception
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
@@ -106,15 +107,6 @@ def command(
     _print_summary(summary, out)
     if live is not None:
         raise typer.Exit(_print_comparison(live))
-
-
-def load_perception(settings: PerceptionSettings) -> Assessor:
-    """The real thing. Raises InvalidInput when weights or device cannot be used."""
-    from sticker_uq.perception import (
-        Perception,
-    )  # torch takes seconds to load: help and bad options need not wait
-
-    return Perception(settings)
 
 
 def _assessed(images: ImageSource, settings: PerceptionSettings, expected: int) -> Assessed:

@@ -25,6 +25,7 @@ from sticker_uq.nodes.image_input import ImageInput
 from sticker_uq.nodes.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.mailbox import Mailbox
 from sticker_uq.nodes.parameters import validated
+from sticker_uq.nodes.perceiving import load_perception
 from sticker_uq.nodes.scene_outputs import SceneOutputs
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, Status
@@ -56,13 +57,6 @@ class DetectorNodeSettings(PerceptionSettings):
     def perception(self) -> PerceptionSettings:
         """The part that is perception's."""
         return PerceptionSettings(**{name: getattr(self, name) for name in PerceptionSettings.model_fields})
-
-
-def load_perception(settings: PerceptionSettings) -> Assessor:
-    """The real thing; raises :class:`InvalidInput` when the weights cannot be used."""
-    from sticker_uq.perception import Perception
-
-    return Perception(settings)
 
 
 _LOCKED = frozenset({"model", "weights", "device", "threads", "image_transport", "image_reliability"})
@@ -231,7 +225,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         values: dict[str, object] = {
             "model": settings.model if settings else None,
             "model_hash": serving.model_hash if serving else None,
-            "passes": settings.passes if settings else None,
+            "passes": (scene.passes if scene else settings.passes) if settings else None,
             "dropout_rate": settings.dropout_rate if settings else None,
             "device": settings.device if settings else None,
             "rate_hz": counters.rate(),

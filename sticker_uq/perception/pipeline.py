@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector, load_detector
 from sticker_uq.localization import localize
 from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.sequential import Decide, joined, settled, step_after
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     Exposure,
@@ -24,6 +25,7 @@ from sticker_uq.scene import (
     ObservedObject,
     SceneAssessment,
     Status,
+    StochasticSamples,
 )
 from sticker_uq.uncertainty import image_uncertainty, observe
 
@@ -42,11 +44,20 @@ class Perception:
     may round differently.
     """
 
-    def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
+    def __init__(
+        self,
+        settings: PerceptionSettings,
+        detector: StochasticDetector | None = None,
+        decide: Decide | None = None,
+    ) -> None:
         """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
 
-        Raises :class:`InvalidInput` when weights or device cannot be used.
+        ``decide``: what is decided about a scene, which adaptive passes wait for. Raises :class:`InvalidInput` when weights or
+        device cannot be used, or when adaptive passes are asked for without it.
         """
+        if settings.adaptive and decide is None:
+            raise InvalidInput("adaptive is true, expected false where no decision is known to wait for")
+        self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
         self._settings_hash = settings.hash
@@ -80,40 +91,74 @@ class Perception:
             exposure = measure_exposure(image) if image.size else None
             try:
                 dil = self.settings.dil and _has_turn(digest, stamp_ns, self.settings.dil_every)
-                found = self._look(image, digest, dil, keep_saliency, timings)
+                found = self._look(image, digest, dil, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
-                found = _failed(str(error))
+                found = _failed(str(error), self.settings.passes)
         size = (image.shape[1], image.shape[0])
         return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
-        return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason), {})
+        return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
 
     def _look(
         self,
         image: NDArray[np.uint8],
         digest: str,
         dil: bool,
+        stamp_ns: int,
         keep_saliency: bool,
         timings: dict[str, float],
     ) -> _Found:
         settings, detector = self.settings, self._detector
         with _timed(timings, "encode"):
             features = detector.encode(image)
-        with _timed(timings, "decode"):
-            samples = detector.decode(features, settings.passes, image_seed(digest, settings.seed))
         localization = None
         if dil:
             with _timed(timings, "detect"):
                 look = detector.look(features)
             with _timed(timings, "dil"):
                 (localization,) = localize(look, settings.localization, keep_saliency)
-        with _timed(timings, "cluster"):
-            objects, unstable, uncertainty = observe(samples, settings.cluster)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
-        return _Found(*status, objects, unstable, uncertainty, localization)
+        seed = image_seed(digest, settings.seed)
+
+        def found(samples: StochasticSamples) -> _Found:
+            with _timed(timings, "cluster"):
+                objects, unstable, uncertainty = observe(samples, settings.cluster)
+            return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
+
+        if self._decide is None:
+            with _timed(timings, "decode"):
+                samples = detector.decode(features, settings.passes, seed)
+            return found(samples)
+        size = (image.shape[1], image.shape[0])
+        samples = None
+        while True:
+            with _timed(timings, "decode"):
+                samples = self._more(features, seed, samples)
+            seen = found(samples)
+            if samples.passes == settings.passes:
+                return seen
+            with _timed(timings, "decide"):
+                scene = self._assessment(stamp_ns, "", size, digest, seen, {})
+                enough = settled(
+                    scene,
+                    samples,
+                    settings.passes,
+                    settings.min_cluster_size,
+                    settings.adaptive_error,
+                    self._decide,
+                )
+            if enough:
+                return seen
+
+    def _more(self, features: Features, seed: int, before: StochasticSamples | None) -> StochasticSamples:
+        """The passes of ``before`` and the next ones."""
+        taken = 0 if before is None else before.passes
+        step = step_after(taken, min(self.settings.min_passes, self.settings.passes), self.settings.passes)
+        new = self._detector.decode(features, step, seed, first_pass=taken)
+        return new if before is None else joined(before, new)
 
     def _assessment(
         self,
@@ -133,7 +178,6 @@ class Perception:
             model=self._detector.name,
             model_hash=self.model_hash,
             settings_hash=self._settings_hash,
-            passes=self.settings.passes,
             dropout_rate=self.settings.dropout_rate,
             timings=timings,
             exposure=exposure,
@@ -150,10 +194,11 @@ class _Found(NamedTuple):
     unstable: tuple[ObservedObject, ...]
     uncertainty: ImageUncertainty
     localization: Localization | None
+    passes: int
 
 
-def _failed(reason: str) -> _Found:
-    return _Found(Status.FAILED, reason, (), (), image_uncertainty((), 0), None)
+def _failed(reason: str, passes: int) -> _Found:
+    return _Found(Status.FAILED, reason, (), (), image_uncertainty((), 0), None, passes)
 
 
 def _status(localization: Localization | None) -> tuple[Status, str]:
@@ -194,4 +239,4 @@ def image_seed(digest: str, seed: int) -> int:
 def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    timings[stage] = (time.perf_counter() - started) * 1e3
+    timings[stage] = timings.get(stage, 0.0) + (time.perf_counter() - started) * 1e3

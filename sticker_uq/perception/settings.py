@@ -13,7 +13,9 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.localization.settings import LocalizationSettings, Technique
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights")
+_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights", "adaptive_policy")
+_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error")
+"""Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
 def _same(model: type[BaseModel], name: str) -> Any:
@@ -24,6 +26,20 @@ def _same(model: type[BaseModel], name: str) -> Any:
 class PerceptionSettings(DetectorSettings):
     """Settings of the whole way from an image to an assessment. A bad value raises pydantic's ``ValidationError``."""
 
+    adaptive: bool = Field(
+        False,
+        description="stop before the last of the passes when the policy's decision can hardly change any more",
+    )
+    min_passes: int = Field(6, ge=3, le=200, description="passes that adaptive sampling makes at least")
+    adaptive_error: float = Field(
+        0.05,
+        gt=0.0,
+        lt=0.5,
+        description="probability at which adaptive sampling takes a number to stay in its interval",
+    )
+    adaptive_policy: str = Field(
+        "", description="policy whose decision adaptive sampling waits for; empty: the packaged one"
+    )
     min_cluster_size: int = _same(ClusterSettings, "min_cluster_size")
     min_samples: int = _same(ClusterSettings, "min_samples")
     cluster_epsilon: float = _same(ClusterSettings, "epsilon")
@@ -59,5 +75,7 @@ class PerceptionSettings(DetectorSettings):
     @property
     def hash(self) -> str:
         """SHA-256 of all settings that change the result, hex; the weights have a hash of their own."""
-        values = self.model_dump(exclude=set(_NOT_PART_OF_THE_RESULT))
+        fields = type(self).model_fields
+        plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
