@@ -41,6 +41,7 @@ TESTS = (
     "test/supervision/test_gate_opening.py",
     "test/supervision/test_gate_arm.py",
     "test/supervision/test_gate_people.py",
+    "test/supervision/test_gate_words.py",
     "test/supervision/test_unexplained.py",
     "test/supervision/test_watch.py",
     "test/supervision/test_exploration.py",
@@ -65,14 +66,21 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("contradiction", "`iou(as_box(thing.box), place) >= match_iou` with Gt"): (
         "what lies at exactly the limit is found to be known a line later"
     ),
-    ("gate", "`state.open and state.permit` is always False"): (
-        "between two permits the gate is closed and said to be so"
-    ),
     (
         "gate",
         "`state.undecided_ns and turn.passed(state.undecided_ns, settings.undecided_timeout) and "
         "(state.decision is not None)` without `state.decision is not None`",
     ): _NEVER_NONE,
+    (
+        "gate",
+        "`state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision)` without "
+        "`state.decision is not None`",
+    ): _NEVER_NONE,
+    (
+        "gate",
+        "`state.decision is not None and scenes.unexplained(state.decision)` without `state.decision is not None`",
+    ): _NEVER_NONE,
+    ("people", "`request is None or refusal` without `request is None`"): _NEVER_NONE,
     (
         "people",
         "`event.answers and state.reference is not None and (state.reference.source != request.source)` without "

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import get_args
 
-from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 from sticker_uq.supervision.boxes import Box, as_box, cover, iou
 from sticker_uq.supervision.plausibility import may_be_removed
 from sticker_uq.supervision.settings import GateSettings
@@ -93,7 +93,7 @@ def _is_near(reason: Reason, margin: float) -> bool:
 
     An upper limit allows values from 0 to the limit, a lower one (of a probability) those from the limit to 1.
     """
-    if reason.metric not in NOISY_METRICS or not math.isfinite(reason.limit):
+    if reason.metric not in NOISY_METRICS:
         return False
     allowed = reason.limit if reason.value > reason.limit else 1.0 - reason.limit
     return abs(reason.value - reason.limit) <= margin * allowed
@@ -102,7 +102,7 @@ def _is_near(reason: Reason, margin: float) -> bool:
 def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> Opinion:
     """Whether the scene as a whole still lets an arm start."""
     doubts = [reason for reason in decision.reasons if reason.metric != "status"]
-    if decision.outcome is not Outcome.ASK or not doubts or left_out(decision):
+    if not doubts or left_out(decision):
         return Opinion(seen=True)
     if all(_is_near(reason, settings.doubt_margin) for reason in doubts):
         return Opinion(doubt=doubts[0].text)
@@ -116,7 +116,7 @@ def left_out(decision: SceneDecision) -> bool:
     """
     names = get_args(SaliencyName)
     missing = [r for r in decision.reasons if r.metric in names and math.isnan(r.value)]
-    return decision.outcome is Outcome.ASK and bool(missing) and len(missing) == len(decision.reasons)
+    return bool(missing) and len(missing) == len(decision.reasons)
 
 
 def _objection(verdict: ObjectVerdict) -> str:

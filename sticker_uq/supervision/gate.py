@@ -62,7 +62,8 @@ def step(
     if turn.state.phase is not state.phase:
         severity = Severity.ERROR if turn.state.phase is Phase.FAULT else Severity.INFO
         turn.log(severity, f"{state.phase.name} -> {turn.state.phase.name}: {turn.state.text or 'open'}")
-    if isinstance(event, Tick) or _visible(turn.state) != _visible(state):
+    # between two permits the gate is closed, and said to be so
+    if isinstance(event, Tick) or (turn.state.phase, turn.state.reasons) != (state.phase, state.reasons):
         turn.effects.insert(0, published(turn.state))
     return turn.state, tuple(turn.effects)
 
@@ -70,14 +71,10 @@ def step(
 def published(state: GateState) -> PublishGate:
     """How the gate stands, for everybody else."""
     frame_id = state.scene.frame_id if state.scene is not None else ""
-    if not state.open or state.permit is None:
+    permit = state.permit if state.open else None
+    if permit is None:
         return PublishGate(state.phase, state.reasons, state.text, frame_id)
-    permit = state.permit
     return PublishGate(state.phase, state.reasons, state.text, frame_id, permit.target, permit.valid_until_ns)
-
-
-def _visible(state: GateState) -> tuple[object, ...]:
-    return state.phase, state.reasons, state.permit.goal_id if state.open and state.permit else 0
 
 
 def _watch(turn: Turn) -> None:

@@ -327,3 +327,24 @@ def test_a_neighbour_of_about_the_same_size_has_moved_and_one_far_away_has_not()
     revoked(with_neighbour(accepted=True).scene(STICKER, narrower), "the logo beside the object has moved")
     far = observed((500.0, 100.0, 600.0, 180.0), ObjectClass.LOGO)
     assert with_neighbour(accepted=True).scene(STICKER, far).state.open
+
+
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_background_that_comes_over_the_object_is_nothing(make: Make) -> None:
+    cell = make().scene(STICKER, observed(OVER_IT, ObjectClass.BACKGROUND))
+    assert cell.state.open
+
+
+def test_the_object_itself_is_not_its_hidden_neighbour_of_the_same_size() -> None:
+    beside = (170.0, 100.0, 250.0, 160.0)
+    cell = running().scene(STICKER, observed(beside), times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER).state.open
+
+
+def test_what_overlaps_the_object_by_exactly_the_limit_is_the_object_and_no_neighbour_that_has_moved() -> (
+    None
+):
+    cell = running().scene(STICKER, observed((130.0, 100.0, 170.0, 160.0)), times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(observed(HALF_COVERED)).state.open

@@ -312,6 +312,13 @@ def test_a_goal_rejected_after_a_hold_is_no_failed_attempt() -> None:
     assert cell.state.attempts == ()
 
 
+def test_a_goal_rejected_after_its_workpiece_left_is_no_failed_attempt_on_the_next() -> None:
+    cell = permitted()
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.send(GoalRejected(cell.goal))
+    assert cell.state.attempts == ()
+
+
 def test_a_lease_ends_to_the_nanosecond() -> None:
     cell = removing().wait(SETTINGS.lease)
     cell.now -= 1
