@@ -63,8 +63,9 @@ def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
     cell.until(lambda: len(told_of_first()) == 3, "three entries on the disk")
     told = told_of_first()
     assert [(t["accepted"], t["person"]) for t in told] == [(True, "Ada"), (False, "Ada"), (False, "Ada")]
-    cell.camera.shows(Seen.NOTHING)
-    cell.answer(Request.SCENE_RESCAN)
+    assert cell.answer(Request.SCENE_RESCAN).accepted
+    cell.quiet()
+    cell.hold(False)
 
 
 def test_a_persons_answer_after_the_laptop_left(cell: FaultCell) -> None:

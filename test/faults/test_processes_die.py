@@ -35,8 +35,8 @@ def test_kill_supervisor(cell: FaultCell, state: int) -> None:
     if state in ASKED:
         gate = cell.until_gate(GateState.STATE_FAULT)
         assert "ended while" in gate.text
-        cell.arm("move")
-        assert cell.reset().success
+        cell.quiet()  # resets while the gate is held: pictures of what was asked about are still under way
+        cell.hold(False)
     cell.works()
     told = cell.check_audit()
     begun = max(index for index, entry in enumerate(told) if entry.kind == "start")
