@@ -28,6 +28,7 @@ setup(
         f"{NAME}.localization": ["weights/*"],
         f"{NAME}.nodes": ["console_page/*"],
         f"{NAME}.robustness": ["templates/*"],
+        f"{NAME}.study": ["templates/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),

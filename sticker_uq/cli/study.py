@@ -2,16 +2,200 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
+from sticker_uq.cli.options import checked
 from sticker_uq.cli.study_statistics import statistics
+from sticker_uq.scene import InvalidInput
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(add_completion=False)
+_MODELS = "[LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]"
+_QUICK_MODELS = ("ssdlite320_mobilenet_v3_large", "dropout-out:ssdlite320_mobilenet_v3_large/out")
 
 
-@app.callback()
-def _about() -> None:
+@app.callback(invoke_without_command=True)
+def run(
+    context: typer.Context,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=_MODELS, help="A model of the study; may be repeated. Default: the packaged one."
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]FOLDER", help="COCO folder; may be repeated.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the study; a killed run goes on in it.")] = Path(
+        "out/study"
+    ),
+    rates: Annotated[
+        str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
+    ] = "",
+    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = 20,
+    adversarial: Annotated[int, typer.Option(help="Attacked variants (DAG) of each image and model.")] = 10,
+    iterations: Annotated[int, typer.Option(help="Most iterations of an attack.")] = 150,
+    gamma: Annotated[
+        float, typer.Option(help="Largest change of a pixel in one iteration, grey levels.")
+    ] = 0.5,
+    mode: Annotated[
+        str, typer.Option(metavar="swap|vanish|random", help="What an attack turns objects into.")
+    ] = "swap",
+    transfer: Annotated[
+        bool, typer.Option(help="Also let every model look at the attacks on the others.")
+    ] = True,
+    circumstance: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=STRENGTH", help="A transformation of every image; may be repeated."),
+    ] = None,
+    images: Annotated[int, typer.Option(help="Images of each data set; 0: all.")] = 0,
+    score_floor: Annotated[float, typer.Option(help="Lowest score of a box that counts.")] = 0.2,
+    profile: Annotated[
+        str,
+        typer.Option(metavar="paper|simula_rp", help="Correct definitions, or those of the published code."),
+    ] = "paper",
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    ray_address: Annotated[
+        str,
+        typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).'),
+    ] = "",
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of dropout masks, attacks and bootstrap.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
+    ] = False,
+) -> None:
     """Which detector is most accurate, surest and hardest to deceive, and by how much (Wu et al.)."""
+    if context.invoked_subcommand is not None:
+        return
+    for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
+        if value < least:
+            raise InvalidInput(f"--{option} {value}: expected {least} or more")
+    from sticker_uq.detection.dag import DagSettings
+    from sticker_uq.study.executors import executor
+    from sticker_uq.study.plan import RATES, Circumstance, DataSet, ModelChoice
+    from sticker_uq.study.report import write_report
+    from sticker_uq.study.running import run_study
+
+    values: dict[str, Any] = {
+        "rates": _rates(rates) or RATES,
+        "passes": passes,
+        "adversarial": adversarial,
+        "images": images,
+    }
+    attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
+    if quick:
+        values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
+        attack |= {"iterations": 3, "gamma": 4.0}
+        model = model or list(_QUICK_MODELS)
+        data = data or [f"rendered={_quick_scenes(out)}"]
+    if not data:
+        raise InvalidInput("--data is missing: expected a COCO folder, or --quick")
+    values |= {
+        "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
+        "datasets": tuple(map(DataSet.parse, data)),
+        "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
+        "attack": checked(DagSettings, attack),
+        "transfer": transfer,
+        "score_floor": score_floor,
+        "profile": profile,
+        "seed": seed,
+        "device": device,
+    }
+    settings = _settings(values)
+    with _stages() as advance:
+        study = run_study(settings, out, executor(jobs, ray_address), advance)
+    report = write_report(study, out, resamples)
+    Console().print(report.summary)
+    typer.echo(
+        f"report: {out / 'report.html'}, summary: {out / 'summary.md'}, results: {out / 'images.parquet'}"
+    )
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
+) -> None:
+    """Write the report, the summary and the tables of a study again."""
+    from sticker_uq.study.report import write_report
+    from sticker_uq.study.running import Study
+
+    if resamples < 0:
+        raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
+    write_report(Study.load(folder), folder, resamples)
+    typer.echo(f"report: {folder / 'report.html'}")
 
 
 app.command()(statistics)
+app.command()(report)
+
+
+def _settings(values: dict[str, Any]) -> Any:
+    from sticker_uq.study.plan import StudySettings
+
+    try:
+        return StudySettings.model_validate(values)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if not problem["loc"]:
+            raise InvalidInput(problem["msg"].removeprefix("Value error, ")) from None
+        option = str(problem["loc"][0]).replace("_", "-")
+        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InvalidInput(
+            f"--rates {text!r}: expected numbers separated by commas, for example 0,0.1,0.3"
+        ) from None
+
+
+def _quick_scenes(out: Path) -> Path:
+    """Twelve small rendered scenes in the folder of the study."""
+    from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
+    from sticker_uq.datasets.coco import ANNOTATIONS
+
+    folder = out / "scenes"
+    if not (folder / ANNOTATIONS).is_file():
+        made = (encode_scene(s, render(sample_scene(s), (320, 240)), "png") for s in range(60_000, 60_012))
+        write_coco(folder, made)
+    return folder
+
+
+@contextmanager
+def _stages() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on standard error, one per stage, with an estimate."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        tasks: dict[str, Any] = {}
+
+        def advance(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                # what an earlier run has done must not count as speed
+                tasks[stage] = bar.add_task(stage, total=total, completed=done)
+            bar.update(tasks[stage], completed=done)
+
+        yield advance

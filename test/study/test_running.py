@@ -1,0 +1,205 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli.study import app
+from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
+from sticker_uq.detection.dag import DagSettings
+from sticker_uq.scene import InvalidInput
+from sticker_uq.study.executors import executor
+from sticker_uq.study.plan import Circumstance, DataSet, ModelChoice, StudySettings
+from sticker_uq.study.running import CELLS, TIMINGS, Study, run_study
+from sticker_uq.study.store import Store
+from sticker_uq.study.tasks import perform
+
+MODEL = "ssdlite320_mobilenet_v3_large"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """Two small scenes with stickers and a picture of nothing but lid."""
+    root = tmp_path_factory.mktemp("data") / "scenes"
+    made = [
+        (seed, render(sample_scene(seed, stickers=count), (240, 180))) for seed, count in ((1, 2), (2, 1))
+    ]
+    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
+    return root
+
+
+def settings(data: Path, **values) -> StudySettings:
+    plain = {
+        "models": (ModelChoice.parse(MODEL), ModelChoice.parse(f"other:{MODEL}")),
+        "datasets": (DataSet.parse(str(data)),),
+        "rates": (0.1, 0.3),
+        "passes": 3,
+        "adversarial": 1,
+        "attack": DagSettings(iterations=2, gamma=8.0),
+        "device": "cpu",
+    }
+    return StudySettings.model_validate(plain | values)
+
+
+class Spy:
+    """Executes here, in the reverse order, and notes every task; stops as a killed process would after ``most``."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self.tasks: list = []
+        self._most = most
+
+    def __call__(self, tasks, plan):
+        for task in reversed(tasks):
+            if len(self.tasks) >= self._most:
+                raise KeyboardInterrupt
+            self.tasks.append(task)
+            yield perform(task, plan)
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory) -> tuple[Study, Path]:
+    folder = tmp_path_factory.mktemp("study")
+    return run_study(settings(data), folder, executor(1)), folder
+
+
+def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    timings = [name for name in TIMINGS if name in one]
+    pd.testing.assert_frame_equal(one.drop(columns=timings), other.drop(columns=timings), check_exact=True)
+
+
+def test_every_cell_has_its_row(finished) -> None:
+    study, folder = finished
+    images = study.images
+    # clean, adv-00 and the attack on the other model, at the first rate only
+    assert len(images) == 2 * 2 * (2 + 2 + 1)
+    assert set(images["variant"]) == {"clean", "adv-00", f"from {MODEL}", "from other"}
+    assert images["map"].between(0, 1).all()
+    assert len(study.attacks) == 4
+    assert (study.attacks["rms"] > 0).all()
+    assert len(list(folder.glob("adversarial/*/scenes/adv-00/*.png"))) == 4
+    assert (images.loc[images["clusters"] == 0, "shannon_entropy"].isna()).all()
+    same(Study.load(folder).images, images)
+
+
+def test_one_encode_serves_all_rates(finished, data) -> None:
+    images = finished[0].images
+    for _, rows in images[images["variant"] == "clean"].groupby(["model", "image"]):
+        assert rows["encode_ms"].nunique() == 1
+        assert rows["dropout_rate"].tolist() == [0.1, 0.3]
+
+
+def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path) -> None:
+    first = Spy(most=7)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(settings(data), tmp_path / "s", first)
+    second = Spy()
+    study = run_study(settings(data), tmp_path / "s", second)
+    assert len(first.tasks) == 7
+    assert len(second.tasks) == 4 + 12 - 7
+    same(study.images, finished[0].images)
+    same(study.objects, finished[0].objects)
+    third = Spy()
+    run_study(settings(data), tmp_path / "s", third)
+    assert third.tasks == []
+
+
+def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
+    alone = (ModelChoice.parse(MODEL),)
+    run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", executor(1))
+    spy = Spy()
+    study = run_study(settings(data, models=alone, adversarial=0, rates=(0.1, 0.2, 0.3)), tmp_path / "s", spy)
+    assert [task.rates for task in spy.tasks] == [(0.2,), (0.2,)]
+    assert sorted(study.images["dropout_rate"].unique()) == [0.1, 0.2, 0.3]
+
+
+def test_a_circumstance_changes_the_picture_and_its_labels(data, tmp_path) -> None:
+    plan = settings(
+        data,
+        models=(ModelChoice.parse(MODEL),),
+        adversarial=0,
+        rates=(0.1,),
+        circumstances=(Circumstance.parse("defocus=4"),),
+    )
+    images = run_study(plan, tmp_path / "s", executor(1)).images.set_index(["variant", "image"])
+    assert set(images.index.get_level_values(0)) == {"clean", "defocus=4"}
+    assert (images.loc["clean", "dil"] != images.loc["defocus=4", "dil"]).all()
+
+
+def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path) -> None:
+    out = tmp_path / "out"
+    options = [
+        "--data",
+        f"lids={data}",
+        "--model",
+        MODEL,
+        "--rates",
+        "0.1,0.3",
+        "--passes",
+        "3",
+        "--adversarial",
+        "1",
+    ]
+    options += ["--iterations", "2", "--gamma", "8", "--jobs", "2", "--resamples", "50", "--device", "cpu"]
+    done = CliRunner().invoke(app, [*options, "--out", str(out)])
+    assert done.exit_code == 0, (done.output, done.exception)
+    html = (out / "report.html").read_text()
+    assert len(html) < 10_000_000
+    assert "<script" not in html
+    assert 'src="http' not in html
+    assert html.count("data:image/jpeg;base64,") >= 3
+    assert "lids" in (out / "summary.md").read_text()
+    means = pd.read_csv(out / "tables" / "means.csv")
+    images = pd.read_parquet(out / "images.parquet")
+    clean = images[(images["variant"] == "clean") & (images["dropout_rate"] == 0.3)]
+    told = means[(means["measure"] == "map") & (means["dropout_rate"] == 0.3)].iloc[0]
+    assert told["mean"] == pytest.approx(clean["map"].mean())
+    assert not pd.read_csv(out / "tables" / "robustness_scores.csv").empty
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "--data is missing"),
+        (["--data", "DATA", "--model", "yolo"], "model 'yolo': expected [LABEL:]MODEL"),
+        (["--data", "DATA", "--rates", "a"], "--rates 'a': expected numbers"),
+        (["--data", "DATA", "--rates", "0.1,0.1"], "two rates are called '0.1'"),
+        (["--data", "DATA", "--rates", "1.5"], "dropout rate 1.5: expected 0 to 0.9"),
+        (["--data", "DATA", "--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (["--data", "DATA", "--circumstance", "fog=1"], "transformation 'fog'"),
+        (["--data", "DATA", "--passes", "1"], "--passes 1"),
+        (["--data", "DATA", "--model", "ssd300_vgg16"], "no packaged weights of model 'ssd300_vgg16'"),
+    ],
+)
+def test_bad_options_are_named(data, tmp_path, options, said) -> None:
+    given = [str(data) if part == "DATA" else part for part in options]
+    done = CliRunner().invoke(app, [*given, "--out", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert said in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
+    document = (data / "annotations.json").read_text()
+    twice = tmp_path / "twice"
+    (twice / "a").mkdir(parents=True)
+    for name in ("images/00000001.png", "images/00000002.png"):
+        target = twice / ("a/00000001.png" if name.endswith("2.png") else "00000001.png")
+        target.write_bytes((data / name).read_bytes())
+    changed = document.replace("images/00000001.png", "00000001.png").replace(
+        "images/00000002.png", "a/00000001.png"
+    )
+    (twice / "annotations.json").write_text(changed)
+    with pytest.raises(InvalidInput, match=r"two images are called 00000001\.png"):
+        run_study(settings(twice), tmp_path / "s", executor(1))
+
+
+def test_a_store_is_a_store(tmp_path) -> None:
+    (tmp_path / CELLS).write_bytes(b"not a database at all, but long enough to look like a file" * 40)
+    with pytest.raises(InvalidInput, match="expected the cells of a study"):
+        Store(tmp_path / CELLS)
+    with Store(tmp_path / "new") as store:
+        store.put({"a": {"x": float("nan")}})
+        assert "a" in store
+        assert np.isnan(store["a"]["x"])
+        assert "b" not in store
