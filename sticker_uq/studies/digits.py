@@ -31,9 +31,8 @@ def digits(seed: int = 0) -> Material:
         test_labels=data.target[test],
         invalid=no_digits(len(test), seed),
         pairs=tuple(combinations(range(CLASSES), 2)),
-        raae=RaaeSettings(
-            keep=2
-        ),  # pictures of one autoencoder alone have labels that a classifier learns by heart
+        # pictures of one autoencoder alone have labels that a classifier learns by heart
+        raae=RaaeSettings(keep=2, steps=800),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 from scipy.stats import beta
 
+from sticker_uq.studies.adaptive import EPSILON, Adaptive
 from sticker_uq.studies.measures import Ambiguity
 from sticker_uq.studies.supervisors import SETS, StudyResult
 
@@ -77,6 +78,20 @@ def as_markdown(result: StudyResult) -> str:
             f"| {name} | {_cell([seed.augrc[name] for seed in result.seeds])} | {rate:.2f} ({low:.2f} to {high:.2f}) "
             f"| {cost:.3f} |"
         )
+    lines += [
+        "",
+        "## Attacks that know the supervisor",
+        "",
+        f"Both change no value by more than {EPSILON:g}. fooled: share of the rightly classified crops; AUC-ROC of the "
+        "supervisor on what fooled the classifier.",
+        "",
+        "| supervisor | fooled | AUC | fooled, knowing it | AUC, knowing it |",
+        "|---|---|---|---|---|",
+    ]
+    for name in result.seeds[0].adaptive:
+        known = [seed.adaptive[name] for seed in result.seeds]
+        cells = [_cell([getattr(row, f.name) for row in known]) for f in fields(Adaptive)]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sticker_uq.ambiguity.raae import train_raaes
 from sticker_uq.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, diversity, generate
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.studies.adaptive import ATTACKED, Adaptive, attack_supervisor
 from sticker_uq.studies.attacks import adversarial
 from sticker_uq.studies.classifier import Training, observe_crops, train_classifier
 from sticker_uq.studies.corruption import corrupt
@@ -32,7 +34,8 @@ from sticker_uq.studies.measures import (
 from sticker_uq.supervisors import SUPERVISORS, measure_cost, supervisor_named
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
-_FORMAT = 1
+_FORMAT = 2
+_PARTS = ("images", "pairs", "probabilities")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class StudySettings:
 @dataclass(frozen=True)
 class SeedResult:
     """What one seed found. ``auc`` by supervisor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
-    that the threshold let through, and wrong crops), ``cost_ms`` by supervisor.
+    that the threshold let through, and wrong crops), ``cost_ms`` by supervisor, ``adaptive``
+    by supervisor that was attacked itself.
     """
 
     accuracy: float
@@ -71,6 +75,7 @@ class SeedResult:
     augrc: dict[str, float]
     missed: dict[str, tuple[int, int]]
     cost_ms: dict[str, float]
+    adaptive: dict[str, Adaptive]
     counts: dict[str, int]
 
 
@@ -94,9 +99,7 @@ def run_study(
     """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
     tell = progress or (lambda _: None)
     tell("autoencoders")
-    raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
-    training = generate(raaes, settings.ambiguous, TRAINING_DELTA, seed=1)
-    testing = generate(raaes, max(1, settings.ambiguous // 2), seed=2)
+    training, testing = _ambiguous(material, settings.ambiguous, out)
     results = []
     for seed in range(settings.seeds):
         tell(f"seed {seed + 1} of {settings.seeds}")
@@ -110,6 +113,31 @@ def run_study(
         float(clean.mean()),
         (diversity(testing.images), diversity(material.test)),
     )
+
+
+def _ambiguous(material: Material, count: int, out: Path | None) -> tuple[AmbiguousImages, AmbiguousImages]:
+    """Ambiguous crops to train and to test with, from the disk where the same study left them."""
+    path = None
+    if out is not None:
+        named = [_FORMAT, count, asdict(material.raae), material.pairs]
+        path = out / f"ambiguous_{_digest(named, material.train, material.train_labels)}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as file:
+                training, testing = (
+                    AmbiguousImages(*(file[f"{part}_{name}"] for name in _PARTS))
+                    for part in ("train", "test")
+                )
+            return training, testing
+    raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
+    training = generate(raaes, count, TRAINING_DELTA, seed=1)
+    testing = generate(raaes, max(1, count // 2), seed=2)
+    if path is not None:
+        sets = {"train": training, "test": testing}
+        with atomic_write(path) as stream:
+            np.savez(
+                stream, **{f"{p}_{name}": getattr(one, name) for p, one in sets.items() for name in _PARTS}
+            )
+    return training, testing
 
 
 def train_members(
@@ -163,7 +191,7 @@ def run_seed(
     wrong = nominal.predicted != material.test_labels
     corrupted_wrong = seen["corrupted"].predicted != material.test_labels
     areas: dict[str, dict[str, float | None]] = {}
-    risk, missed, cost = {}, {}, {}
+    risk, missed, cost, known = {}, {}, {}, {}
     for name, kind in SUPERVISORS.items():
         supervisor = supervisor_named(name).fit(fitted_on)
         scores = {key: supervisor.score(objects) for key, objects in seen.items()}
@@ -178,6 +206,8 @@ def run_seed(
         risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(both_wrong, both, threshold_at(scores["nominal"], settings.alarms))
         cost[name] = measure_cost(supervisor, nominal, repeats=1)
+        if name in ATTACKED:
+            known[name] = attack_supervisor(supervisor, model, material.test, material.test_labels)
     return SeedResult(
         accuracy=float(1 - wrong.mean()),
         table_1={
@@ -188,6 +218,7 @@ def run_seed(
         augrc=risk,
         missed=missed,
         cost_ms=cost,
+        adaptive=known,
         counts={name: len(pictures) for name, pictures in sets.items()},
     )
 
@@ -203,12 +234,9 @@ def _kept(
     """The result of one seed, from the disk where the same study left it."""
     if out is None:
         return run_seed(material, settings, training, testing, seed)
-    digest = hashlib.blake2b(digest_size=8)
     named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
-    digest.update(json.dumps(named, sort_keys=True).encode())
-    for array in (material.train, material.test, material.invalid, training.images, testing.images):
-        digest.update(np.ascontiguousarray(array).data)
-    path = out / f"seed_{seed}_{digest.hexdigest()}.json"
+    arrays = (material.train, material.test, material.invalid, training.images, testing.images)
+    path = out / f"seed_{seed}_{_digest(named, *arrays)}.json"
     if path.is_file():
         return _read(json.loads(path.read_text(encoding="utf-8")))
     result = run_seed(material, settings, training, testing, seed)
@@ -217,10 +245,19 @@ def _kept(
     return result
 
 
+def _digest(named: Any, *arrays: NDArray[Any]) -> str:
+    """16 hex digits over what is ``named`` and the arrays."""
+    digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
 def _read(document: dict[str, Any]) -> SeedResult:
     tables = {name: Ambiguity(**row) for name, row in document.pop("table_1").items()}
     missed = {name: (int(a), int(b)) for name, (a, b) in document.pop("missed").items()}
-    return SeedResult(table_1=tables, missed=missed, **document)
+    known = {name: Adaptive(**row) for name, row in document.pop("adaptive").items()}
+    return SeedResult(table_1=tables, missed=missed, adaptive=known, **document)
 
 
 def _one_hot(material: Material) -> FloatArray:

@@ -15,7 +15,9 @@ from sticker_uq.supervisors.objects import Objects
 _CHUNK = 1024
 
 
-class _Vae(nn.Module):
+class Vae(nn.Module):
+    """A variational autoencoder of crops of ``shape`` (C, h, w), 0..1, with one hidden layer on either side."""
+
     def __init__(self, shape: tuple[int, ...], hidden: int, latent: int) -> None:
         super().__init__()
         size = int(np.prod(shape))
@@ -64,7 +66,7 @@ class Autoencoder(Supervisor):
         generator = torch.Generator().manual_seed(options["seed"])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options["seed"])
-            vae = _Vae(tuple(crops.shape[1:]), options["hidden"], options["latent"])
+            vae = Vae(tuple(crops.shape[1:]), options["hidden"], options["latent"])
         optimizer = torch.optim.Adam(vae.parameters(), 1e-3)
         batch = min(options["batch"], len(crops))
         for _ in range(options["steps"]):
@@ -80,7 +82,7 @@ class Autoencoder(Supervisor):
     @single_thread()
     @torch.no_grad()
     def _score(self, objects: Objects) -> FloatArray:
-        crops, vae = _tensor(objects.crops), self._drawer()
+        crops, vae = _tensor(objects.crops), self.drawer()
         if tuple(crops.shape[1:]) != vae.shape:
             raise InvalidInput(
                 f"crops have shape {tuple(crops.shape[1:])}, the autoencoder was fitted on {vae.shape}"
@@ -91,10 +93,10 @@ class Autoencoder(Supervisor):
         ]
         return torch.cat(parts).numpy()
 
-    def _drawer(self) -> _Vae:
-        """The autoencoder that was learned."""
+    def drawer(self) -> Vae:
+        """The autoencoder that was learned, for gradients through it."""
         shape = tuple(self._learned["shape"].tolist())
-        vae = _Vae(shape, self._options["hidden"], self._options["latent"])
+        vae = Vae(shape, self._options["hidden"], self._options["latent"])
         vae.load_state_dict(
             {name: torch.from_numpy(np.array(self._learned[name])) for name in vae.state_dict()}
         )
