@@ -16,6 +16,7 @@ import numpy as np
 import sticker_uq
 from sticker_uq.scene import (
     METRICS,
+    Exposure,
     ImageUncertainty,
     InvalidInput,
     Localization,
@@ -87,7 +88,7 @@ def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
 def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
     """The assessment that :func:`assessment_to_plain` was given; its digest is the same."""
     values = dict(plain)
-    localization = values.pop("localization")
+    localization, exposure = values.pop("localization"), values.pop("exposure", None)
     return SceneAssessment(
         **values
         | {
@@ -97,6 +98,7 @@ def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
             "unstable": tuple(map(_object, values["unstable"])),
             "uncertainty": ImageUncertainty(**values["uncertainty"]),
             "localization": None if localization is None else _localization(localization),
+            "exposure": None if exposure is None else Exposure(**exposure),
         }
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sticker_uq.scene import FloatArray, InvalidInput
@@ -22,15 +21,16 @@ DEFAULT_PENALTY = 1.0
 
 
 def fit_risk(
-    signals: Mapping[SignalName, FloatArray], wrong: NDArray[np.bool_], penalty: float = DEFAULT_PENALTY
+    signals: Mapping[SignalName, FloatArray], badness: FloatArray, penalty: float = DEFAULT_PENALTY
 ) -> RiskScore:
-    """The risk score that best tells ``wrong`` (N,) bool objects from right ones by their ``signals`` (N,) each.
+    """The risk score that best tells how bad the removal of an object would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
 
     Logistic regression on ramps between quantiles of each signal with weights that must not be negative and an L2
-    ``penalty``. Its limit admits everything; a certificate lowers it. Raises :class:`InvalidInput` when there is no object, or
-    a signal is not finite.
+    ``penalty``. Its limit admits everything; a certificate lowers it. Wrong objects are few; those that fit their sticker badly
+    go wrong in the same way and teach the score more than a yes or no would. Raises :class:`InvalidInput` when there is no
+    object, or a signal is not finite.
     """
-    if not len(wrong):
+    if not len(badness):
         raise InvalidInput(
             "the risk score needs at least one detected sticker in the images that it is fitted on"
         )
@@ -39,8 +39,8 @@ def fit_risk(
             raise InvalidInput(f"signal {name}: {int((~np.isfinite(values)).sum())} values are not finite")
     knots = {name: _knots(values) for name, values in signals.items()}
     ramps = {name: _ramps(signals[name], knots[name]) for name in signals}
-    design = np.hstack(list(ramps.values())) if ramps else np.zeros((len(wrong), 0))
-    intercept, weights = _non_negative_logistic(design, wrong.astype(float), penalty)
+    design = np.hstack(list(ramps.values())) if ramps else np.zeros((len(badness), 0))
+    intercept, weights = _non_negative_logistic(design, np.asarray(badness, float), penalty)
     terms, used = [], 0
     for name in signals:
         count = len(knots[name]) - 1
@@ -63,15 +63,17 @@ def _ramps(values: FloatArray, knots: FloatArray) -> FloatArray:
     return np.clip((np.asarray(values, float)[:, None] - lower) / (upper - lower), 0.0, 1.0)
 
 
-def _non_negative_logistic(design: FloatArray, wrong: FloatArray, penalty: float) -> tuple[float, FloatArray]:
-    """Intercept and weights >= 0 of the penalised logistic regression of ``wrong`` on the columns of ``design``."""
+def _non_negative_logistic(
+    design: FloatArray, badness: FloatArray, penalty: float
+) -> tuple[float, FloatArray]:
+    """Intercept and weights >= 0 of the penalised logistic regression of ``badness`` on the columns of ``design``."""
     # one right and one wrong object are added, so that data without any wrong one still give a finite intercept
-    prior = (wrong.sum() + 0.5) / (len(wrong) + 1.0)
+    prior = (badness.sum() + 0.5) / (len(badness) + 1.0)
 
     def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
         odds = parameters[0] + design @ parameters[1:]
-        likelihood = np.logaddexp(0.0, odds) - wrong * odds
-        slack = 1.0 / (1.0 + np.exp(-odds)) - wrong
+        likelihood = np.logaddexp(0.0, odds) - badness * odds
+        slack = 1.0 / (1.0 + np.exp(-odds)) - badness
         anchor = parameters[0] - np.log(prior / (1.0 - prior))
         value = likelihood.sum() + 0.5 * penalty * (parameters[1:] @ parameters[1:]) + 0.005 * anchor**2
         gradient = np.concatenate(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.combination import fit_risk
@@ -21,7 +20,7 @@ from sticker_uq.calibration.outcomes import (
     with_limits,
 )
 from sticker_uq.calibration.probability import Kind, fit_calibration
-from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervision import Policy
 from sticker_uq.supervision.drift import Reference
@@ -30,7 +29,6 @@ from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
-_STEPS = 200
 _OPEN: dict[str, Any] = {
     "min_probability": 0.34,
     "min_detection_rate": 0.0,
@@ -96,7 +94,7 @@ def fit_policy(
     )
     objects = outcomes_of(records, draft, match_iou).detected
     measured = {name: objects.signals[name] for name in signals if np.isfinite(objects.signals[name]).all()}
-    return draft.model_copy(update={"risk": fit_risk(measured, ~objects.right)})
+    return draft.model_copy(update={"risk": fit_risk(measured, objects.badness)})
 
 
 def certify(
@@ -120,15 +118,25 @@ def certify(
     limited = with_limits(draft, removal.limit, missed.limit)
     guarantee = Guarantee(match_iou=match_iou, wrongful_removal=removal, missed_sticker=missed)
     return limited.model_copy(
-        update={"guarantee": guarantee, "reference": Reference.of(r.assessment for r in records)}
+        update={
+            "guarantee": guarantee,
+            "reference": Reference.of(r.assessment for r in _first_of_each(records)),
+        }
     )
 
 
+def _first_of_each(records: Sequence[Record]) -> list[Record]:
+    """The first image of every laptop: what the watch compares with."""
+    numbers = np.unique(units_of(records), return_index=True)[1]
+    return [records[number] for number in sorted(numbers.tolist())]
+
+
 def limits_to_try(doubt: FloatArray) -> FloatArray:
-    """Quantiles of ``doubt`` (N,) on the images that were fitted on, strict to loose, (L,)."""
-    if not len(doubt):
-        return np.zeros(0)
-    return np.unique(np.quantile(doubt, np.linspace(0.0, 1.0, _STEPS), method="higher"))
+    """Every value of ``doubt`` (N,) on the images that were fitted on, strict to loose, (L,).
+
+    However many are tried, a sequence that stops at the first failure pays nothing for them.
+    """
+    return np.unique(doubt)
 
 
 def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: FloatArray) -> list[Trial]:
@@ -142,12 +150,16 @@ def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: Floa
 
 
 def clean_tests(cleans: Cleans, limits: Sequence[float]) -> list[Trial]:
-    """For each limit on what is left alone how many images are called clean, and how many of those show a sticker."""
-    called: list[NDArray[np.bool_]] = [cleans.left <= limit for limit in limits]
-    return [
-        Trial(limit, int(mask.sum()), int(cleans.missed[mask].sum()))
-        for limit, mask in zip(limits, called, strict=True)
-    ]
+    """For each limit on what is left alone how many images are called clean, and how many of those show a sticker.
+
+    Images of one laptop count once, and as missed when one of those called clean shows a sticker.
+    """
+    trials = []
+    for limit in limits:
+        called = cleans.left <= limit
+        missed = np.unique(cleans.image[called & cleans.missed])
+        trials.append(Trial(limit, len(np.unique(cleans.image[called])), len(missed)))
+    return trials
 
 
 def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:

@@ -10,7 +10,7 @@ import numpy as np
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import limits_to_try, removal_tests
 from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, outcomes_of
-from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.calibration.selective import Area, Curve, areas, curve
 from sticker_uq.scene import (
     FloatArray,
@@ -46,7 +46,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Measured:
-    """A policy on labelled images, every figure from its decisions alone.
+    """A policy on labelled images, every figure from its decisions alone. Images of the same laptop count as one.
 
     ``wrongful``: images in which at least one object that may be removed is no sticker; ``removed``: labelled stickers
     that may be removed without a person; ``missed``: images called clean that show a sticker; ``asked``: images that end with
@@ -66,26 +66,35 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
     """What ``policy`` decides about ``records``, each for itself: the gate's K scenes in a row come on top of that."""
     free = policy.model_copy(update={"validity": None})
     decisions = [judge(record.assessment, free) for record in records]
-    wrongful = removed = on_logo = missed = 0
+    units = units_of(records).tolist()
+    wrongful, missed, clean, asked = (set[int]() for _ in range(4))
+    removed = on_logo = 0
     verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
-    for record, decision in zip(records, decisions, strict=True):
+    for unit, record, decision in zip(units, records, decisions, strict=True):
         allowed = _allowed(decision)
         found = [matching(v.object, record, match_iou) for v in allowed]
-        wrongful += any(number < 0 for number in found)
+        if any(number < 0 for number in found):
+            wrongful.add(unit)
         removed += len({number for number in found if number >= 0})
         on_logo += sum(_touches_logo(v.object, record, match_iou) for v in allowed)
-        missed += decision.outcome is Outcome.CLEAN and len(record.stickers) > 0
+        if decision.outcome is Outcome.CLEAN:
+            clean.add(unit)
+            if len(record.stickers):
+                missed.add(unit)
+        if decision.outcome is Outcome.ASK:
+            asked.add(unit)
         for verdict in decision.verdicts:
             # in a scene that is asked about as a whole nothing is removed either
             held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
             verdicts[Verdict.ASK if held else verdict.verdict] += 1
     total = sum(verdicts.values())
+    images = len(set(units))
     return Measured(
-        images=len(records),
-        wrongful=Count(wrongful, len(records)),
+        images=images,
+        wrongful=Count(len(wrongful), images),
         removed=Count(removed, sum(len(record.stickers) for record in records)),
-        missed=Count(missed, sum(d.outcome is Outcome.CLEAN for d in decisions)),
-        asked=Count(sum(d.outcome is Outcome.ASK for d in decisions), len(records)),
+        missed=Count(len(missed), len(clean)),
+        asked=Count(len(asked), images),
         verdicts={verdict.name.lower(): Count(count, total) for verdict, count in verdicts.items()},
         on_logo=on_logo,
     )

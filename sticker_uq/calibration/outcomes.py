@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, ObservedObject, Outcome, Verdict
 from sticker_uq.supervision import Policy, judge
 from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
@@ -20,18 +20,23 @@ from sticker_uq.uncertainty import iou_matrix
 
 MATCH_IOU = 0.3
 """IoU from which the blade meets a labelled object; partly covered stickers are labelled by what is seen of them."""
+_WELL_MET = 0.2
+"""So much more overlap, and nothing about a removal is doubtful."""
 
 
 @dataclass(frozen=True)
 class Objects:
     """Objects called stickers on several images: one row each, N in all.
 
-    ``image`` (N,) index of its image; ``right`` (N,) bool whether it matches a labelled sticker; ``truth`` (N,) number of that
-    sticker over all images, -1 for none; ``signals`` by name, (N,) each.
+    ``image`` (N,) number of its image, or of its laptop where several images show the same one; ``right`` (N,) bool whether it
+    matches a labelled sticker; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right, falling to 0
+    where it fits its sticker well; ``truth`` (N,) number of that sticker over all images, -1 for none; ``signals`` by name, (N,)
+    each.
     """
 
     image: IntArray
     right: NDArray[np.bool_]
+    badness: FloatArray
     truth: IntArray
     signals: dict[SignalName, FloatArray]
 
@@ -43,6 +48,7 @@ class Objects:
         return Objects(
             self.image[rows],
             self.right[rows],
+            self.badness[rows],
             self.truth[rows],
             {name: values[rows] for name, values in self.signals.items()},
         )
@@ -52,9 +58,11 @@ class Objects:
 class Cleans:
     """Images that a policy calls clean if nothing that is left alone is a sticker too probably.
 
-    ``left`` (C,): the highest probability of sticker of what is left alone; ``missed`` (C,) bool: a sticker is there.
+    ``image`` (C,) as in :class:`Objects`; ``left`` (C,): the highest probability of sticker of what is left alone; ``missed``
+    (C,) bool: a sticker is there.
     """
 
+    image: IntArray
     left: FloatArray
     missed: NDArray[np.bool_]
 
@@ -62,6 +70,8 @@ class Cleans:
 @dataclass(frozen=True)
 class Outcomes:
     """What a policy with open limits would do with ``images`` images that show ``stickers`` stickers.
+
+    Images of the same laptop count as one: it is bad when any of them is.
 
     ``detected``: every clustered object called sticker; ``removable`` (N,) bool: which of them the policy would remove if
     their risk allowed it; ``risk`` (N,) of each, NaN without a risk score; ``verdicts`` counts the objects by verdict.
@@ -89,10 +99,11 @@ def opened(policy: Policy) -> Policy:
 def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Outcomes:
     """What ``policy`` with open limits would do with ``records``; its validity is not asked."""
     judging = opened(policy).model_copy(update={"validity": None})
-    rows: list[tuple[int, bool, int, bool, float, dict[SignalName, float]]] = []
-    left, missed, stickers = [], [], 0
+    rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
+    clean_units, left, missed, stickers = [], [], [], 0
     verdicts = dict.fromkeys(Verdict, 0)
-    for index, record in enumerate(records):
+    units = units_of(records)
+    for index, record in zip(units.tolist(), records, strict=True):
         decision = judge(record.assessment, judging)
         removable = (
             {id(v.object) for v in decision.removable()} if decision.outcome is Outcome.WORK else set()
@@ -102,29 +113,32 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         for observed in record.assessment.objects:
             if observed.label is not ObjectClass.STICKER:
                 continue
-            truth = matching(observed, record, match_iou)
+            truth, overlap = _met(observed, record, match_iou)
+            badness = 1.0 if truth < 0 else max(0.0, 1.0 - (overlap - match_iou) / _WELL_MET)
             signals = object_signals(observed, record.assessment)
             risk = float("nan") if judging.risk is None else judging.risk(signals)
             number = stickers + truth if truth >= 0 else -1
-            rows.append((index, truth >= 0, number, id(observed) in removable, risk, signals))
+            rows.append((index, badness, number, id(observed) in removable, risk, signals))
         if decision.outcome is Outcome.CLEAN:
             probabilities = [policy.probabilities(v.object)[ObjectClass.STICKER] for v in decision.verdicts]
+            clean_units.append(index)
             left.append(float(max(probabilities, default=0.0)))
             missed.append(len(record.stickers) > 0)
         stickers += len(record.stickers)
     detected = Objects(
         image=np.array([row[0] for row in rows], np.int64),
-        right=np.array([row[1] for row in rows], bool),
+        right=np.array([row[2] >= 0 for row in rows], bool),
+        badness=np.array([row[1] for row in rows], float),
         truth=np.array([row[2] for row in rows], np.int64),
         signals={name: np.array([row[5][name] for row in rows], float) for name in SIGNALS},
     )
     return Outcomes(
-        images=len(records),
+        images=len(np.unique(units)),
         stickers=stickers,
         detected=detected,
         removable=np.array([row[3] for row in rows], bool),
         risk=np.array([row[4] for row in rows], float),
-        cleans=Cleans(np.array(left, float), np.array(missed, bool)),
+        cleans=Cleans(np.array(clean_units, np.int64), np.array(left, float), np.array(missed, bool)),
         verdicts=verdicts,
     )
 
@@ -134,13 +148,19 @@ def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_
 
     What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
     """
+    return _met(observed, record, match_iou)[0]
+
+
+def _met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
+    """As :func:`matching`, and the overlap (IoU) with whatever is labelled there."""
     if not len(record.boxes):
-        return -1
+        return -1, 0.0
     overlaps = iou_matrix(observed.box[None], record.boxes)[0]
     best = int(overlaps.argmax())
-    if overlaps[best] < match_iou or record.labels[best] != ObjectClass.STICKER:
-        return -1
-    return int((record.labels[:best] == ObjectClass.STICKER).sum())
+    overlap = float(overlaps[best])
+    if overlap < match_iou or record.labels[best] != ObjectClass.STICKER:
+        return -1, overlap
+    return int((record.labels[:best] == ObjectClass.STICKER).sum()), overlap
 
 
 def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArray:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +17,26 @@ from sticker_uq.calibration.cache import (
     assessment_to_plain,
     code_fingerprint,
 )
+from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
 from sticker_uq.datasets.sources import ImageSource, SourceImage, open_source
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass, SceneAssessment, Status
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, SceneAssessment, Status
+
+_WORKPIECE = "sticker_uq_msgs/msg/Workpiece"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One labelled image: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there, ``assessment`` of what was seen."""
+    """One labelled image: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there, ``assessment`` of what was seen.
+
+    ``workpiece``: the laptop that it shows, "" when nobody says; images of the same one are no independent evidence.
+    """
 
     name: str
     boxes: FloatArray
     labels: NDArray[np.int64]
     assessment: SceneAssessment
+    workpiece: str = ""
 
     @property
     def stickers(self) -> FloatArray:
@@ -36,21 +44,36 @@ class Record:
         return self.boxes[self.labels == ObjectClass.STICKER]
 
 
+def units_of(records: Sequence[Record]) -> IntArray:
+    """The number of the exchangeable unit of each record, (N,) from 0 on: its workpiece, or itself when that is not known."""
+    known: dict[str, int] = {}
+    units = []
+    for number, record in enumerate(records):
+        key = f"workpiece {record.workpiece}" if record.workpiece else f"image {number}"
+        units.append(known.setdefault(key, len(known)))
+    return np.array(units, np.int64)
+
+
 class LabelledSource(ImageSource):
     """The labelled images of a COCO folder or of a recording, in the order of their annotations or of the recording.
 
     A COCO folder holds ``annotations.json``. A recording (rosbag2 folder) is labelled by an ``annotations.json`` in the same
     folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
-    does not name are left out. Raises :class:`InvalidInput` where that is not so.
+    does not name are left out. ``workpieces`` are the laptops that a recording announces, with the time of each in ns, by
+    time; empty when it does not say. Raises :class:`InvalidInput` where that is not so.
     """
 
     continuous = False
+    recorded = False
+    workpieces: tuple[tuple[int, str], ...] = ()
 
     def __init__(self, path: Path, topic: str | None = None) -> None:
         self.path = path
         self._images: ImageSource | None = None
         if (path / "metadata.yaml").is_file():
             self._images = open_source(path, topic)
+            self.recorded = True
+            self.workpieces = recorded_workpieces(path)
             annotated = read_annotations(path)
         else:
             annotated = read_coco(path)
@@ -76,6 +99,11 @@ class LabelledSource(ImageSource):
             raise InvalidInput(
                 f"{self.path / ANNOTATIONS}: names {len(self.items)} images, but the recording has {found} of them"
             )
+
+    def workpiece_at(self, stamp_ns: int) -> str:
+        """The laptop that lay in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
+        before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
+        return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
 
     def fingerprint(self, digests: Sequence[str]) -> str:
         """SHA-256 over the images with ``digests``, in order, and their labels, hex."""
@@ -121,11 +149,33 @@ def assess(
         assessments[item.name] = assessment
         progress()
     records = tuple(
-        Record(name, item.boxes, item.labels, assessments[name]) for name, item in source.items.items()
+        Record(name, item.boxes, item.labels, seen, source.workpiece_at(seen.stamp_ns))
+        for name, item in source.items.items()
+        for seen in [assessments[name]]
     )
     return Assessed(
         str(source.path), records, source.fingerprint([r.assessment.image_digest for r in records])
     )
+
+
+def recorded_workpieces(path: Path) -> tuple[tuple[int, str], ...]:
+    """When which laptop was handed over in a recording, by time in ns; empty when nobody recorded it.
+
+    Two laptops of the same name are told apart by their order. Raises :class:`InvalidInput` when the recording cannot be read.
+    """
+    bag = Bag(path)
+    topics = [topic for topic, kind in bag.topics.items() if kind == _WORKPIECE]
+    announced = []
+    for topic in topics:
+        for item in bag.messages(topic):
+            if item.message is not None and item.message.id:
+                stamp = item.message.header.stamp
+                announced.append((stamp.sec * 1_000_000_000 + stamp.nanosec, item.message.id))
+    turns: list[tuple[int, str]] = []
+    for stamp_ns, name in sorted(announced):
+        if not turns or turns[-1][1] != name:
+            turns.append((stamp_ns, name))
+    return tuple((stamp_ns, f"{number} ({name})") for number, (stamp_ns, name) in enumerate(turns, 1))
 
 
 class _Missing(ImageSource):
@@ -157,5 +207,8 @@ class _Missing(ImageSource):
             if kept is None:
                 yield item
                 continue
-            self._known[item.name] = assessment_from_plain(kept)
+            # the same pixels may have been seen at another time
+            self._known[item.name] = replace(
+                assessment_from_plain(kept), stamp_ns=item.stamp_ns, frame_id=item.frame_id
+            )
             self._progress()

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
-from sticker_uq.calibration.records import Assessed, LabelledSource, assess
+from sticker_uq.calibration.records import Assessed, LabelledSource, Record, assess, units_of
 from sticker_uq.calibration.report import calibration_report
 from sticker_uq.cli.options import settings_options
 from sticker_uq.cli.replay import load_perception
@@ -29,7 +29,7 @@ from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.evaluation.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import IntArray, InvalidInput, SceneAssessment
 from sticker_uq.supervision import Policy
 from sticker_uq.supervision.sections import DataSet, Provenance, Validity
 from sticker_uq.supervision.signals import SaliencyName
@@ -97,10 +97,12 @@ def command(
     if report is not None and report.suffix not in (".html", ".md"):
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
     kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
-    assessed = _assess([LabelledSource(path, topic) for path in data], settings, cache)
+    sources = [LabelledSource(path, topic) for path in data]
+    assessed = _assess(sources, settings, cache)
     everything = [record for part in assessed for record in part.records]
     _refuse_repeated(assessed)
-    fit, proof = _split(len(everything), fit_share, split_seed)
+    _tell_of_workpieces(sources, everything)
+    fit, proof = _split(units_of(everything), fit_share, split_seed)
     fit_records, proof_records = [everything[i] for i in fit], [everything[i] for i in proof]
     draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou)
     policy = certify(draft, fit_records, proof_records, levels, match_iou)
@@ -169,13 +171,29 @@ def _refuse_repeated(assessed: Sequence[Assessed]) -> None:
                 raise InvalidInput(f"image {name} has the same pixels as {first}: expected every image once")
 
 
-def _split(images: int, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the images to fit on and of those that prove, each ascending."""
-    order = np.random.default_rng(seed).permutation(images).tolist()
-    fit = round(images * share)
-    if not 0 < fit < images:
-        raise InvalidInput(f"{images} images: expected enough to split them into two parts")
-    return sorted(order[:fit]), sorted(order[fit:])
+def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
+    """What counts as one laptop, where more than one image may show it."""
+    for source in sources:
+        if source.recorded and not source.workpieces:
+            typer.echo(
+                f"{source.path}: the recording does not say which laptop lies in the cell (no Workpiece message). Every labelled "
+                "image counts as another laptop: the promises hold only if no two of them show the same one",
+                err=True,
+            )
+    laptops = len(np.unique(units_of(records)))
+    if laptops < len(records):
+        typer.echo(f"{len(records)} labelled images of {laptops} laptops, which count as {laptops}", err=True)
+
+
+def _split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Numbers of the images to fit on and of those that prove, each ascending; those of a unit (N,) stay together."""
+    laptops = len(np.unique(units))
+    order = np.random.default_rng(seed).permutation(laptops)
+    fit = round(laptops * share)
+    if not 0 < fit < laptops:
+        raise InvalidInput(f"{laptops} laptops: expected enough to split them into two parts")
+    chosen = np.isin(units, order[:fit])
+    return np.flatnonzero(chosen).tolist(), np.flatnonzero(~chosen).tolist()
 
 
 def _data_sets(assessed: Sequence[Assessed], fit: set[int]) -> list[DataSet]:

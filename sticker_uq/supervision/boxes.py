@@ -6,6 +6,9 @@ The gate's state must be hashable, so a box is a tuple here. Whatever is not a p
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+import numpy as np
 
 from sticker_uq.scene import FloatArray, InvalidInput
 
@@ -53,6 +56,25 @@ def cover(first: Box, second: Box) -> float:
     """Share of the smaller box that the other one covers, 0..1: 1 when one lies inside the other."""
     shared = intersection(first, second)
     return shared / min(area(first), area(second)) if shared > 0.0 else 0.0
+
+
+def covered(box: Box, others: Iterable[Box]) -> float:
+    """Share of ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
+    parts = [
+        (max(x1, box[0]), max(y1, box[1]), min(x2, box[2]), min(y2, box[3]))
+        for x1, y1, x2, y2 in filter(is_proper, others)
+    ]
+    parts = [part for part in parts if is_proper(part)]
+    if not parts or not is_proper(box):
+        return 0.0
+    # the edges cut the plane into cells, each of which is inside a part or outside
+    xs = np.unique([x for x1, _, x2, _ in parts for x in (x1, x2)])
+    ys = np.unique([y for _, y1, _, y2 in parts for y in (y1, y2)])
+    inside = np.zeros((len(ys) - 1, len(xs) - 1), bool)
+    for x1, y1, x2, y2 in parts:
+        rows = slice(np.searchsorted(ys, y1), np.searchsorted(ys, y2))
+        inside[rows, np.searchsorted(xs, x1) : np.searchsorted(xs, x2)] = True
+    return float(np.diff(ys) @ inside @ np.diff(xs)) / area(box)
 
 
 def same_place(first: Box, second: Box) -> bool:

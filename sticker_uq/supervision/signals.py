@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from sticker_uq.scene import Localization, ObjectClass, ObservedObject, SceneAssessment
-from sticker_uq.supervision.boxes import as_box, cover
+from sticker_uq.supervision.boxes import as_box, cover, covered
 
 SignalName = Literal[
     "improbability",
@@ -23,6 +23,7 @@ SignalName = Literal[
     "missed_passes",
     "crowding",
     "logo_overlap",
+    "surer_overlap",
     "duplicated",
     "dil",
 ]
@@ -58,12 +59,16 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
 
     "improbability" is 1 minus the mean probability of sticker, "missed_passes" the share of the passes that did not see it,
     "crowding" the largest share of the smaller box that it and anything else seen in the scene have in common,
-    "logo_overlap" the same weighted by the probability that the other is a logo, "duplicated" 1 if one pass saw it twice.
+    "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box that lies
+    in boxes more probably of a sticker or logo than itself (what lies between two things is often neither), "duplicated" 1 if
+    one pass saw it twice.
     """
     box = as_box(observed.box)
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
     shared = [cover(box, as_box(other.box)) for other in others]
     logos = [float(other.probabilities[ObjectClass.LOGO]) for other in others]
+    background = observed.probabilities[ObjectClass.BACKGROUND]
+    surer = [as_box(o.box) for o in others if o.probabilities[ObjectClass.BACKGROUND] < background]
     return {
         "improbability": 1.0 - float(observed.probabilities[ObjectClass.STICKER]),
         "shannon_entropy": observed.shannon_entropy,
@@ -74,6 +79,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "missed_passes": 1.0 - observed.detection_rate,
         "crowding": max(shared, default=0.0),
         "logo_overlap": max((s * p for s, p in zip(shared, logos, strict=True)), default=0.0),
+        "surer_overlap": covered(box, surer),
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
     }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.calibration.combination import fit_risk
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
 from sticker_uq.calibration.outcomes import matching, outcomes_of
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
@@ -63,17 +63,17 @@ def test_two_signals_remove_more_than_one_at_equal_risk(
 
 def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn: Drawn) -> None:
     seen = outcomes_of(drawn(0, 200), Policy()).detected
-    risk = fit_risk(seen.signals, ~seen.right)
+    risk = fit_risk(seen.signals, seen.badness)
     names = {term.signal for term in risk.terms}
     assert {"improbability", "shannon_entropy"} <= names
     assert "variation_ratio" not in names
     reversed_ = {"dil": -seen.signals["improbability"]}
     # it falls with doubt, so that no non-decreasing function of it says anything
-    assert all(term.log_odds[-1] < 0.5 for term in fit_risk(reversed_, ~seen.right).terms)
-    none_wrong = fit_risk(seen.signals, np.zeros(len(seen), bool))
+    assert all(term.log_odds[-1] < 0.5 for term in fit_risk(reversed_, seen.badness).terms)
+    none_wrong = fit_risk(seen.signals, np.zeros(len(seen)))
     assert 0 < none_wrong(dict.fromkeys(SIGNALS, 0.0)) < 0.01
     with pytest.raises(InvalidInput, match="at least one detected sticker"):
-        fit_risk({}, np.zeros(0, bool))
+        fit_risk({}, np.zeros(0))
 
 
 def test_a_policy_survives_its_file(
@@ -123,6 +123,50 @@ def test_a_removal_is_right_when_the_blade_meets_a_sticker() -> None:
     assert matching(observed((111, 0, 150, 40)), record) == 1
     assert matching(observed((300, 0, 340, 40)), record) == -1
     assert matching(observed((120, 0, 180, 40)), record, 0.6) == -1
+
+
+def test_badness_falls_as_a_removal_fits_its_sticker_better() -> None:
+    record = Record(
+        "", np.array([[0, 0, 40, 40], [100, 0, 140, 40]], np.float32), np.array([2, 1]), assessment()
+    )
+    boxes = [
+        (0, 0, 40, 40),
+        (0, 0, 40, 20),
+        (0, 0, 40, 16),
+        (0, 0, 40, 12.1),
+        (0, 0, 40, 11),
+        (100, 0, 140, 40),
+    ]
+    seen = assessment(*(observed(box) for box in boxes))
+    found = outcomes_of([replace(record, assessment=seen)], Policy(), 0.3).detected
+    assert found.right.tolist() == [True, True, True, True, False, False]
+    assert found.badness == pytest.approx([0, 0, 0.5, 0.9875, 1, 1], abs=1e-6)
+
+
+def test_badly_fitting_objects_teach_the_score_what_wrong_ones_look_like() -> None:
+    # ten wrong objects are few among four hundred; eighty that fit badly share their entropy
+    rng = np.random.default_rng(0)
+    wrong, loose = np.arange(400) < 10, np.arange(400) < 90
+    entropy = {"shannon_entropy": rng.normal(loose * 0.6, 0.3) + 1, "mutual_information": rng.random(400)}
+    badness = np.where(wrong, 1.0, np.where(loose, 0.5, 0.0))
+    new = [(rng.normal(mean, 0.3, 200), rng.random(200)) for mean in (1.6, 1.0)]
+
+    def separated(target: np.ndarray) -> float:
+        risk = fit_risk(entropy, target)  # type: ignore[arg-type]
+        high, low = (
+            np.array(
+                [risk({"shannon_entropy": e, "mutual_information": m}) for e, m in zip(*seen, strict=True)]
+            )
+            for seen in new
+        )
+        return float((high[:, None] > low).mean())
+
+    assert separated(badness) > separated(wrong.astype(float))
+
+
+def test_every_value_seen_while_fitting_is_tried() -> None:
+    assert limits_to_try(np.array([0.3, 0.1, 0.3, 0.2])).tolist() == [0.1, 0.2, 0.3]
+    assert len(limits_to_try(np.zeros(0))) == 0
 
 
 def test_outcomes_are_those_of_the_judge(drawn: Drawn) -> None:

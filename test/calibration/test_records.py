@@ -17,7 +17,7 @@ from sticker_uq.datasets.render import render
 from sticker_uq.datasets.scenes import sample_scene
 from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
-from sticker_uq.scene import InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
+from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from test.helpers.assessments import assessment, observed, rarely_seen
 
 
@@ -33,7 +33,7 @@ class CountingDetector:
             self.calls += 1
             edge = float(item.image.mean())
             scene = assessment(observed((edge, 0, edge + 30, 30)), image_digest=image_digest(item.image))
-            yield item, scene
+            yield item, replace(scene, stamp_ns=item.stamp_ns, frame_id=item.frame_id)
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def folder(tmp_path: Path) -> Path:
 def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
     region = UnexplainedRegion(np.array([1, 2, 3, 4], np.float32), 0.25, 0.5)
     scene = assessment(observed(), unstable=[rarely_seen()], timings={"total": 3.0})
+    scene = replace(scene, exposure=Exposure(100.0, 0.25, 0.125))
     scene = replace(scene, localization=Localization(4.0, 1.0, 0.25, 0.4, None, 0.125, (region,)))
     with AssessmentCache(tmp_path / "deep" / "cache.sqlite") as cache:
         assert cache.get("a") is None
@@ -53,6 +54,7 @@ def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
     with AssessmentCache(tmp_path / "deep" / "cache.sqlite") as cache:
         again = assessment_from_plain(cache.get("a"))
     assert again.digest == scene.digest
+    assert again.exposure == scene.exposure
     assert again.localization is not None
     assert again.objects[0].box.dtype == np.float32
     (tmp_path / "other").write_text("this is not a database at all, not in the least")
@@ -107,6 +109,7 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "metadata.yaml").write_text("")
+    monkeypatch.setattr("sticker_uq.calibration.records.recorded_workpieces", lambda path: ())
     monkeypatch.setattr("sticker_uq.calibration.records.open_source", lambda path, topic: _Recording())
     document = {
         "categories": [{"id": 7, "name": "Sticker"}],

@@ -12,7 +12,11 @@ from sticker_uq.supervision.signals import SIGNALS
 
 def objects(image: list[int], right: list[bool], truth: list[int]) -> Objects:
     return Objects(
-        np.array(image), np.array(right), np.array(truth), {name: np.zeros(len(image)) for name in SIGNALS}
+        np.array(image),
+        np.array(right),
+        1.0 - np.array(right),
+        np.array(truth),
+        {name: np.zeros(len(image)) for name in SIGNALS},
     )
 
 

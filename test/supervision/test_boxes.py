@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision.boxes import as_box, cover, iou, is_proper, same_place
+from sticker_uq.supervision.boxes import as_box, cover, covered, iou, is_proper, same_place
 from sticker_uq.uncertainty.overlap import iou_matrix
 from test.helpers.assessments import HERE, THERE
 
@@ -50,3 +50,24 @@ def test_nonsense_overlaps_nothing_not_even_itself(box: tuple[float, ...]) -> No
 def test_a_box_has_four_coordinates() -> None:
     with pytest.raises(InvalidInput, match="4 coordinates, got 3"):
         as_box((1.0, 2.0, 3.0))
+
+
+small = st.tuples(*(st.integers(0, 12),) * 4)
+
+
+@given(small, st.lists(small, max_size=5))
+def test_the_covered_share_is_that_of_the_pixels(
+    box: tuple[int, int, int, int], others: list[tuple[int, int, int, int]]
+) -> None:
+    def pixels(x1: int, y1: int, x2: int, y2: int) -> set[tuple[int, int]]:
+        return {(x, y) for x in range(x1, x2) for y in range(y1, y2)}
+
+    inside = pixels(*box)
+    shared = inside & set().union(*(pixels(*other) for other in others))
+    expected = len(shared) / len(inside) if inside else 0.0
+    assert covered(as_box(box), [as_box(other) for other in others]) == pytest.approx(expected)
+
+
+def test_nothing_is_covered_by_nonsense() -> None:
+    assert covered(as_box(HERE), [(math.nan, 0, 9, 9), (5, 5, 5, 9)]) == 0.0
+    assert covered((math.nan, 0, 9, 9), [as_box(HERE)]) == 0.0

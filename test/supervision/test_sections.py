@@ -135,6 +135,11 @@ def test_the_signals_of_an_object_in_its_scene() -> None:
     assert (signals["crowding"], signals["dil"]) == (0.0, 0.3)
     assert object_signals(crowded.objects[0], crowded)["crowding"] == pytest.approx(1 / 3)
     assert object_signals(crowded.objects[0], crowded)["logo_overlap"] == pytest.approx(0.02 / 3)
+    between = observed((150.0, 100.0, 190.0, 160.0), probabilities=(0.3, 0.1, 0.6))
+    gap = assessment(*crowded.objects, between)
+    # 100..180 and 170..200 are surer, so that all of 150..190 is theirs, and nothing of theirs is its
+    assert object_signals(between, gap)["surer_overlap"] == pytest.approx(1.0)
+    assert object_signals(gap.objects[0], gap)["surer_overlap"] == 0.0
 
 
 def test_a_sticker_seen_twice_may_be_left_to_the_risk_score() -> None:
