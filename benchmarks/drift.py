@@ -1,41 +1,33 @@
 """How soon the watch over a policy's assumption notices that the scenes have changed, and how often it is wrong.
 
-    python -m benchmarks.drift --scenes FILE --out FOLDER
+    python -m benchmarks.drift --out FOLDER
 
-renders laptops, assesses them with the packaged detector, and plays them to the test of ``sticker_uq.supervision.drift``:
-unseen laptops like those of the reference, and laptops in circumstances that no policy was made for. Signals are kept in FILE,
-so that a second run with other numbers needs no detector. Distinctive localization takes most of the time of an assessment and
-is left out: five of the six signals are watched. Writes drift.md and drift.svg.
+plays laptops to the test of ``sticker_uq.supervision.drift``: unseen ones like those of the reference, and laptops in
+circumstances that no policy was made for. They are those of ``benchmarks.gate``, and their assessments are kept in the same file,
+so that whichever runs second is done in a minute. Writes drift.md and drift.svg.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.progress import track
 
+from benchmarks.gate import FIT, PROOF, TEST
+from benchmarks.rendered import Recipe, records
+from benchmarks.shift import CIRCUMSTANCES, recipes
+from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.render import render
-from sticker_uq.datasets.scenes import sample_scene
-from sticker_uq.datasets.transformations import LabelledPicture, transform
-from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.supervision.drift import SIGNALS, DriftTest, Reference, signal_value
 
-REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = 20_000_000, 7_000_000, 30_000_000
-CIRCUMSTANCES: tuple[tuple[str, float, int], ...] = (
-    ("motion_blur", 20, 15),
-    ("low_light", 4, 16),
-    ("unknown_make", 30, 80),
-    ("glare", 2, 80),
-)
-WATCHED = tuple(name for name in SIGNALS if name != "background_saliency")
+REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = PROOF, FIT, TEST
 FALSE_ALARM = 0.01
 ORDERS = 40
 REDRAWN = 200
@@ -60,47 +52,22 @@ class Outcome:
 
 
 class Laptops:
-    """Assessed laptops by seed and circumstance; those once assessed are kept in a file of JSON lines."""
+    """Assessed laptops by seed and circumstance; those once assessed are kept in the file of ``benchmarks.gate``."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._perception = Perception(PerceptionSettings(device="cpu", dil=False))
-        self._prefix = f"{self._perception.model_hash[:12]}:{self._perception.settings.hash[:12]}"
-        self._kept: dict[str, dict[str, Any]] = {}
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                row = json.loads(line)
-                if set(row["signals"]) == set(WATCHED):
-                    self._kept[row["key"]] = row
+    def __init__(self, cache: Path, jobs: int) -> None:
+        self._cache, self._jobs = cache, jobs
+        self._settings = PerceptionSettings(device="cpu", threads=1)
 
-    def look(self, first_seed: int, count: int, circumstance: str = "", strength: float = 0.0) -> list[Seen]:
-        """The laptops of ``count`` seeds in a circumstance, or as they are."""
-        title = f"{circumstance or 'unchanged'} {strength:g}"
-        seeds = track(range(first_seed, first_seed + count), title)
-        return [self._one(seed, circumstance, strength) for seed in seeds]
-
-    def _one(self, seed: int, circumstance: str, strength: float) -> Seen:
-        key = f"{self._prefix}:{seed}:{circumstance}:{strength:g}"
-        if key not in self._kept:
-            spec = sample_scene(seed)
-            scene = render(spec)
-            image = scene.image
-            if circumstance:
-                plain = LabelledPicture.of(image, scene.boxes, scene.labels, scene=spec)
-                image = transform(plain, circumstance, strength, seed).image
-            found = self._perception.assess(image)
-            signals = {name: signal_value(name, found) for name in WATCHED}
-            self._kept[key] = {"key": key, "digest": found.image_digest, "signals": signals}
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a") as stream:
-                stream.write(json.dumps(self._kept[key]) + "\n")
-        row = self._kept[key]
-        return Seen(row["digest"], row["signals"])
+    def look(self, wanted: Sequence[Recipe]) -> list[Seen]:
+        """What the test needs of each."""
+        with AssessmentCache(self._cache) as cache:
+            found = [record.assessment for record in records(wanted, self._settings, cache, self._jobs)]
+        return [Seen(one.image_digest, {name: signal_value(name, one) for name in SIGNALS}) for one in found]
 
 
 def reference_of(laptops: Sequence[Seen]) -> Reference:
     """The reference that a policy made from these would hold."""
-    return Reference(signals={name: tuple(one.signals[name] for one in laptops) for name in WATCHED})
+    return Reference(signals={name: tuple(one.signals[name] for one in laptops) for name in SIGNALS})
 
 
 def play(reference: Reference, stream: Sequence[Seen]) -> tuple[list[float], str]:
@@ -135,27 +102,31 @@ def shifted_outcome(reference: Reference, calm: Sequence[Seen], shifted: Sequenc
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder for drift.md and drift.svg.")] = Path("out/drift"),
-    scenes: Annotated[Path, typer.Option(help="File that keeps what was assessed.")] = Path(
-        "out/drift/scenes.jsonl"
+    cache: Annotated[Path, typer.Option(help="File that keeps what was assessed.")] = Path(
+        "out/benchmarks/gate.sqlite"
     ),
+    jobs: Annotated[int, typer.Option(min=1, help="Processes that render and assess.")] = 1,
     reference_count: Annotated[int, typer.Option(help="Laptops of the reference.")] = 300,
     stream_count: Annotated[int, typer.Option(help="Unseen laptops like them.")] = 500,
+    shifted_count: Annotated[int, typer.Option(help="Laptops in each circumstance.")] = 25,
     calm_count: Annotated[int, typer.Option(help="Unseen laptops before the circumstance begins.")] = 100,
 ) -> None:
     """Measure, and write the table and the chart that the documentation shows."""
-    laptops = Laptops(scenes)
-    known = laptops.look(REFERENCE_SEED, reference_count)
-    stream = laptops.look(STREAM_SEED, stream_count)
+    laptops = Laptops(cache, jobs)
+    known = laptops.look([Recipe(REFERENCE_SEED + n) for n in range(reference_count)])
+    stream = laptops.look([Recipe(STREAM_SEED + n) for n in range(stream_count)])
     reference = reference_of(known)
     course, strongest = play(reference, stream)
     found = alarmed_after(course)
     alarms = _false_alarms([*known, *stream], reference_count)
     outcomes = {}
-    for name, strength, count in CIRCUMSTANCES:
-        shifted = laptops.look(SHIFTED_SEED, count, name, strength)
-        outcomes[f"{name.replace('_', ' ')} {strength:g}"] = tuple(
-            shifted_outcome(reference, calm, shifted) for calm in ((), stream[:calm_count])
-        )
+    for name in CIRCUMSTANCES:
+        for step in (2, 3):
+            wanted = recipes(name, step, SHIFTED_SEED, shifted_count)
+            shifted = laptops.look(wanted)
+            outcomes[f"{name.replace('_', ' ')} {wanted[0].strength:g}"] = tuple(
+                shifted_outcome(reference, calm, shifted) for calm in ((), stream[:calm_count])
+            )
     said = "no alarm" if found is None else f"an alarm after {found}"
     lines = [
         f"Reference: {reference_count} laptops. {stream_count} unseen laptops like them: {said}, highest evidence "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,23 +11,23 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import drift
+from benchmarks.rendered import Recipe
+from benchmarks.shift import CIRCUMSTANCES
 
 
 class MadeUp:
-    """Laptops whose DiL a circumstance shifts."""
+    """Laptops of which every circumstance but glare shifts one signal."""
 
-    def __init__(self, _: Path) -> None:
+    def __init__(self, cache: Path, jobs: int) -> None:
         pass
 
-    def look(
-        self, first_seed: int, count: int, circumstance: str = "", strength: float = 0.0
-    ) -> list[drift.Seen]:
-        rng = np.random.default_rng(first_seed)
-        shift = 3.0 if circumstance and circumstance != "glare" else 0.0
-        values = rng.normal(10.0, 1.0, (count, len(drift.WATCHED)))
+    def look(self, wanted: Sequence[Recipe]) -> list[drift.Seen]:
+        rng = np.random.default_rng(wanted[0].seed)
+        shift = 3.0 if wanted[0].circumstance not in ("", "glare") else 0.0
+        values = rng.normal(10.0, 1.0, (len(wanted), len(drift.SIGNALS)))
         values[:, 3] += shift
-        rows = (dict(zip(drift.WATCHED, row.tolist(), strict=True)) for row in values)
-        return [drift.Seen(f"{first_seed + number:032x}", row) for number, row in enumerate(rows)]
+        rows = (dict(zip(drift.SIGNALS, row.tolist(), strict=True)) for row in values)
+        return [drift.Seen(f"{one.seed:032x}", row) for one, row in zip(wanted, rows, strict=True)]
 
 
 def test_the_table_and_the_chart_tell_the_changed_from_the_unchanged(
@@ -44,6 +45,7 @@ def test_the_table_and_the_chart_tell_the_changed_from_the_unchanged(
     assert "40 unseen laptops like them: no alarm" in table
     assert "0 of 2 streams with an alarm" in table
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
-    assert "> 80" in rows["glare 2"], "no change, no alarm"
-    assert "> 30" not in rows["motion blur 20"]
+    assert "> 25" in rows["glare 2"], "no change, no alarm"
+    assert "> 25" not in rows["motion blur 15"]
+    assert len(rows) == 2 * len(CIRCUMSTANCES) + 1
     ElementTree.parse(tmp_path / "out" / "drift.svg")

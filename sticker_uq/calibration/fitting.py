@@ -24,11 +24,14 @@ from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervision import Policy
 from sticker_uq.supervision.drift import Reference
+from sticker_uq.supervision.familiarity import Familiarity
 from sticker_uq.supervision.sections import Guarantee, Proof, SaliencyLimit
 from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
+FAMILIAR = 99.5
+"""Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the strangest."""
 _OPEN: dict[str, Any] = {
     "min_probability": 0.34,
     "min_detection_rate": 0.0,
@@ -65,11 +68,13 @@ def fit_policy(
     saliency: SaliencyName = "background_saliency",
     percentile: float = 95.0,
     match_iou: float = MATCH_IOU,
+    familiar: float = FAMILIAR,
     signals: Sequence[SignalName] = SIGNALS,
 ) -> Policy:
     """A policy without a promise: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
-    Limits that neither stands in for are those of ``base``. ``signals``: what the risk score is made of; one that was not
+    Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
+    person; 100 sets no such limit. ``signals``: what the risk score is made of; one that was not
     measured on every object is left out. Raises :class:`InvalidInput` when the images do not suffice.
     """
     amounts = clean_saliency(records, saliency)
@@ -84,6 +89,11 @@ def fit_policy(
         | {
             "calibration": fit_calibration(records, kind, match_iou),
             "saliency": SaliencyLimit(signal=saliency, max_clean=cut_off, percentile=percentile),
+            "familiarity": (
+                Familiarity.of([r.assessment for r in _first_of_each(records)], familiar)
+                if familiar < 100
+                else None
+            ),
             "max_left_probability": 1.0,
             "risk": None,
             "guarantee": None,

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.calibration.cache import AssessmentCache
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, LabelledSource, Record, assess, units_of
 from sticker_uq.calibration.report import calibration_report
 from sticker_uq.cli.options import settings_options
@@ -76,6 +76,14 @@ def command(
     percentile: Annotated[
         float, typer.Option(min=0, max=100, help="Share of the clean laptops that stay below it, %.")
     ] = 95.0,
+    familiar: Annotated[
+        float,
+        typer.Option(
+            min=50,
+            max=100,
+            help="Share of the laptops that look usual enough to be judged, %; 100: no limit.",
+        ),
+    ] = FAMILIAR,
     match_iou: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Overlap from which the blade meets a labelled object.")
     ] = 0.3,
@@ -104,7 +112,7 @@ def command(
     _tell_of_workpieces(sources, everything)
     fit, proof = _split(units_of(everything), fit_share, split_seed)
     fit_records, proof_records = [everything[i] for i in fit], [everything[i] for i in proof]
-    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou)
+    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou, familiar)
     policy = certify(draft, fit_records, proof_records, levels, match_iou)
     first = everything[0].assessment
     policy = policy.model_copy(

@@ -21,7 +21,7 @@ from sticker_uq.nodes.image_source import ImageSourceSettings
 from sticker_uq.nodes.processes import CellOptions
 from sticker_uq.nodes.recorder import RecorderSettings
 from sticker_uq.nodes.supervisor import SupervisorNodeSettings
-from sticker_uq.supervision import Policy, sections
+from sticker_uq.supervision import Policy, familiarity, sections
 
 SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Launch arguments", "Of `cell.launch.py`, and as options of `sticker-uq cell`.", CellOptions),
@@ -40,6 +40,12 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("Policy file: `risk`", "Written by `sticker-uq calibrate`.", sections.RiskScore),
     ("Policy file: `risk.terms`", "One entry for every signal.", sections.RiskTerm),
     ("Policy file: `saliency`", "Left out: `max_dil` and `max_dil_clean` count.", sections.SaliencyLimit),
+    (
+        "Policy file: `familiarity`",
+        "Written by `sticker-uq calibrate`. Left out: every scene is judged.",
+        familiarity.Familiarity,
+    ),
+    ("Policy file: `familiarity.usual`", "One entry for every signal of a scene.", familiarity.Usual),
     ("Policy file: `validity`", "Whatever is given must agree with the scene.", sections.Validity),
     ("`cell_sim`", "Node parameters of the simulated cell.", SimulationSettings),
     ("`image_source`", "Node parameters.", ImageSourceSettings),

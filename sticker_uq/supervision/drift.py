@@ -38,6 +38,8 @@ SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
     "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
     "objects": lambda scene: float(len(scene.objects)),
     "unstable": lambda scene: float(len(scene.unstable)),
+    "mean_level": lambda scene: math.nan if scene.exposure is None else scene.exposure.mean_level,
+    "saturated_share": lambda scene: math.nan if scene.exposure is None else scene.exposure.saturated_share,
 }
 """One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
 

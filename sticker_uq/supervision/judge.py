@@ -163,7 +163,11 @@ def _not_there(answer: PersonAnswer | None) -> bool:
 def _outcome(
     assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: Memory
 ) -> tuple[Outcome, list[Reason]]:
-    doubts = [] if memory.scene_checked else _saliency_doubts(assessment, policy, clean=False)
+    doubts = []
+    if not memory.scene_checked:
+        doubts = _saliency_doubts(assessment, policy, clean=False)
+        if policy.familiarity is not None:
+            doubts += policy.familiarity.doubts(assessment)
     if doubts:
         return Outcome.ASK, doubts
     if any(v.verdict is Verdict.REMOVE for v in verdicts):

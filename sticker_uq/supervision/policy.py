@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneAssessment
 from sticker_uq.supervision.drift import Reference
+from sticker_uq.supervision.familiarity import Familiarity
 from sticker_uq.supervision.sections import (
     Calibration,
     Guarantee,
@@ -126,6 +127,9 @@ class Policy(BaseModel):
         None, description="Risk of a wrongful removal from all signals, and its limit"
     )
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
+    familiarity: Familiarity | None = Field(
+        None, description="What scenes look like that are judged without a person; none: all are"
+    )
     guarantee: Guarantee | None = Field(None, description="What was proved, with which images")
     validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
     provenance: Provenance | None = Field(None, description="Command, data and versions that made it")

@@ -1,0 +1,145 @@
+"""Whether a scene as a whole looks like those that a policy was made from.
+
+A policy's promise says nothing about other scenes, and a detector may be sure of itself on them. One number says how far a scene
+lies outside what was usual, by the signal in which it is the most unusual.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Self, get_args
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from sticker_uq.scene import InvalidInput, Reason, SceneAssessment
+from sticker_uq.supervision.sections import Section
+from sticker_uq.supervision.signals import scene_saliency
+
+SceneSignal = Literal[
+    "mean_level",
+    "dark_share",
+    "saturated_share",
+    "score",
+    "shannon_entropy",
+    "mutual_information",
+    "relative_total_variance",
+    "relative_predictive_surface",
+    "unstable",
+    "unstable_share",
+    "background_saliency",
+    "saliency",
+    "unexplained_objectness",
+]
+"""What a scene may be unusual in: its brightness, how sure the detector is of it, and what it attends to."""
+
+METRIC = "unfamiliarity"
+"""The metric of the reason of a scene that is too unusual."""
+_OUTER = (1.0, 99.0)
+_DIGITS = 6
+_MIN_SCENES = 100
+
+
+def _exposure(name: str) -> Callable[[SceneAssessment], float]:
+    return lambda scene: math.nan if scene.exposure is None else float(getattr(scene.exposure, name))
+
+
+def _score(scene: SceneAssessment) -> float:
+    return float(np.mean([o.score for o in scene.objects])) if scene.objects else math.nan
+
+
+def _unstable_share(scene: SceneAssessment) -> float:
+    found = len(scene.objects) + len(scene.unstable)
+    return len(scene.unstable) / found if found else math.nan
+
+
+def _saliency(scene: SceneAssessment) -> float:
+    pixels = scene.image_size[0] * scene.image_size[1]
+    known = scene.localization is not None and pixels > 0
+    return scene.localization.complete_localization / pixels if known and scene.localization else math.nan
+
+
+_MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
+    "mean_level": _exposure("mean_level"),
+    "dark_share": _exposure("dark_share"),
+    "saturated_share": _exposure("saturated_share"),
+    "score": _score,
+    "shannon_entropy": lambda scene: scene.uncertainty.shannon_entropy,
+    "mutual_information": lambda scene: scene.uncertainty.mutual_information,
+    "relative_total_variance": lambda scene: scene.uncertainty.relative_total_variance,
+    "relative_predictive_surface": lambda scene: scene.uncertainty.relative_predictive_surface,
+    "unstable": lambda scene: float(len(scene.unstable)),
+    "unstable_share": _unstable_share,
+    "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
+    "saliency": _saliency,
+    "unexplained_objectness": lambda scene: scene_saliency(scene, "unexplained_objectness"),
+}
+SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
+
+
+class Usual(Section):
+    """What one signal was like: its median, and the 1 % and 99 % quantiles."""
+
+    low: float = Field(description="1 % quantile")
+    middle: float = Field(description="Median")
+    high: float = Field(description="99 % quantile")
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        if not self.low <= self.middle <= self.high:
+            raise ValueError("low, middle and high must not decrease")
+        return self
+
+    def distance(self, value: float) -> float:
+        """How far ``value`` lies from the middle, 1 at low and high; 0 where it was not measured, or never varied."""
+        spread = self.high - self.middle if value > self.middle else self.middle - self.low
+        return abs(value - self.middle) / spread if spread > 0.0 and math.isfinite(value) else 0.0
+
+
+class Familiarity(Section):
+    """Which scenes are like those that a policy was made from; nothing is decided about others without a person."""
+
+    usual: dict[SceneSignal, Usual] = Field(min_length=1, description="What each signal was like")
+    max_distance: float = Field(gt=0.0, description="Highest unfamiliarity of a scene that is judged")
+    percentile: float = Field(
+        ge=0.0, le=100.0, description="Percentile of the scenes it was made of that max_distance lies at"
+    )
+
+    @classmethod
+    def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
+        """What ``scenes`` have in common. Raises :class:`InvalidInput` for fewer than 100."""
+        if len(scenes) < _MIN_SCENES:
+            raise InvalidInput(f"{len(scenes)} scenes, expected at least {_MIN_SCENES} to tell what is usual")
+        usual = {}
+        for name, measure in _MEASURES.items():
+            values = np.array([measure(scene) for scene in scenes], float)
+            values = values[np.isfinite(values)]
+            if len(values) >= _MIN_SCENES:
+                low, middle, high = (
+                    float(f"{q:.{_DIGITS}g}") for q in np.percentile(values, [_OUTER[0], 50, _OUTER[1]])
+                )
+                usual[name] = Usual(low=low, middle=middle, high=high)
+        if not usual:
+            raise InvalidInput("nothing was measured on enough scenes to tell what is usual")
+        draft = cls(usual=usual, max_distance=1.0, percentile=percentile)
+        limit = float(np.percentile([draft.distance(scene)[0] for scene in scenes], percentile))
+        return draft.model_copy(update={"max_distance": float(f"{max(limit, 1e-6):.{_DIGITS}g}")})
+
+    def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
+        """The unfamiliarity of ``scene`` and the signal in which it is the most unusual."""
+        far = {name: usual.distance(_MEASURES[name](scene)) for name, usual in self.usual.items()}
+        name = max(far, key=far.__getitem__)
+        return far[name], name
+
+    def doubts(self, scene: SceneAssessment) -> list[Reason]:
+        """Why ``scene`` is not to be judged; empty when it is familiar enough."""
+        value, name = self.distance(scene)
+        if value <= self.max_distance:
+            return []
+        usual, measured = self.usual[name], _MEASURES[name](scene)
+        text = (
+            f"the picture is unlike those that the policy was made from: {name.replace('_', ' ')} {measured:.3g}, usual are "
+            f"{usual.low:.3g} to {usual.high:.3g}"
+        )
+        return [Reason(METRIC, text, value, self.max_distance)]
