@@ -108,7 +108,7 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="Processes that render and assess.")] = 1,
     reference_count: Annotated[int, typer.Option(help="Laptops of the reference.")] = 300,
     stream_count: Annotated[int, typer.Option(help="Unseen laptops like them.")] = 500,
-    shifted_count: Annotated[int, typer.Option(help="Laptops in each circumstance.")] = 25,
+    shifted_count: Annotated[int, typer.Option(help="Laptops in each circumstance.")] = 15,
     calm_count: Annotated[int, typer.Option(help="Unseen laptops before the circumstance begins.")] = 100,
 ) -> None:
     """Measure, and write the table and the chart that the documentation shows."""

@@ -45,7 +45,7 @@ def test_the_table_and_the_chart_tell_the_changed_from_the_unchanged(
     assert "40 unseen laptops like them: no alarm" in table
     assert "0 of 2 streams with an alarm" in table
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if line.startswith("| ")}
-    assert "> 25" in rows["glare 2"], "no change, no alarm"
-    assert "> 25" not in rows["motion blur 15"]
+    assert "> 15" in rows["glare 2"], "no change, no alarm"
+    assert "> 15" not in rows["motion blur 15"]
     assert len(rows) == 2 * len(CIRCUMSTANCES) + 1
     ElementTree.parse(tmp_path / "out" / "drift.svg")
