@@ -51,10 +51,10 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.supervision import Policy
 
 FIT, PROOF, TEST = 7_000_000, 20_000_000, 30_000_000
-"""First seeds of the three sets. The packaged weights were trained and chosen on seeds below 3,000,300; which signals are combined
-and how was chosen on the scenes of the fit and on 400 of those that prove, and on none of the others.
+"""First seeds of the three sets. The packaged weights were trained and chosen on seeds below 3,000,300. Which signals are
+combined and how was chosen on the scenes of the fit and on 400 of those that prove, and on none of the others.
 """
-_RESAMPLES = 200
+_RESAMPLES = 100
 STRICT_IOU = 0.5
 """A removal counts as wrong here already when the box fits what is seen of a sticker badly."""
 
