@@ -192,6 +192,8 @@ def test_the_command_measures_once(data, tmp_path):
         (["--count", "-1"], "--count -1"),
         (["--model", "yolo"], "yolo"),
         (["--weights", "a", "--weights", "b"], "2 --weights"),
+        (["--head", "a", "--head", "b"], "2 --head"),
+        (["--head", "none.safetensors"], "none.safetensors"),
         (["--passes", "0"], "--passes 0"),
     ],
 )
@@ -205,3 +207,18 @@ def test_a_folder_without_cases(tmp_path):
     result = run(tmp_path, tmp_path / "o")
     assert isinstance(result.exception, InvalidInput)
     assert "dataset abnormal" in str(result.exception)
+
+
+def test_a_learned_head_is_what_the_study_measures_with(data, tmp_path):
+    head = tmp_path / "head.safetensors"
+    learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head)])
+    assert learned.exit_code == 0, learned.output
+    found = []
+    for name, more in (("packaged", ()), ("own", ("--head", str(head)))):
+        assert run(data, tmp_path / name, *more).exit_code == 0
+        cache = tmp_path / name / "ssdlite320_mobilenet_v3_large_occlusion.json"
+        found.append(json.loads(cache.read_text()))
+    assert found[0]["key"]["head"] != found[1]["key"]["head"]
+    strange = [content["records"][0]["signals"]["strangeness"] for content in found]
+    assert strange[0] != strange[1]
+    assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-suspicion.csv").is_file()
