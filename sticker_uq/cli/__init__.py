@@ -31,6 +31,7 @@ COMMANDS = {
     "supervisors": "Study what notices objects that cannot be trusted.",
     "dil": "Study what a detector saw and did not say, on abnormal scenes.",
     "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
+    "select": "Choose a model by the results of a study.",
     "calibrate": "Make a policy with a guarantee from labelled images.",
     "doctor": "Check this machine and say what to do about each finding.",
 }

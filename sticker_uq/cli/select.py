@@ -1,0 +1,61 @@
+"""``sticker-uq select``: which model of a study to take, as a parameter file that the detector loads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.scene import InvalidInput
+
+
+def command(
+    study: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
+    require: Annotated[
+        list[str],
+        typer.Option(
+            metavar="WHAT[=WEIGHT]",
+            help="accuracy, label-uncertainty, box-uncertainty, robustness or latency; may be repeated, with weights.",
+        ),
+    ],
+    rate: Annotated[
+        float, typer.Option(help="Dropout rate; default: the one of the study nearest to 0.2.")
+    ] = -1.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the detector's parameters to this YAML file.")
+    ] = None,
+) -> None:
+    """Rank the models of a study for what matters, name the statistical ties, and write the detector's parameters."""
+    from sticker_uq.study.running import Study
+    from sticker_uq.study.selection import advice, parameters, rank
+    from sticker_uq.study.summaries import reference_rate
+
+    found = Study.load(study)
+    chosen = reference_rate(found) if rate < 0 else rate
+    ranking = rank(found, dict(map(_weight, require)), chosen)
+    table = Table(title=f"dropout rate {chosen:g}; tiers, 1 is best")
+    for name in ("model", "score", *ranking[0].tiers, "ms per image", "as good"):
+        table.add_column(name, justify="left" if name in ("model", "as good") else "right")
+    for one in ranking:
+        tiers = (f"{value:.2f}" for value in one.tiers.values())
+        table.add_row(one.model, f"{one.score:.2f}", *tiers, f"{one.ms:.0f}", ", ".join(one.tied))
+    Console().print(table)
+    typer.echo(advice(ranking))
+    if out is not None:
+        values = parameters(found, ranking[0].model, chosen)
+        with atomic_write(out, "w") as stream:
+            yaml.safe_dump({"detector": {"ros__parameters": values}}, stream, sort_keys=False)
+        typer.echo(f"parameters of the detector: {out}")
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, equals, weight = text.partition("=")
+    try:
+        return name, float(weight) if equals else 1.0
+    except ValueError:
+        raise InvalidInput(f"--require {text!r}: expected WHAT or WHAT=WEIGHT") from None
