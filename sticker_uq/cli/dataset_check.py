@@ -1,0 +1,88 @@
+"""``sticker-uq dataset check``: what may be wrong with a labelled data set, before it is trained or tested on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from sticker_uq.datasets.checking import (
+    NEAR,
+    Drift,
+    Finding,
+    class_balance,
+    drift,
+    duplicates,
+    label_findings,
+    look_at,
+    properties,
+)
+from sticker_uq.datasets.coco import read_coco
+from sticker_uq.scene import InvalidInput
+
+_SHOWN = 20
+
+
+def command(
+    data: Annotated[Path, typer.Argument(help="COCO folder to check.")],
+    against: Annotated[
+        Path | None,
+        typer.Option(help="COCO folder that must not share pictures with it, for instance the training set."),
+    ] = None,
+    near: Annotated[
+        int, typer.Option(help="Bits of 64 in which the hashes of near duplicates differ at most.")
+    ] = NEAR,
+) -> None:
+    """Look for duplicates, unlikely labels, imbalance, and drift against another set. Exit status 1 when pictures are shared."""
+    if not 0 <= near <= 32:
+        raise InvalidInput(f"--near {near}: expected 0 to 32")
+    items = read_coco(data)
+    others = read_coco(against) if against is not None else []
+    columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=len(items) + len(others))
+        seen, known = (look_at(part, lambda: bar.advance(task)) for part in (items, others))
+    console = Console()
+    balance = class_balance(items)
+    console.print(
+        f"{len(items)} pictures of {data}: {balance['logo']} logos, {balance['sticker']} stickers, {balance['empty']} "
+        "pictures without an object"
+    )
+    table = Table("property", "least", "median", "largest")
+    for name, values in properties(seen).items():
+        if len(values):
+            middle = sorted(values.tolist())[len(values) // 2]
+            table.add_row(name, f"{values.min():.3g}", f"{middle:.3g}", f"{values.max():.3g}")
+    console.print(table)
+    _list("Duplicates", duplicates(seen, near=near))
+    _list("Labels to look at", label_findings(items))
+    if against is None:
+        return
+    shared = duplicates(seen, known, near)
+    _list(f"Shared with {against}", shared)
+    console.print(_drift(drift(seen, known)))
+    if shared:
+        raise typer.Exit(1)
+
+
+def _list(title: str, findings: Sequence[Finding]) -> None:
+    typer.echo(f"{title}: {len(findings)}")
+    for one in findings[:_SHOWN]:
+        typer.echo(f"  {one.kind}: {', '.join(path.name for path in one.pictures)}: {one.text}")
+    if len(findings) > _SHOWN:
+        typer.echo(f"  and {len(findings) - _SHOWN} more")
+
+
+def _drift(rows: Sequence[Drift]) -> Table:
+    table = Table("property", "here", "there", "KS distance", "p (Holm)", "", title="Drift, medians")
+    for row in rows:
+        words = "differs" if row.drifted else ""
+        table.add_row(
+            row.name, f"{row.first:.3g}", f"{row.second:.3g}", f"{row.distance:.2f}", f"{row.p:.2g}", words
+        )
+    return table
