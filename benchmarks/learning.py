@@ -1,12 +1,15 @@
 """Does the cell ask less once people's answers have been learned?  ``python -m benchmarks.learning --out out/learning``
 
-Laptops of makes that the packaged detector was never trained on go past the policy; a person, played by the ground truth of the
-renderer, answers what is asked. The answered pictures, labelled as `sticker-uq dataset from-audit` labels them, and as many
-pictures of the known kind go into a training that starts from the packaged weights. Both detectors get a policy with the same
-promise, fitted and proved on the same laptops, and are compared on laptops that nobody has seen.
+A delivery of laptops comes whose four makes and some of whose stickers the packaged detector was never trained on. They go past
+the policy; a person, played by the ground truth of the renderer, answers what is asked. The answered pictures, labelled as
+`sticker-uq dataset from-audit` labels them, and pictures of the known kind go into a training that starts from the packaged
+weights. Both detectors get a policy with the same promise, fitted and proved on the same laptops of the delivery by the same
+procedure, and are compared on laptops of it that nobody has seen. The interval of a difference is that of a bootstrap over
+laptops, each with what both detectors did about it. A third training on the known pictures alone tells what the answers
+brought from what longer training brings.
 
-The policy is proved on laptops drawn at random and not on the answered ones: those are the difficult ones, and a promise holds
-only for laptops like those it was proved on.
+The policies are proved on laptops drawn at random and not on the answered ones: those are the difficult ones, and a promise
+holds only for laptops like those it was proved on. Everything is kept in ``--out``, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -14,126 +17,173 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+import cv2
 import numpy as np
+from scipy.stats import bootstrap
 
-from benchmarks.rendered import Recipe, records
+from benchmarks.answers import answered
+from benchmarks.deliveries import coco_folder, encoded, known_laptop, new_laptop
 from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
-from sticker_uq.calibration.measuring import Measured, measure
-from sticker_uq.calibration.records import Record
-from sticker_uq.datasets.coco import EncodedScene, encode_picture, write_coco
+from sticker_uq.calibration.measuring import measure
+from sticker_uq.calibration.records import LabelledSource, Record, assess
+from sticker_uq.cli.replay import load_perception
+from sticker_uq.datasets.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.detection.training import BEST, TrainSettings, train
-from sticker_uq.evaluation.answered import AnsweredQuestion, label_case
-from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import ObjectClass, Verdict
+from sticker_uq.detection.training_state import STATE
+from sticker_uq.evaluation.assessing import one_by_one, side_by_side
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import FloatArray, IntArray, SceneAssessment
 from sticker_uq.supervision import Policy
-from sticker_uq.supervision.boxes import as_box
-from sticker_uq.supervision.judge import judge
-from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAnswer
-from sticker_uq.uncertainty import iou_matrix
 
-CIRCUMSTANCE, STRENGTH = "unknown_make", 60.0
 FIT, PROOF, TEST, ASKED, KNOWN = 700_000, 710_000, 720_000, 730_000, 740_000
 """First seeds of the laptops to fit on, to prove on, to test on, that go past the policy, and of the known kind."""
-_ANSWER = {ObjectClass.STICKER: Answer.REMOVE, ObjectClass.LOGO: Answer.KEEP}
-_BATCH = 50
+BATCH = 80
+"""Laptops that go past the policy before the answers are counted again."""
+RESAMPLES = 2000
+PACKAGED = (
+    Path(__file__).parents[1] / "sticker_uq/detection/weights/ssdlite320_mobilenet_v3_large.safetensors"
+)
+RATES = {
+    "objects asked": (0, 1),
+    "stickers removed": (2, 3),
+    "images with a wrongful removal": (4, 5),
+    "objects asked per laptop": (0, 5),
+    "laptops that end with a question": (6, 5),
+}
+"""What is compared, as one column of :func:`counts` over another."""
 
 
-def new_laptops(first: int, count: int) -> list[Recipe]:
-    """Laptops of unknown makes."""
-    return [Recipe(first + i, CIRCUMSTANCE, STRENGTH) for i in range(count)]
+class Cell:
+    """One detector with the assessments that it has made, kept in a file."""
+
+    def __init__(self, weights: str, cache: AssessmentCache, jobs: int) -> None:
+        self._settings = PerceptionSettings(weights=weights, threads=1)
+        self._perception = Perception(self._settings)
+        self._cache, self._jobs = cache, jobs
+
+    def records(self, folder: Path) -> list[Record]:
+        """The assessed pictures of a COCO folder."""
+        identity = f"{self._perception.model_hash}:{self._settings.hash}"
+        return list(assess(LabelledSource(folder), self._run, self._cache, identity).records)
+
+    def policy(self, fit: Path, proof: Path, levels: Levels) -> Policy:
+        """A policy with the promise ``levels``."""
+        seen = self.records(fit)
+        return certify(fit_policy(seen, Policy()), seen, self.records(proof), levels)
+
+    def _run(self, images: ImageSource) -> Iterable[tuple[SourceImage, SceneAssessment]]:
+        if self._jobs == 1:
+            return one_by_one(images, self._perception)
+        return side_by_side(images, partial(load_perception, self._settings), self._jobs)
 
 
-def answered(record: Record, policy: Policy) -> tuple[np.ndarray, np.ndarray] | None:
-    """Boxes and labels that a person's answer gives, None when the policy does not ask about this laptop."""
-    decision = judge(record.assessment, policy.model_copy(update={"validity": None}))
-    # where something may be removed first, the cell asks about the rest afterwards
-    if not any(verdict.verdict is Verdict.ASK for verdict in decision.verdicts):
-        return None
-    answers = [
-        PersonAnswer(_truth(record, verdict.object.box), as_box(verdict.object.box))
-        for verdict in decision.verdicts
-        if verdict.verdict is Verdict.ASK
-    ]
-    seen = np.array([v.object.box for v in decision.verdicts], np.float32).reshape(-1, 4)
-    for box, label in zip(record.boxes, record.labels, strict=True):
-        overlap = iou_matrix(box[None], seen)
-        if label == ObjectClass.STICKER and not (overlap >= 0.5).any():
-            answers.append(PersonAnswer(Answer.MISSED, as_box(box)))
-    question = AnsweredQuestion(
-        "", decision.decision_id, "", record.assessment.stamp_ns, "ground truth", SceneAnswer.NONE, tuple(answers), Memory()
-    )  # fmt: skip
-    boxes, problem = label_case(question, decision)
-    if problem:
-        return None
-    corners = np.array([box.box for box in boxes], np.float32).reshape(-1, 4)
-    return corners, np.array([box.label for box in boxes], np.int64)
+def counts(records: list[Record], policy: Policy) -> FloatArray:
+    """What the policy does about each laptop, (N, 7).
+
+    Objects asked about, objects; stickers removed, stickers; whether a removal was wrongful, 1; whether it ends with a question.
+    """
+    rows = []
+    for record in records:
+        one = measure([record], policy)
+        ask = one.verdicts["ask"]
+        rows.append(
+            (ask.events, ask.of, one.removed.events, one.removed.of, one.wrongful.events, 1, one.asked.events)
+        )
+    return np.array(rows, float)
 
 
-def _truth(record: Record, box: np.ndarray) -> Answer:
-    overlaps = iou_matrix(np.asarray(box, np.float32)[None], record.boxes)[0]
-    best = int(overlaps.argmax()) if len(overlaps) else -1
-    if best < 0 or overlaps[best] < 0.5:
-        return Answer.NOT_THERE
-    return _ANSWER[ObjectClass(int(record.labels[best]))]
+def rate(table: FloatArray, name: str) -> float:
+    """One of :data:`RATES` over the laptops of ``table``."""
+    part, whole = RATES[name]
+    return float(table[:, part].sum() / table[:, whole].sum())
 
 
-def gather(
-    cases: int, policy: Policy, settings: PerceptionSettings, cache: AssessmentCache, jobs: int
-) -> tuple[list[EncodedScene], int]:
-    """``cases`` answered pictures, and how many laptops it took."""
+def difference(before: FloatArray, after: FloatArray, name: str) -> tuple[float, float, float]:
+    """After minus before of one of :data:`RATES`, with its 95 % interval: percentile bootstrap over laptops that both saw."""
+
+    def of(rows: IntArray) -> float:
+        return rate(after[rows], name) - rate(before[rows], name)
+
+    everyone = np.arange(len(before))
+    found = bootstrap(
+        (everyone,),
+        of,
+        vectorized=False,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return of(everyone), float(found.low), float(found.high)
+
+
+def gather(out: Path, cases: int, cell: Cell, policy: Policy) -> Path:
+    """A COCO folder with ``cases`` answered pictures."""
+    folder = out / "answered"
+    if (folder / ANNOTATIONS).exists():
+        return folder
     scenes: list[EncodedScene] = []
     laptops = 0
     while len(scenes) < cases:
-        recipes = new_laptops(ASKED + laptops, _BATCH)
-        for recipe, record in zip(recipes, records(recipes, settings, cache, jobs), strict=True):
-            laptops += 1
-            labels = answered(record, policy)
-            if labels is not None and len(scenes) < cases:
-                scenes.append(_encoded(recipe, *labels))
-        print(f"  {len(scenes)} answered cases of {laptops} laptops", flush=True)
-    return scenes, laptops
+        batch = coco_folder(out / f"asked-{laptops}", ASKED + laptops, BATCH, new_laptop)
+        scenes += _answered(batch, cell, policy)
+        laptops += BATCH
+        print(f"{len(scenes)} answered cases of {laptops} laptops", flush=True)
+    write_coco(folder, scenes[:cases])
+    return folder
 
 
-def _encoded(recipe: Recipe, boxes: np.ndarray, labels: np.ndarray) -> EncodedScene:
-    image = recipe.picture().image
-    height, width = image.shape[:2]
-    return EncodedScene(recipe.seed, "jpg", encode_picture(image, "jpg"), width, height, boxes, labels)
+def _answered(folder: Path, cell: Cell, policy: Policy) -> Iterator[EncodedScene]:
+    for record in cell.records(folder):
+        boxes = answered(record, policy)
+        if boxes is not None:
+            image = np.asarray(cv2.imread(str(folder / "images" / f"{record.name}.png")), np.uint8)
+            corners = np.array([box.box for box in boxes], np.float32).reshape(-1, 4)
+            yield encoded(int(record.name), image, corners, np.array([box.label for box in boxes], np.int64))
 
 
-def known_laptops(count: int) -> list[EncodedScene]:
-    """Pictures of the kind that the packaged weights were trained on, so that nothing is forgotten."""
-    scenes = []
-    for i in range(count):
-        picture = Recipe(KNOWN + i).picture()
-        scenes.append(_encoded(Recipe(KNOWN + i), picture.boxes, picture.labels))
-    return scenes
+def trained(out: Path, data: tuple[Path, ...], options: argparse.Namespace) -> str:
+    """Weights of a training on ``data`` that starts from the packaged ones; one that was interrupted goes on."""
+    settings = TrainSettings(
+        data=data, out=out, start=str(PACKAGED), epochs=options.epochs, learning_rate=options.learning_rate,
+        freeze=options.freeze, threads=1,
+    )  # fmt: skip
+    train(
+        settings,
+        resume=(out / STATE).exists(),
+        command="python -m benchmarks.learning",
+        on_epoch=lambda r: print(f"{out.name}, epoch {r.epoch}: mAP@0.5 {r.map50:.3f}", flush=True),
+    )
+    return str(out / BEST)
 
 
-def policy_for(
-    settings: PerceptionSettings, cache: AssessmentCache, jobs: int, sizes: Sequence[int], levels: Levels
-) -> Policy:
-    """A policy with the promise ``levels`` for the detector of ``settings``."""
-    fit = records(new_laptops(FIT, sizes[0]), settings, cache, jobs)
-    proof = records(new_laptops(PROOF, sizes[1]), settings, cache, jobs)
-    return certify(fit_policy(fit, Policy()), fit, proof, levels)
-
-
-def shares(measured: Measured) -> dict[str, float | int]:
-    """The figures of one detector with its policy."""
-    return {
-        "laptops": measured.images,
-        "asked_objects": measured.verdicts["ask"].rate,
-        "asked_laptops": measured.asked.rate,
-        "removed": measured.removed.rate,
-        "wrongful": measured.wrongful.events,
-        "wrongful_high": measured.wrongful.interval[1],
-        "missed_called_clean": measured.missed.events,
+def report(tables: dict[str, FloatArray]) -> dict[str, dict[str, object]]:
+    """Rates of every detector, and what the answers changed, with intervals."""
+    rows: dict[str, dict[str, object]] = {
+        name: {of: rate(table, of) for of in RATES} for name, table in tables.items()
     }
+    after = tables["after the answers"]
+    for name, table in tables.items():
+        if table is not after:
+            rows[f"after the answers minus {name}"] = {of: difference(table, after, of) for of in RATES}
+    return rows
+
+
+def show(rows: dict[str, dict[str, object]]) -> None:
+    """Print the table in Markdown."""
+    print("|  | " + " | ".join(RATES) + " |\n| --- |" + " --- |" * len(RATES))
+    for name, row in rows.items():
+        cells = [
+            f"{v[0]:+.3f} ({v[1]:+.3f} to {v[2]:+.3f})" if isinstance(v, tuple) else f"{v:.3f}"
+            for v in row.values()
+        ]
+        print(f"| {name} | " + " | ".join(cells) + " |")
 
 
 def main() -> None:
@@ -143,53 +193,39 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--known", type=int, default=300)
     parser.add_argument("--fit", type=int, default=200)
-    parser.add_argument("--proof", type=int, default=400)
-    parser.add_argument("--test", type=int, default=400)
+    parser.add_argument("--proof", type=int, default=350)
+    parser.add_argument("--test", type=int, default=350)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--learning-rate", type=float, default=7e-4)
+    parser.add_argument("--freeze", default="statistics")
     parser.add_argument("--alpha", type=float, default=0.02)
     parser.add_argument("--beta", type=float, default=0.1)
     parser.add_argument("--delta", type=float, default=0.1)
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
-    cache = AssessmentCache(options.out / "assessments.sqlite")
-    levels, sizes = Levels(options.alpha, options.beta, options.delta), (options.fit, options.proof)
-    test = new_laptops(TEST, options.test)
+    out, levels = options.out, Levels(options.alpha, options.beta, options.delta)
+    out.mkdir(parents=True, exist_ok=True)
+    fit = coco_folder(out / "fit", FIT, options.fit, new_laptop)
+    proof = coco_folder(out / "proof", PROOF, options.proof, new_laptop)
+    test = coco_folder(out / "test", TEST, options.test, new_laptop)
+    known = coco_folder(out / "known", KNOWN, options.known, known_laptop, "jpg")
 
-    before = PerceptionSettings()
-    policy = policy_for(before, cache, options.jobs, sizes, levels)
-    table = {"packaged weights": shares(measure(records(test, before, cache, options.jobs), policy))}
-    print(json.dumps(table, indent=1), flush=True)
-
-    folder = options.out / "answered"
-    if not (folder / "annotations.json").exists():
-        cases, laptops = gather(options.cases, policy, before, cache, options.jobs)
-        write_coco(folder, cases)
-        print(f"{len(cases)} answered cases of {laptops} laptops")
-        write_coco(options.out / "known", known_laptops(options.cases))
-    weights = options.out / "training" / BEST
-    if not weights.exists():
-        packaged = (
-            Path(__file__).parents[1]
-            / "sticker_uq/detection/weights/ssdlite320_mobilenet_v3_large.safetensors"
-        )
-        train(
-            TrainSettings(
-                data=(folder, options.out / "known"), out=weights.parent, start=str(packaged), epochs=options.epochs,
-                learning_rate=0.002, batch_size=16, threads=options.jobs,
-            ),
-            command="python -m benchmarks.learning",
-            on_epoch=lambda result: print(f"  epoch {result.epoch}: mAP@0.5 {result.map50:.3f}", flush=True),
-        )  # fmt: skip
-
-    after = PerceptionSettings(weights=str(weights))
-    policy = policy_for(after, cache, options.jobs, sizes, levels)
-    table["after the answers"] = shares(measure(records(test, after, cache, options.jobs), policy))
-    with atomic_write(options.out / "learning.json", "w") as file:
-        json.dump(table, file, indent=1)
-    for name, row in table.items():
-        print(f"{name:>18}  " + "  ".join(f"{key} {value:.4g}" for key, value in row.items()))
+    with AssessmentCache(out / "assessments.sqlite") as cache:
+        cell = Cell("", cache, options.jobs)
+        policy = cell.policy(fit, proof, levels)
+        tables = {"packaged weights": counts(cell.records(test), policy)}
+        answers = gather(out, options.cases, cell, policy)
+        recipe = f"{options.freeze}-{options.learning_rate:g}-{options.epochs}-{options.known}"
+        for name, data in (("after the answers", (known, answers)), ("without the answers", (known,))):
+            weights = trained(out / f"{name.replace(' ', '-')}-{recipe}", data, options)
+            cell = Cell(weights, cache, options.jobs)
+            tables[name] = counts(cell.records(test), cell.policy(fit, proof, levels))
+            rows = report(tables)
+            with atomic_write(out / "learning.json", "w") as file:
+                json.dump(rows, file, indent=1)
+            show(rows)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,16 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
     make = len(BRANDS) + int(rng.integers(2**20))
     if picture.scene is None:
         return _pasted_make(picture, strength, make)
-    scene = picture.scene
+    return _rendered(picture, picture.scene, _of_make(picture.scene, make, strength, rng))
+
+
+def scene_of_unknown_make(scene: SceneSpec, contrast: float, seed: int) -> SceneSpec:
+    """`scene` with the laptop of an unknown make instead, the same as `unknown_make` with that seed makes it."""
+    rng = np.random.default_rng(seed)
+    return _of_make(scene, len(BRANDS) + int(rng.integers(2**20)), contrast, rng)
+
+
+def _of_make(scene: SceneSpec, make: int, contrast: float, rng: np.random.Generator) -> SceneSpec:
     # A saturated colour between those of the known finishes.
     hue = float(rng.uniform(0, 180))
     value = float(rng.uniform(60, 200))
@@ -63,10 +72,10 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
     case: Colour = (blue, green, red)
     logos = []
     for logo in scene.logos:
-        colour = _contrasting(case, strength)
+        colour = _contrasting(case, contrast)
         logos.append(replace(logo, brand=make, colour=colour, finish="bright"))
     laptop = replace(scene.laptop, brand=make, colour=case, deck_colour=case)
-    return _rendered(picture, scene, replace(scene, laptop=laptop, logos=tuple(logos)))
+    return replace(scene, laptop=laptop, logos=tuple(logos))
 
 
 def _contrasting(surface: Colour, contrast: float) -> Colour:

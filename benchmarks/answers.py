@@ -1,0 +1,55 @@
+"""A person who knows the truth of a rendered laptop answers what a policy asks about it."""
+
+from __future__ import annotations
+
+from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.answered import AnsweredQuestion, LabelledBox, label_case
+from sticker_uq.scene import FloatArray, ObjectClass, ObjectVerdict, Verdict
+from sticker_uq.supervision import Policy
+from sticker_uq.supervision.boxes import as_box
+from sticker_uq.supervision.judge import judge
+from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.uncertainty import iou_matrix
+
+SAME_PLACE = 0.5
+"""IoU from which what the person sees is what the detector saw."""
+_MEANS = {ObjectClass.STICKER: Answer.REMOVE, ObjectClass.LOGO: Answer.KEEP}
+
+
+def answered(record: Record, policy: Policy) -> tuple[LabelledBox, ...] | None:
+    """What is known to lie on a laptop after the answer, as `sticker-uq dataset from-audit` takes it from the audit log.
+
+    None when the policy does not ask about this laptop. Where something may be removed first, the cell asks about the rest
+    afterwards; here both are one picture.
+    """
+    decision = judge(record.assessment, policy.model_copy(update={"validity": None}))
+    asked = [verdict for verdict in decision.verdicts if verdict.verdict is Verdict.ASK]
+    if not asked:
+        return None
+    answers = _about(asked, record)
+    settled = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+    settled += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
+    for sticker in record.stickers:
+        if not any(_overlap(sticker, box) >= SAME_PLACE for box in settled):
+            answers.append(PersonAnswer(Answer.MISSED, as_box(sticker)))
+    question = AnsweredQuestion(
+        "", decision.decision_id, "", record.assessment.stamp_ns, "ground truth", SceneAnswer.NONE, tuple(answers), Memory()
+    )  # fmt: skip
+    boxes, problem = label_case(question, decision)
+    return None if problem else boxes
+
+
+def _about(asked: list[ObjectVerdict], record: Record) -> list[PersonAnswer]:
+    """One answer to each object in question; of two at the same thing only the better one is it."""
+    answers = []
+    overlaps = [[_overlap(v.object.box, box) for box in record.boxes] for v in asked]
+    for verdict, mine in zip(asked, overlaps, strict=True):
+        best = max(range(len(mine)), key=mine.__getitem__, default=-1)
+        is_it = best >= 0 and mine[best] >= max(SAME_PLACE, *(other[best] for other in overlaps))
+        answer = _MEANS[ObjectClass(int(record.labels[best]))] if is_it else Answer.NOT_THERE
+        answers.append(PersonAnswer(answer, as_box(verdict.object.box)))
+    return answers
+
+
+def _overlap(one: FloatArray, other: FloatArray) -> float:
+    return float(iou_matrix(one[None], other[None])[0, 0])
