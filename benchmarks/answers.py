@@ -26,7 +26,7 @@ def answered(record: Record, policy: Policy) -> tuple[LabelledBox, ...] | None:
     asked = [verdict for verdict in decision.verdicts if verdict.verdict is Verdict.ASK]
     if not asked:
         return None
-    answers = _about(asked, record)
+    answers = [_about(verdict, record) for verdict in asked]
     settled = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
     settled += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
     for sticker in record.stickers:
@@ -39,16 +39,12 @@ def answered(record: Record, policy: Policy) -> tuple[LabelledBox, ...] | None:
     return None if problem else boxes
 
 
-def _about(asked: list[ObjectVerdict], record: Record) -> list[PersonAnswer]:
-    """One answer to each object in question; of two at the same thing only the better one is it."""
-    answers = []
-    overlaps = [[_overlap(v.object.box, box) for box in record.boxes] for v in asked]
-    for verdict, mine in zip(asked, overlaps, strict=True):
-        best = max(range(len(mine)), key=mine.__getitem__, default=-1)
-        is_it = best >= 0 and mine[best] >= max(SAME_PLACE, *(other[best] for other in overlaps))
-        answer = _MEANS[ObjectClass(int(record.labels[best]))] if is_it else Answer.NOT_THERE
-        answers.append(PersonAnswer(answer, as_box(verdict.object.box)))
-    return answers
+def _about(verdict: ObjectVerdict, record: Record) -> PersonAnswer:
+    overlaps = [_overlap(verdict.object.box, box) for box in record.boxes]
+    best = max(range(len(overlaps)), key=overlaps.__getitem__, default=-1)
+    there = best >= 0 and overlaps[best] >= SAME_PLACE
+    answer = _MEANS[ObjectClass(int(record.labels[best]))] if there else Answer.NOT_THERE
+    return PersonAnswer(answer, as_box(verdict.object.box))
 
 
 def _overlap(one: FloatArray, other: FloatArray) -> float:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -201,9 +200,9 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=7e-4)
     parser.add_argument("--freeze", default="statistics")
     parser.add_argument("--alpha", type=float, default=0.02)
-    parser.add_argument("--beta", type=float, default=0.1)
+    parser.add_argument("--beta", type=float, default=0.2)
     parser.add_argument("--delta", type=float, default=0.1)
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     out, levels = options.out, Levels(options.alpha, options.beta, options.delta)
     out.mkdir(parents=True, exist_ok=True)

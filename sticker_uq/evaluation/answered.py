@@ -125,7 +125,10 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
         known = _known(verdict, said, clean)
         if known is None:
             return (), f"object {verdict.object.id} stayed open"
-        if known.label is not ObjectClass.BACKGROUND and not (clean and known.label is ObjectClass.STICKER):
+        if known.label is ObjectClass.BACKGROUND or (clean and known.label is ObjectClass.STICKER):
+            continue
+        # the detector may have seen one thing twice, and one answer is about both
+        if not any(b.label is known.label and same_place(b.box, known.box) for b in boxes):
             boxes.append(known)
     for answer in question.answers:
         if answer.answer is Answer.MISSED and not any(same_place(b.box, answer.box) for b in boxes):

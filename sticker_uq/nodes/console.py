@@ -14,11 +14,10 @@ from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 
 from sticker_uq.datasets.messages import stamp_to_ns
-from sticker_uq.evaluation.recording import GATE_STATES
 from sticker_uq.nodes.console_album import Album, heat, jpeg
 from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, PersonsCommand
 from sticker_uq.nodes.console_calls import SupervisorCalls
-from sticker_uq.nodes.console_scene import shown_answer, shown_request, shown_scene
+from sticker_uq.nodes.console_scene import shown_answer, shown_gate, shown_request, shown_scene
 from sticker_uq.nodes.console_server import ConsoleSettings, PageServer
 from sticker_uq.nodes.console_state import ConsoleState
 from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
@@ -132,12 +131,11 @@ class Console(Node):
         self._complete_question(stamp_ns)
 
     def _on_gate(self, message: GateState) -> None:
-        state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
-        held = bool(message.reasons & GateState.REASON_HELD)
-        self.state.put("gate", {"state": state, "text": message.text, "held": held})
-        if state != self._gate:
-            self._gate = state
-            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{state}", message.text)
+        gate = shown_gate(message)
+        self.state.put("gate", gate)
+        if gate["state"] != self._gate:
+            self._gate = gate["state"]
+            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", message.text)
 
     def _on_workpiece(self, message: Workpiece) -> None:
         self.state.put("workpiece", message.id)

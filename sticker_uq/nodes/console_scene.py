@@ -6,8 +6,11 @@ import math
 from typing import Any
 
 from sticker_uq.datasets.messages import stamp_to_ns
+from sticker_uq.evaluation.recording import GATE_STATES
+from sticker_uq.supervision.state import Closed
 from sticker_uq_msgs.msg import (
     Box,
+    GateState,
     InterventionAnswer,
     InterventionRequest,
     ObservedObject,
@@ -65,6 +68,13 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
             for verdict in message.objects
         ],
     }
+
+
+def shown_gate(message: GateState) -> dict[str, Any]:
+    """How the gate stands: ``reasons`` are the names of the bits that close it, ``text`` the same in the supervisor's words."""
+    reasons = [(reason.name or "").lower() for reason in Closed if reason and message.reasons & reason]
+    state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
+    return {"state": state, "text": message.text, "reasons": reasons, "held": "held" in reasons}
 
 
 def shown_reason(reason: Reason) -> dict[str, Any]:

@@ -123,6 +123,15 @@ def test_an_answer_says_what_was_pressed(operator):
     assert [(a.answer, a.x1) for a in said.answers] == [("keep", 200.0), ("remove", 500.0)]
 
 
+def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
+    gate = {"state": "blocked", "text": "the newest scene is 3 s old", "held": False}
+    operator.state.put("gate", {**gate, "reasons": ["stale_scene", "made_up"]})
+    expect(operator.page.locator("#closed")).to_have_text("What was seen last is too old. made_up")
+    expect(operator.page.locator("#why")).to_have_text("the newest scene is 3 s old")
+    operator.see(asked(), asked(1, OTHER))
+    expect(operator.page.locator("#todo")).to_have_text("To be decided: 2.")
+
+
 def test_without_a_name_nothing_is_sent(operator):
     operator.see(asked())
     operator.says(0, "Peel it")

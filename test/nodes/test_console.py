@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from sticker_uq.nodes.console import Console
 from sticker_uq.nodes.console_album import Album, heat
-from sticker_uq.nodes.console_app import Accepted, PersonsAnswer, PersonsCommand, make_app, same_origin
+from sticker_uq.nodes.console_app import PAGE, Accepted, PersonsAnswer, PersonsCommand, make_app, same_origin
 from sticker_uq.nodes.console_state import ConsoleState
 from sticker_uq.nodes.images import bgr_to_image, map_to_image
 from sticker_uq.nodes.qos import LATCHED, RELIABLE
@@ -211,7 +211,13 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     bench.image_publisher().publish(picture)
     bench.until(lambda: console.picture(10**9), "the picture arrives")
     gates = bench.publisher_matched(GateState, "gate", LATCHED)
-    gates.publish(GateState(state=GateState.STATE_INTERVENTION, text="a person decides"))
+    gates.publish(
+        GateState(
+            state=GateState.STATE_INTERVENTION,
+            text="a person decides",
+            reasons=GateState.REASON_WAITING_FOR_PERSON | GateState.REASON_HELD,
+        )
+    )
     requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
     verdict = Verdict(
         object_id=3, label=2, box=Box(x1=1.0, y1=2.0, x2=30.0, y2=40.0), reasons=[Reason(text="uncertain")]
@@ -223,7 +229,9 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
 
     with websockets.sync.client.connect(f"ws://{address}/live", origin=f"http://{address}") as socket:
         shown = json.loads(socket.recv())
-        assert shown["gate"] == {"state": "intervention", "text": "a person decides", "held": False}
+        assert shown["gate"] == {
+            "state": "intervention", "text": "a person decides", "reasons": ["waiting_for_person", "held"], "held": True,
+        }  # fmt: skip
         assert shown["request"]["objects"][0]["reasons"][0]["text"] == "uncertain"
         assert [event["kind"] for event in shown["history"]] == ["asked", "gate_intervention"]
         assert {node["node"]: node["level"] for node in shown["health"]}["supervisor"] == "silent"
@@ -305,6 +313,14 @@ def test_the_contours_enclose_what_is_strong():
     assert not white[30, 30]
     assert picture[0, 79, 3] == 0  # nothing lies over what does not matter
     assert not cv2.imdecode(np.frombuffer(heat(values * 0), np.uint8), cv2.IMREAD_UNCHANGED)[..., 3].any()
+
+
+def test_the_page_has_words_for_everything_that_closes_the_gate():
+    words = (PAGE / "strings.js").read_text()
+    closed = words[words.index("closed: {") : words.index("lost:")]
+    for name in dir(GateState):
+        if name.startswith("REASON_") and name != "REASON_NONE":
+            assert f"{name.removeprefix('REASON_').lower()}: " in closed, name
 
 
 def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: Bench):

@@ -12,6 +12,7 @@ export function showGate(state) {
   $("state").className = "state " + kind;
   text("symbol", SYMBOLS[kind]);
   text("state-name", STRINGS.states[state.connected ? gate.state : "unknown"]);
+  text("closed", (gate.reasons || []).map((reason) => STRINGS.closed[reason] || reason).join(". "));
   text("why", gate.text);
   text("title", state.workpiece ? STRINGS.laptop + " " + state.workpiece : STRINGS.title);
   document.title = STRINGS.states[state.connected ? gate.state : "unknown"] + " – " + STRINGS.title;

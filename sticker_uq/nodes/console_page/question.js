@@ -36,7 +36,9 @@ export class Question {
   show() {
     const request = this.request;
     text("asked", request ? STRINGS.question : STRINGS.nothingAsked);
-    text("request", request ? request.text : STRINGS.nothingAskedHint);
+    text("todo", request ? fill(request.objects.length ? STRINGS.toDecide : STRINGS.toLook, { count: request.objects.length }) : STRINGS.nothingAskedHint);
+    // the reasons say the same more plainly, where there are any
+    text("request", request && !request.objects.length && !request.reasons.length ? request.text : "");
     $("panel").classList.toggle("open", Boolean(request));
     $("actions").hidden = $("send").hidden = !request;
     $("reasons").replaceChildren(...(request ? request.reasons.map(reasonLine) : []));

@@ -1,9 +1,21 @@
-// Every text of the page. To translate it, translate this file. {value} and {limit} are numbers, {name} a name.
+// Every text of the page. To translate it, translate this file. {value}, {limit} and {count} are numbers, {name} a name.
 export const STRINGS = {
   title: "Sticker removal",
   states: {
     unknown: "No state", blocked: "Closed", monitoring: "Watching", permitted: "Open", removing: "Arm at work",
     verifying: "Checking", intervention: "Needs you", fault: "Fault",
+  },
+  // Why the gate is closed, by the reasons in its message.
+  closed: {
+    no_scene: "Nothing has been seen yet", stale_scene: "What was seen last is too old", failed_scene: "Perception failed",
+    implausible_scene: "What was seen makes no sense", inconsistent: "Looking again until it is certain", uncertain: "Something is uncertain",
+    nothing_to_remove: "There is nothing to peel", waiting_for_person: "A person is asked", held: "Held by a person",
+    arm_failed: "The arm failed or does not answer", verifying: "Checking whether the sticker is gone", fault: "A fault, until it is reset",
+    contradicted: "What was seen has changed", not_active: "The supervisor is not active", stamp_order: "The pictures come out of order",
+    frozen_image: "The camera's picture stands still", exposure: "The picture is too dark or too bright",
+    source_changed: "The camera has changed", model_changed: "The detector or the policy has changed", clock: "The clock is wrong",
+    pose: "It is not known where the object lies", assumption: "The policy was not made for this", unexplained: "Something may have been missed",
+    audit: "The log cannot be written", second_supervisor: "Another supervisor speaks in this cell",
   },
   lost: "No word from the supervisor. The arm must not move.",
   disconnected: "This page has lost the cell. What it shows is old.",
@@ -14,6 +26,8 @@ export const STRINGS = {
   nothingAsked: "Nothing to decide",
   nothingAskedHint: "The cell asks here when it is not sure.",
   question: "The cell asks",
+  toDecide: "To be decided: {count}.",
+  toLook: "Look at the whole picture, please.",
   object: "Object",
   labels: ["background", "logo", "sticker"],
   verdicts: { remove: "peel", keep: "leave", ask: "asks", unknown: "?" },
