@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--fit", type=int, default=200)
     parser.add_argument("--proof", type=int, default=350)
     parser.add_argument("--test", type=int, default=350)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--learning-rate", type=float, default=7e-4)
     parser.add_argument("--freeze", default="statistics")
     parser.add_argument("--alpha", type=float, default=0.02)

@@ -50,7 +50,7 @@ def test_the_interval_is_that_of_laptops_seen_by_both():
     after = easy.copy()
     after[:, 0] -= 1  # one question less about every laptop, however many objects it has
     change, low, high = difference(easy, after, "objects asked per laptop")
-    assert (change, low, high) == (-1.0, -1.0, -1.0)
+    assert (change, low, high) == pytest.approx((-1.0, -1.0, -1.0))
     change, low, high = difference(easy, after, "objects asked")
     assert low < change < high < 0
     assert change == pytest.approx(-200 / objects.sum())

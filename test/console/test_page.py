@@ -76,20 +76,23 @@ class Operator:
         self.page.click("#send")
         expect(self.page.locator("#message")).to_have_text("Answer sent.")
 
-    def sees_region(self, box):
-        """Whether the edge of `box` is drawn in the colour of what may have been missed."""
-        return self.page.evaluate(
-            """box => {
+    def expect_marked(self, *boxes):
+        """Wait until of all regions these, and no others, have an edge in the colour of what may have been missed."""
+        self.page.wait_for_function(
+            """([regions, expected]) => {
                 const canvas = document.getElementById("overlay"), scale = canvas.width / 960;
-                const frame = [box.x1 * scale - 4, (box.y1 + 5) * scale, 8, (box.y2 - box.y1 - 10) * scale];
-                const { data } = canvas.getContext("2d").getImageData(...frame);
-                for (let i = 0; i < data.length; i += 4) {
-                    const [red, green, blue] = data.slice(i, i + 3);
-                    if (red > 190 && green > 60 && green < 120 && blue < 40) return true;
-                }
-                return false;
+                const marked = (box) => {
+                    const frame = [box.x1 * scale - 4, (box.y1 + 5) * scale, 8, (box.y2 - box.y1 - 10) * scale];
+                    const { data } = canvas.getContext("2d").getImageData(...frame);
+                    for (let i = 0; i < data.length; i += 4) {
+                        const [red, green, blue] = data.slice(i, i + 3);
+                        if (red > 190 && green > 60 && green < 120 && blue < 40) return true;
+                    }
+                    return false;
+                };
+                return canvas.width > 0 && JSON.stringify(regions.map(marked)) === JSON.stringify(expected);
             }""",
-            box,
+            arg=[[BOX, ELSEWHERE, REGION], [box in boxes for box in (BOX, ELSEWHERE, REGION)]],
         )
 
     def place(self, x, y):
@@ -279,17 +282,16 @@ def test_a_question_marks_what_was_missed_on_its_own_picture(operator):
     operator.see(reasons=[missed], scene=question_scene)
     picture = operator.page.locator("#picture")
     expect(picture).to_have_attribute("src", "picture/1000.jpg")
-    expect(picture).to_have_js_property("naturalWidth", 960)
-    assert [operator.sees_region(box) for box in (BOX, ELSEWHERE, REGION)] == [True, True, False]
+    operator.expect_marked(BOX, ELSEWHERE)
     operator.page.keyboard.press("v")  # the live scene has its own
     expect(picture).to_have_attribute("src", "picture/2000.jpg")
-    assert [operator.sees_region(box) for box in (ELSEWHERE, REGION)] == [False, True]
+    operator.expect_marked(BOX, REGION)
     operator.page.keyboard.press("v")
     operator.page.keyboard.press("b")
-    assert not operator.sees_region(BOX)
+    operator.expect_marked()
     operator.page.keyboard.press("b")
     operator.see(reasons=[missed], identity="r2")  # its scene is not known any more: the cause is
-    assert [operator.sees_region(box) for box in (BOX, ELSEWHERE, REGION)] == [True, False, False]
+    operator.expect_marked(BOX)
 
 
 def test_the_attention_of_a_question_is_that_of_its_picture_or_none(operator):
@@ -311,12 +313,13 @@ def test_the_attention_of_a_question_is_that_of_its_picture_or_none(operator):
 
 def test_hold_and_reset(operator):
     operator.is_called("Ada")
-    operator.page.click("#hold")
+    with operator.page.expect_response("**/command"):
+        operator.page.click("#hold")
     operator.state.put("gate", {"state": "fault", "text": "held; fault", "held": True})
     expect(operator.page.locator("#hold")).to_have_text("Release")
-    operator.page.click("#hold")
-    operator.page.click("#reset")
-    operator.page.wait_for_timeout(0)
+    for button in ("#hold", "#reset"):
+        with operator.page.expect_response("**/command"):
+            operator.page.click(button)
     operator.state.put("gate", {"state": "monitoring", "text": "", "held": False})
     expect(operator.page.locator("#reset")).to_be_hidden()
     assert operator.cell.commands == [("hold", "Ada"), ("release", "Ada"), ("reset", "Ada")]
