@@ -320,7 +320,9 @@ def test_the_page_has_words_for_everything_that_closes_the_gate():
     closed = words[words.index("closed: {") : words.index("lost:")]
     for name in dir(GateState):
         if name.startswith("REASON_") and name != "REASON_NONE":
-            assert f"{name.removeprefix('REASON_').lower()}: " in closed, f"strings.js has no words for {name}"
+            assert f"{name.removeprefix('REASON_').lower()}: " in closed, (
+                f"strings.js has no words for {name}"
+            )
 
 
 def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: Bench):
