@@ -86,7 +86,10 @@ class StochasticDetector:
         if self._fast and self.device.type == "cpu":
             images = network_input(self.model.transform, image)
         else:
-            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
+            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
+            if self.device.type == "cuda":
+                # bytes cross the bus, a quarter of what floats would be, and the processor need not wait for them
+                rgb = rgb.pin_memory().to(self.device, non_blocking=True)
             images, _ = self.model.transform([rgb.permute(2, 0, 1).contiguous().div(255)])
         images.tensors = images.tensors.to(self._dtype)
         return self._engine.encode(images, (width, height))
@@ -96,7 +99,8 @@ class StochasticDetector:
         """Detections of the ``passes`` stochastic passes numbered from ``first_pass`` on.
 
         The masks of a pass depend on ``seed`` and its number only, so a pass is the same whichever others are
-        asked for; ``pass_index`` counts from 0. With a dropout rate of 0 every pass equals :meth:`detect`.
+        asked for; ``pass_index`` counts from 0. With a dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's
+        memory does not suffice, ``chunk`` is halved for good.
         Raises InvalidInput if ``passes`` < 1 and NonFiniteOutput if the network produced NaN or infinity.
         """
         if passes < 1:
@@ -108,11 +112,20 @@ class StochasticDetector:
             return StochasticSamples(
                 np.tile(boxes, (passes, 1)), np.tile(probabilities, (passes, 1)), index, passes
             )
-        groups = []
-        for start in range(0, passes, self.chunk):
+        groups, start = [], 0
+        while start < passes:
             numbers = range(first_pass + start, first_pass + min(start + self.chunk, passes))
-            rows = self._pass_rows(features, self.dropout(seed, numbers))
+            try:
+                rows = self._pass_rows(features, self.dropout(seed, numbers))
+            except torch.OutOfMemoryError:
+                if len(numbers) == 1:
+                    raise
+                # another program, or another detector, has taken memory: a pass is the same in a smaller group
+                self.chunk = len(numbers) // 2
+                torch.cuda.empty_cache()
+                continue
             groups.append(Rows(rows.boxes, rows.probabilities, rows.pass_index + start))
+            start += len(numbers)
         boxes, probabilities, index = _to_numpy(groups)
         return StochasticSamples(boxes, probabilities, index, passes)
 

@@ -14,8 +14,10 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 import sticker_uq.detection as detection
 import sticker_uq.detection.detector as detector_module
 from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
+from sticker_uq.detection.dropout import CounterDropout
+from sticker_uq.detection.features import Features
 from sticker_uq.detection.look import flat
-from sticker_uq.detection.selection import NonFiniteOutput
+from sticker_uq.detection.selection import NonFiniteOutput, Rows
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
@@ -258,3 +260,32 @@ def test_other_settings_share_the_weights_but_another_model_does_not() -> None:
     for name, value in {"model": "ssd300_vgg16", "min_size": 600, "weights": "a.pth"}.items():
         with pytest.raises(InvalidInput, match=f"{name} is {value!r}"):
             plain.with_settings(plain.settings.model_copy(update={name: value}))
+
+
+def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    detector = tiny_detector(SSDLITE, passes=6)
+    features = detector.encode(picture())
+    wanted = detector.decode(features, passes=6, seed=2)
+    tight = detector.with_settings(detector.settings)
+    tight.chunk = 6
+    compute, sizes = tight._pass_rows, []
+
+    def limited(features: Features, dropout: CounterDropout) -> Rows:
+        sizes.append(len(dropout._numbers))
+        if sizes[-1] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(features, dropout)
+
+    monkeypatch.setattr(tight, "_pass_rows", limited)
+    found = tight.decode(features, passes=6, seed=2)
+    assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
+    assert tight.chunk == 1
+    np.testing.assert_array_equal(found.pass_index, wanted.pass_index)
+    np.testing.assert_allclose(found.boxes, wanted.boxes, atol=1e-2)
+
+    def never(*_: object) -> Rows:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(tight, "_pass_rows", never)
+    with pytest.raises(torch.OutOfMemoryError):
+        tight.decode(features, passes=2, seed=2)
