@@ -62,7 +62,7 @@ def main() -> None:
     )
     parser.add_argument("--scenes", type=int, default=500)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--errors", type=float, nargs="*", default=[0.05, 0.1, 0.2, 0.4])
+    parser.add_argument("--errors", type=float, nargs="*", default=[0.1])
     parser.add_argument("--least", type=int, default=PerceptionSettings().min_passes)
     parser.add_argument("--policy", type=Path, default=share_folder() / "config" / "policy.yaml")
     parser.add_argument("--json", type=Path)

@@ -139,6 +139,7 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     model, settings, images = _prepared(name, arguments)
     exact_settings = settings.model_copy(update={"precision": "float32"})
     reference = StochasticDetector(model, exact_settings, "", "reference")
+    reference.chunk = 1  # as the loop: convolutions of several images round differently
     engine = StochasticDetector(model, settings, "")
     if arguments.chunk:
         engine.chunk = arguments.chunk

@@ -62,9 +62,12 @@ def settled(
 ) -> bool:
     """Whether ``decide`` says of ``scene``, seen in the passes of ``samples``, what it would say after ``most`` passes.
 
+    Never while a pass saw an object twice: further passes tell whether it is one thing or two, which no interval describes.
     ``error``: probability that a number leaves its interval, for each number of each object; ``min_cluster_size``: passes that
     make an object a clustered one.
     """
+    if any(o.duplicated for o in scene.objects):
+        return False
     decision = decide(scene)
     intervals = [_Interval(o, samples, most, error) for o in scene.objects]
     seldom = [_Interval(o, samples, most, error) for o in scene.unstable]

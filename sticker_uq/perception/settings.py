@@ -32,7 +32,7 @@ class PerceptionSettings(DetectorSettings):
     )
     min_passes: int = Field(6, ge=3, le=200, description="passes that adaptive sampling makes at least")
     adaptive_error: float = Field(
-        0.05,
+        0.1,
         gt=0.0,
         lt=0.5,
         description="probability at which adaptive sampling takes a number to stay in its interval",

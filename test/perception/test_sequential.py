@@ -70,6 +70,14 @@ def test_a_rare_object_is_not_settled_where_it_may_become_a_removable_one():
     assert not is_settled(rare, policy=Policy(min_detection_rate=0.3))
 
 
+def test_an_object_that_a_pass_saw_twice_is_not_settled():
+    drawn = samples(0.97, 1.0, 12)
+    twice = joined(drawn, drawn)
+    twice = replace(twice, pass_index=twice.pass_index % 12, passes=12)
+    assert scene_of(twice).objects[0].duplicated
+    assert not is_settled(twice)
+
+
 def test_an_empty_scene_is_settled():
     none = samples(0.9, 0.0, 6)
     assert len(none) == 0
