@@ -123,7 +123,7 @@ def _row(sampling: str, seen: Sequence[Seen], policy: Policy, stopped: Sequence[
         wanted, found = judge(whole, policy), judge(early, policy)
         outcomes += wanted.outcome != found.outcome
         objects += len(wanted.verdicts)
-        verdicts += _different(wanted, found)
+        verdicts += different_verdicts(wanted, found)
     passes, counts = np.unique([s.passes for s in stopped], return_counts=True)
     return Row(
         sampling=sampling,
@@ -136,7 +136,7 @@ def _row(sampling: str, seen: Sequence[Seen], policy: Policy, stopped: Sequence[
     )
 
 
-def _different(wanted: SceneDecision, found: SceneDecision) -> int:
+def different_verdicts(wanted: SceneDecision, found: SceneDecision) -> int:
     """Objects about which the two decide differently."""
     first, second = list(wanted.verdicts), list(found.verdicts)
     different = 0

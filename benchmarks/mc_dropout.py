@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.ops import box_iou
 
@@ -116,6 +117,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--memory", action=argparse.BooleanOptionalAction, default=True, help="measure peak memory"
     )
+    parser.add_argument(
+        "--trace", type=Path, help="folder for a Chrome trace of one group of passes per model"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--peak-of", choices=("naive", "engine"), help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -165,6 +169,8 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     fast = _equal(engine, model, images[0], 1e-3, 0.999)
     samples = engine.decode(engine.encode(images[0]), passes, 0)
     stages = _stages(engine, images[0])
+    if arguments.trace:
+        _trace(engine, images[0], arguments.trace)
     kinds = ("naive", "engine")
     peaks = {kind: _peak(kind, name, arguments) if arguments.memory else float("nan") for kind in kinds}
     return Outcome(
@@ -252,6 +258,23 @@ def _stages(engine: StochasticDetector, image: NDArray[np.uint8]) -> tuple[float
             times.append((maps, heads, select))
     maps_ms, heads_ms, select_ms = (median(t) * 1e3 / engine.chunk for t in zip(*times, strict=True))
     return maps_ms, heads_ms, select_ms
+
+
+def _trace(engine: StochasticDetector, image: NDArray[np.uint8], folder: Path) -> None:
+    """Write a trace of one group of passes and print what takes at least 1 % of its time."""
+    features = engine.encode(image)
+    activities = [ProfilerActivity.CPU]
+    if engine.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities) as recorded:
+        engine.decode(features, engine.chunk, 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    recorded.export_chrome_trace(str(folder / f"{engine.name}.json"))
+    averages = recorded.key_averages()
+    whole = sum(a.self_cpu_time_total for a in averages)
+    for a in sorted(averages, key=lambda a: -a.self_cpu_time_total):
+        if a.self_cpu_time_total >= 0.01 * whole:
+            print(f"{engine.name}: {a.key} {a.self_cpu_time_total / whole:.1%}")
 
 
 def _equal(

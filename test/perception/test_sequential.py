@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.nodes.perceiving import decision
-from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception import Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.sequential import joined, settled, step_after
 from sticker_uq.scene import InvalidInput, StochasticSamples
 from sticker_uq.supervision import Policy
@@ -101,16 +101,22 @@ def test_steps_reach_the_last_pass_exactly():
         step_after(20, 6, MOST)
 
 
-def test_stops_at_the_minimum_when_nothing_can_change_and_at_the_last_pass_when_everything_does():
-    assert perception(lambda scene: 0).assess(picture()).passes == 6
-    assert perception(lambda scene: object()).assess(picture()).passes == MOST
+def test_stops_when_settled_and_at_the_last_pass_otherwise(monkeypatch):
+    asked = []
 
+    def soon(scene, drawn, most, *_):
+        asked.append((drawn.passes, most))
+        return drawn.passes >= 9
 
-def test_the_passes_made_are_the_first_ones_of_all():
-    """Stopping early changes no pass: the scene is that of so many fixed passes, but for the number asked for."""
+    monkeypatch.setattr(pipeline, "settled", soon)
     early = perception().assess(picture(), 3, "camera")
-    settings = PerceptionSettings(model=SSDLITE, min_size=MIN_SIZE, passes=early.passes)
-    fixed = Perception(settings, tiny_detector(SSDLITE, passes=early.passes)).assess(picture(), 3, "camera")
+    assert (early.passes, asked) == (9, [(6, MOST), (9, MOST)])
+    monkeypatch.setattr(pipeline, "settled", lambda *_: False)
+    assert perception().assess(picture()).passes == MOST
+
+    # stopping early changes no pass: the scene is that of so many fixed passes
+    settings = PerceptionSettings(model=SSDLITE, min_size=MIN_SIZE, passes=9)
+    fixed = Perception(settings, tiny_detector(SSDLITE, passes=9)).assess(picture(), 3, "camera")
     for a, b in zip(early.objects + early.unstable, fixed.objects + fixed.unstable, strict=True):
         np.testing.assert_allclose(a.box, b.box, atol=1e-2)
         assert (a.passes, a.label) == (b.passes, b.label)
