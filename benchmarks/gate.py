@@ -5,7 +5,7 @@
 A policy is fitted and proved on seeded scenes and then measured on others, also in circumstances that it was not made for. The
 exchangeable unit is one image of one laptop. A real cell needs K scenes in a row that agree before the arm moves, which only
 removes permits: what is measured here is the decision about a single image. Assessments are kept in ``--cache``, so that a second
-run takes seconds.
+run takes minutes.
 """
 
 from __future__ import annotations
