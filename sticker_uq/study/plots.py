@@ -63,7 +63,7 @@ def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> M
 
 
 def tier_map(tiers: pd.DataFrame, dataset: str) -> Markup:
-    """Mean tier (1 = best) over the rates, models by measures: dark is good."""
+    """Mean tier (1 = best) over the rates, models by measures: light is good."""
     own = tiers[tiers["dataset"] == dataset]
     table = own.pivot_table(index="model", columns="measure", values="tier", aggfunc="mean")
     table = table.loc[in_order(set(table.index)), [m for m in BY_NAME if m in table.columns]]
