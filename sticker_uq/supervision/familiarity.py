@@ -38,7 +38,7 @@ METRIC = "unfamiliarity"
 """The metric of the reason of a scene that is too unusual."""
 _OUTER = (1.0, 99.0)
 _DIGITS = 6
-_MIN_SCENES = 100
+_MIN_SCENES = 20
 
 
 def _exposure(name: str) -> Callable[[SceneAssessment], float]:
@@ -108,7 +108,7 @@ class Familiarity(Section):
 
     @classmethod
     def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
-        """What ``scenes`` have in common. Raises :class:`InvalidInput` for fewer than 100."""
+        """What ``scenes`` have in common. Raises :class:`InvalidInput` for fewer than 20."""
         if len(scenes) < _MIN_SCENES:
             raise InvalidInput(f"{len(scenes)} scenes, expected at least {_MIN_SCENES} to tell what is usual")
         usual = {}

@@ -74,5 +74,5 @@ def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made: Famili
     assert policy.hash != OPEN.hash
     with pytest.raises(ValueError, match="must not decrease"):
         Usual(low=1.0, middle=0.0, high=2.0)
-    with pytest.raises(InvalidInput, match="3 scenes, expected at least 100"):
+    with pytest.raises(InvalidInput, match="3 scenes, expected at least 20"):
         Familiarity.of([assessment()] * 3, 99.0)
