@@ -25,7 +25,7 @@ PAIRS = (
     (int(ObjectClass.BACKGROUND), int(ObjectClass.STICKER)),
 )
 """Sticker against logo, the distinction that costs money, and sticker against the lid's texture."""
-RAAE = RaaeSettings(latent=4, hidden=96, steps=1000, keep=2)
+RAAE = RaaeSettings(latent=4, hidden=96, steps=2000, keep=2)
 _LIDS = 2  # crops of bare lid per scene
 _SCENE = (480, 360)
 

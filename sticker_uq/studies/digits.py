@@ -32,7 +32,7 @@ def digits(seed: int = 0) -> Material:
         invalid=no_digits(len(test), seed),
         pairs=tuple(combinations(range(CLASSES), 2)),
         # pictures of one autoencoder alone have labels that a classifier learns by heart
-        raae=RaaeSettings(keep=2, steps=800),
+        raae=RaaeSettings(keep=3, steps=800),
     )
 
 
