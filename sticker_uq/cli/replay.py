@@ -38,6 +38,8 @@ _SUPERVISOR_ONLY = (
     "lid_plane",
     "image_rectified",
     "max_calibration_age",
+    "arm_silence",
+    "listen_time",
     "audit_folder",
     "audit_file_mb",
 )
