@@ -3,7 +3,7 @@
 Real processes (supervisor, detector with a perception that takes no time, arm) over DDS on this machine; the camera, the person
 and the faults come from here. For the last rows the packaged detector takes the place of the other one: one picture among the
 rendered lids that it is busy with. A fault begins when it can be observed: for a picture or a scene at its stamp, for silence
-once the newest scene is older than ``max_scene_age`` allows, for a killed or hanging process when that is done to it. It ends with
+once the newest scene is older than ``max_scene_age`` allows, for a killed or hanging process when that is done. It ends with
 the stamp of the first gate message that is closed; for a killed supervisor, whom nobody can hear, with the arm's last step.
 """
 
