@@ -259,10 +259,12 @@ def _row(fault: str, since: str, values: list[float]) -> dict[str, Any]:
     return {"fault": fault, "since": since, "repetitions": len(values), **percentiles, "max": max(values)}
 
 
-def measure(cell: FaultCell, repetitions: int, console: Console) -> list[dict[str, Any]]:
-    """One row per class of faults."""
+def measure(cell: FaultCell, repetitions: int, console: Console, wanted: list[str]) -> list[dict[str, Any]]:
+    """One row per class of faults; with ``wanted`` only of these."""
     reactions, rows = Reactions(cell), []
     for name, (one, share, since) in reactions.classes().items():
+        if wanted and name not in wanted:
+            continue
         values = []
         for _ in range(max(3, repetitions // share)):
             reactions.recover()
@@ -278,6 +280,9 @@ def measure(cell: FaultCell, repetitions: int, console: Console) -> list[dict[st
 def main(
     out: Annotated[Path, typer.Option(help="JSON file of the figures.")] = Path("out/reaction.json"),
     repetitions: Annotated[int, typer.Option(min=3, help="Of the quick faults; slow ones get fewer.")] = 50,
+    fault: Annotated[
+        list[str] | None, typer.Option(help="Only this row, e.g. 'arm killed'; may be repeated.")
+    ] = None,
 ) -> None:
     """Measure, write the figures and print them as a table."""
     console = Console(stderr=True)
@@ -289,10 +294,11 @@ def main(
             ros.bench() as bench,
             FaultCell(bench, Path(folder) / "scripted", **SETTINGS) as cell,
         ):
-            rows = measure(cell, repetitions, console)
+            rows = measure(cell, repetitions, console, fault or [])
         os.environ["ROS_DOMAIN_ID"] = str(1 + int(os.environ["ROS_DOMAIN_ID"]) % 100)
-        with ros.bench() as bench, RealCell(bench, Path(folder) / "real", **SETTINGS) as cell:
-            rows += measure_real(cell, repetitions, console)
+        if not fault:
+            with ros.bench() as bench, RealCell(bench, Path(folder) / "real", **SETTINGS) as cell:
+                rows += measure_real(cell, repetitions, console)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(out, "w") as file:
