@@ -1,13 +1,15 @@
 """How long a fault leaves the gate open: ``python -m benchmarks.reaction --out out/reaction.json``.
 
 Real processes (supervisor, detector with a perception that takes no time, arm) over DDS on this machine; the camera, the person
-and the faults come from here. A fault begins when it can be observed: for a picture or a scene at its stamp, for silence
+and the faults come from here. For the last rows the packaged detector takes the place of the other one: one picture among the
+rendered lids that it is busy with. A fault begins when it can be observed: for a picture or a scene at its stamp, for silence
 once the newest scene is older than ``max_scene_age`` allows, for a killed or hanging process when that is done. It ends with
 the stamp of the first gate message that is closed; for a killed supervisor, whom nobody can hear, with the arm's last step.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -19,11 +21,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rclpy.time import Time
 from rich.console import Console
 from rich.table import Table
+from sensor_msgs.msg import Image
 
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.nodes.conversions import scene_to_msg, stamp_to_ns
+from sticker_uq.nodes.images import bgr_to_image
+from sticker_uq.nodes.processes import ProcessSpec, share_folder
+from sticker_uq.nodes.simulation import SimulatedCell, SimulationSettings
 from sticker_uq.supervision import Closed
 from sticker_uq_msgs.msg import GateState
 from test.faults.scripted_detector import STICKER
@@ -33,6 +40,8 @@ from test.helpers.fault_cell import FaultCell, Seen
 
 LEASE_S = 0.5
 ARM_SILENCE_S = 0.25
+LID_RATE_HZ = 5.0
+REAL = "packaged detector"
 MAX_SCENE_AGE_S = 2.0
 LIMIT_MS = 300.0
 SETTINGS = {"lease": LEASE_S, "max_scene_age": MAX_SCENE_AGE_S, "arm_silence": ARM_SILENCE_S}
@@ -182,6 +191,74 @@ class Reactions:
         cell.works()
 
 
+class RealCell(FaultCell):
+    """The same cell with the packaged detector, which looks at rendered lids."""
+
+    def node(self, name: str) -> ProcessSpec:
+        """The packaged detector, the scripted arm."""
+        if name != "detector":
+            return super().node(name)
+        packaged = share_folder() / "config" / "cell.yaml"
+        return ProcessSpec("detector", "detector", "", packaged, {"autostart": True})
+
+    def film(self) -> None:
+        """Show lids from now on; the detector is always busy with one."""
+        simulated = SimulatedCell(SimulationSettings())
+        self._lids = itertools.cycle([simulated.picture() for _ in range(10)])
+        self._shows = True
+        self.bench.probe.create_timer(1.0 / LID_RATE_HZ, self._show)
+        self.until(lambda: len(self.scenes) >= 3, "scenes of the packaged detector")
+
+    def _show(self) -> None:
+        if self._shows:
+            self.camera.publish(self.lid(next(self._lids)))
+
+    def lid(self, picture: Any, **changes: Any) -> Image:
+        """``picture`` as an image taken now."""
+        stamp = Time(nanoseconds=self.now_ns()).to_msg()
+        image = bgr_to_image(picture, stamp, "camera")
+        for name, value in changes.items():
+            setattr(image, name, value)
+        return image
+
+    def one(self, reason: Closed, dark: bool, **changes: Any) -> float:
+        """From the stamp of one picture among others to the first gate message that is closed for its ``reason``; ms."""
+        seen = len(self.scenes)
+        self.until(
+            lambda: len(self.scenes) > seen, "a scene"
+        )  # the detector begins with the next picture now
+        self.until(lambda: not self.gates[-1].reasons & reason, "a gate without that reason")
+        picture = next(self._lids)
+        said = len(self.gates)
+        image = self.lid(picture * 0 if dark else picture, **changes)
+        self.camera.publish(image)
+        self._shows = False  # a newer picture would take its place
+
+        def closed() -> GateState | None:
+            return next((g for g in self.gates[said:] if g.reasons & reason), None)
+
+        gate = self.until(closed, f"a gate closed for {reason!r}")
+        self._shows = True
+        return (stamp_to_ns(gate.header.stamp) - stamp_to_ns(image.header.stamp)) / 1e6
+
+
+def measure_real(cell: RealCell, repetitions: int, console: Console) -> list[dict[str, Any]]:
+    """The rows of the packaged detector."""
+    cell.film()
+    since = f"stamp of the picture; {REAL}"
+    rows = [
+        _row("black picture", since, [cell.one(Closed.EXPOSURE, True) for _ in range(repetitions)]),
+        _row(
+            "wrong encoding",
+            since,
+            [cell.one(Closed.FAILED_SCENE, False, encoding="nonsense") for _ in range(repetitions)],
+        ),
+    ]
+    for row in rows:
+        console.print(f"{row['fault']}, packaged detector: {row['max']:.0f} ms at most")
+    return rows
+
+
 def _row(fault: str, since: str, values: list[float]) -> dict[str, Any]:
     percentiles = {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES}
     return {"fault": fault, "since": since, "repetitions": len(values), **percentiles, "max": max(values)}
@@ -210,7 +287,7 @@ def main(
     repetitions: Annotated[int, typer.Option(min=3, help="Of the quick faults; slow ones get fewer.")] = 50,
     fault: Annotated[
         list[str] | None,
-        typer.Option(help="Only this row, e.g. 'arm killed'; may be repeated."),
+        typer.Option(help="Only this row, e.g. 'arm killed' or 'packaged detector'; may be repeated."),
     ] = None,
 ) -> None:
     """Measure, write the figures and print them as a table."""
@@ -223,7 +300,11 @@ def main(
             ros.bench() as bench,
             FaultCell(bench, Path(folder) / "scripted", **SETTINGS) as cell,
         ):
-            rows = measure(cell, repetitions, console, fault or [])
+            rows = [] if fault == [REAL] else measure(cell, repetitions, console, fault or [])
+        os.environ["ROS_DOMAIN_ID"] = str(1 + int(os.environ["ROS_DOMAIN_ID"]) % 100)
+        if not fault or REAL in fault:
+            with ros.bench() as bench, RealCell(bench, Path(folder) / "real", **SETTINGS) as cell:
+                rows += measure_real(cell, repetitions, console)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(out, "w") as file:

@@ -72,7 +72,7 @@ def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> 
         return Opinion(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
     for verdict in here:
         text = _objection(verdict)
-        if text and is_slight(verdict, settings.doubt_margin):
+        if is_slight(verdict, settings.doubt_margin):
             scene = Opinion() if permit.accepted else _of_whole_scene(decision, settings)
             return scene if scene.contradiction else Opinion(doubt=text)
         if text:
