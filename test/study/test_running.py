@@ -104,6 +104,13 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
     assert third.tasks == []
 
 
+def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
+    pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
+    study = run_study(settings(data), tmp_path / "s", executor(1, "local"))
+    same(study.images, finished[0].images)
+    same(study.objects, finished[0].objects)
+
+
 def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     alone = (ModelChoice.parse(MODEL),)
     run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", executor(1))
