@@ -348,3 +348,11 @@ def test_what_overlaps_the_object_by_exactly_the_limit_is_the_object_and_no_neig
     cell = running().scene(STICKER, observed((130.0, 100.0, 170.0, 160.0)), times=K)
     cell.send(GoalAccepted(cell.goal))
     assert cell.scene(observed(HALF_COVERED)).state.open
+
+
+def test_a_neighbour_in_its_place_is_not_the_hidden_one_beside_it() -> None:
+    hidden, stays = (300.0, 300.0, 380.0, 360.0), (370.0, 300.0, 450.0, 360.0)
+    logos = [observed(box, ObjectClass.LOGO) for box in (hidden, stays)]
+    cell = running().scene(STICKER, *logos, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER, logos[1]).state.open
