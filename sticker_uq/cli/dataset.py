@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli import dataset_attack, dataset_check, from_audit
+from sticker_uq.cli import dataset_attack, dataset_check, dataset_prompts, from_audit
 from sticker_uq.cli.options import checked
 from sticker_uq.datasets.abnormal import CASES
 from sticker_uq.datasets.abnormal_coco import CLEAN, abnormal_scenes
@@ -38,6 +38,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("from-audit")(from_audit.command)
 app.command("attack")(dataset_attack.command)
 app.command("check")(dataset_check.command)
+app.command("prompts")(dataset_prompts.command)
 
 
 @app.callback()
