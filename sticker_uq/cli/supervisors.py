@@ -27,9 +27,14 @@ from sticker_uq.studies.digits import digits
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.report import as_markdown
 from sticker_uq.studies.supervisors import StudySettings, run_study
+from sticker_uq.studies.task_labels import sticker_class
+from sticker_uq.studies.task_networks import TaskSettings, run_tasks
+from sticker_uq.studies.task_report import as_csv
+from sticker_uq.studies.task_report import as_markdown as as_tasks
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _DEFAULT = StudySettings()
+_TASKS = TaskSettings()
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
 
 
@@ -107,6 +112,31 @@ def ambiguous(
     typer.echo(
         f"{written} scenes in {out}; diversity {diversity(made.images):.3f}, of the folder's own {diversity(crops):.3f}"
     )
+
+
+@app.command()
+def tasks(
+    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was computed.")],
+    data: Annotated[str, typer.Option(help="cell, or a COCO folder with logos and stickers.")] = "cell",
+    seeds: Annotated[int, typer.Option(help="Seeds that every network is trained with.")] = _TASKS.seeds,
+) -> None:
+    """Print and write FNR and FPR of networks trained on "probability of removable sticker > t" against one that estimates it.
+
+    For t = 0.1 ... 0.9 and three kinds of probabilistic labels, and a cascade keep / ask / remove (Ullah, Fan and
+    Wongpiromsarn, Section V-C, with everything but the labels shared). What was computed stays in --out; the same study goes on
+    from there.
+    """
+    settings = TaskSettings(seeds)
+    material = _material(data)
+    sticker_class(material)  # refuses before there is a folder
+    out.mkdir(parents=True, exist_ok=True)
+    found = run_tasks(material, settings, out, lambda stage: typer.echo(stage, err=True))
+    text = as_tasks(material.name, found)
+    for name, content in (("tasks.md", text), ("tasks.csv", as_csv(found))):
+        with atomic_write(out / name, "w") as stream:
+            stream.write(content)
+    Console().print(Markdown(text))
+    typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
 
 def _material(data: str) -> Material:

@@ -120,7 +120,7 @@ def _ambiguous(material: Material, count: int, out: Path | None) -> tuple[Ambigu
     path = None
     if out is not None:
         named = [_FORMAT, count, asdict(material.raae), material.pairs]
-        path = out / f"ambiguous_{_digest(named, material.train, material.train_labels)}.npz"
+        path = out / f"ambiguous_{fingerprint(named, material.train, material.train_labels)}.npz"
         if path.is_file():
             with np.load(path, allow_pickle=False) as file:
                 training, testing = (
@@ -236,7 +236,7 @@ def _kept(
         return run_seed(material, settings, training, testing, seed)
     named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
     arrays = (material.train, material.test, material.invalid, training.images, testing.images)
-    path = out / f"seed_{seed}_{_digest(named, *arrays)}.json"
+    path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"
     if path.is_file():
         return _read(json.loads(path.read_text(encoding="utf-8")))
     result = run_seed(material, settings, training, testing, seed)
@@ -245,7 +245,7 @@ def _kept(
     return result
 
 
-def _digest(named: Any, *arrays: NDArray[Any]) -> str:
+def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
     """16 hex digits over what is ``named`` and the arrays."""
     digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
     for array in arrays:
