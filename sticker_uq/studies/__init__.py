@@ -1,1 +1,1 @@
-"""Whole experiments on supervisors: the tables of Weiss et al. 2022 on public data and on the cell's own objects."""
+"""Whole experiments on supervisors and on networks for one decision: the tables of Weiss et al. 2022, of Ullah et al."""
