@@ -39,7 +39,10 @@ setup(
         *installed_tree("config"),
     ],
     install_requires=["setuptools"],
-    extras_require={"test": ["pytest"]},
+    extras_require={
+        "test": ["pytest"],
+        "diffusers": ["diffusers", "transformers", "accelerate", "sentencepiece", "protobuf"],
+    },
     zip_safe=False,
     entry_points={
         "console_scripts": [

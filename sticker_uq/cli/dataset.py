@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli import dataset_attack, dataset_check, dataset_prompts, from_audit
+from sticker_uq.cli import dataset_attack, dataset_check, dataset_generate, dataset_prompts, from_audit
 from sticker_uq.cli.options import checked
 from sticker_uq.datasets.abnormal import CASES
 from sticker_uq.datasets.abnormal_coco import CLEAN, abnormal_scenes
@@ -39,6 +39,7 @@ app.command("from-audit")(from_audit.command)
 app.command("attack")(dataset_attack.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
+app.command("generate")(dataset_generate.command)
 
 
 @app.callback()
