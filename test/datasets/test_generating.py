@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+import subprocess
 import sys
 import threading
 from email import message_from_bytes
@@ -61,6 +62,7 @@ class Service(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers, self.requests, self.ended = [], [], threading.Event()
+        self.silent = threading.Event()  # set while a request waits for nothing
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -71,6 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         service.requests.append((self.path, dict(self.headers.items()), body))
         answer = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
         if answer is None:
+            service.silent.set()
             service.ended.wait(60)
             return
         status, content, headers = answer
@@ -309,7 +312,7 @@ def test_retries_do_not_exceed_the_cost(tmp_path, service):
 
 
 class Dying(RenderedGenerator):
-    """Dies while it makes the picture of one prompt, as a killed process does: nothing is caught or tidied."""
+    """Ends the program while it makes the picture of one prompt."""
 
     def generate(self, prompt):
         if prompt.index == 2:
@@ -326,7 +329,7 @@ class Counting(RenderedGenerator):
         return Picture(PNG)
 
 
-def test_a_killed_run_goes_on_where_it_was(tmp_path):
+def test_what_a_kill_leaves_behind_is_mended(tmp_path):
     with pytest.raises(SystemExit):
         generate_pictures(tmp_path, prompts(4), Dying(), Limits(price=1.0))
     torn = (tmp_path / "manifest.jsonl").read_bytes() + b'{"index": 2, "se'
@@ -419,6 +422,25 @@ def test_the_renderer_always_works_and_follows_seed_and_number(tmp_path):
     assert result.exit_code == 0, result.output
     made = np.asarray(Image.open(tmp_path / "out" / "images" / "00000.png"))[..., ::-1]
     np.testing.assert_array_equal(made, render(sample_scene(100, stickers=1), CAMERA_SIZE).image)
+
+
+def test_a_killed_command_goes_on_where_it_was(tmp_path, service, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    service.answers = [openai_answer(), None]
+    options = ("--generator", "openai", "--base-url", service.url, "--price", 1)
+    write_prompts(tmp_path / "p.jsonl", prompts(3))
+    files = ("--prompts", tmp_path / "p.jsonl", "--out", tmp_path / "out")
+    command = [sys.executable, "-m", "sticker_uq.cli", "dataset", "generate", *map(str, (*files, *options))]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        assert service.silent.wait(60)
+        process.kill()
+    service.answers = [openai_answer()]
+    result = run(tmp_path, *options, count=3)
+    assert result.exit_code == 0, result.output
+    assert "3 pictures" in result.output
+    assert "cost at most 4.00" in result.output
+    asked = [json.loads(body)["prompt"][-1] for _, _, body in service.requests]
+    assert asked == ["0", "1", "1", "2"]
 
 
 def test_failed_prompts_are_an_exit_status(tmp_path, service, monkeypatch):
