@@ -53,17 +53,20 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
 
 def test_a_killed_recorder_goes_on_in_a_new_recording(cell: FaultCell, tmp_path: Path) -> None:
     """Programs that only listen change nothing for the gate; what they wrote until then can be read."""
+
+    def recorded(bag: str, *topics: str) -> bool:
+        # a recording that goes on ends with a piece that cannot be read yet
+        whole = written(tmp_path / bag) > 500_000 and Bag(tmp_path / bag).counts
+        return bool(whole) and all(whole.get(topic) for topic in topics)
+
     with cell.another(recorder(tmp_path / "bag")) as group:
-        cell.until(lambda: written(tmp_path / "bag") > 500_000, "some images")
+        cell.until(lambda: recorded("bag", "/image"), "some images")
         os.kill(group.pid("recorder"), signal.SIGKILL)
 
         def recorded_again() -> bool:
             # whoever waits for an exit starts the process again
             assert group.wait_for_exit(0.0) is None
-            if written(tmp_path / "bag_2") < 500_000:
-                return False
-            counts = Bag(tmp_path / "bag_2").counts
-            return bool(counts.get("/image") and counts.get("/gate"))
+            return recorded("bag_2", "/image", "/gate")
 
         cell.until(recorded_again, "images and the gate in a new recording")
         cell.until_moving_on()
