@@ -18,6 +18,6 @@ def browser() -> Iterator[Browser]:
 def tablet(browser: Browser) -> Iterator[BrowserContext]:
     """A browser like the tablet beside a cell: 1024x768, a finger instead of a mouse is possible, nothing stored yet."""
     context = browser.new_context(viewport=TABLET, has_touch=True)
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(60_000)
     yield context
     context.close()

@@ -54,13 +54,20 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
 def test_a_killed_recorder_goes_on_in_a_new_recording(cell: FaultCell, tmp_path: Path) -> None:
     """Programs that only listen change nothing for the gate; what they wrote until then can be read."""
 
+    looked_at = 0
+
     def recorded(bag: str, *topics: str) -> bool:
-        # a recording that goes on ends with a piece that cannot be read yet
-        whole = written(tmp_path / bag) > 500_000 and Bag(tmp_path / bag).counts
-        return bool(whole) and all(whole.get(topic) for topic in topics)
+        # a recording that goes on ends with a piece that cannot be read yet; to read it takes time that the camera needs
+        nonlocal looked_at
+        if (size := written(tmp_path / bag)) < looked_at + 2_000_000:
+            return False
+        looked_at = size
+        counts = Bag(tmp_path / bag).counts
+        return all(counts.get(topic) for topic in topics)
 
     with cell.another(recorder(tmp_path / "bag")) as group:
         cell.until(lambda: recorded("bag", "/image"), "some images")
+        looked_at = 0
         os.kill(group.pid("recorder"), signal.SIGKILL)
 
         def recorded_again() -> bool:
