@@ -20,7 +20,7 @@ from sticker_uq.nodes.detector import DetectorNodeSettings
 from sticker_uq.nodes.image_source import ImageSourceSettings
 from sticker_uq.nodes.processes import CellOptions
 from sticker_uq.nodes.recorder import RecorderSettings
-from sticker_uq.nodes.supervisor import SupervisorNodeSettings
+from sticker_uq.nodes.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.supervision import Policy, familiarity, sections
 
 SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (

@@ -1,0 +1,163 @@
+"""A supervisor as a node under test, with a camera, an arm and ears for all it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
+from rclpy.task import Future
+
+from sticker_uq.nodes import qos
+from sticker_uq.nodes.conversions import box_to_msg, scene_to_msg
+from sticker_uq.nodes.supervisor import SupervisorNode
+from sticker_uq.scene import ObservedObject
+from sticker_uq.supervision import Closed
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import (
+    ArmStatus,
+    GateState,
+    InterventionAnswer,
+    InterventionRequest,
+    ObjectAnswer,
+    SceneAssessment,
+    SceneDecision,
+    Workpiece,
+    WorkpieceDone,
+)
+from sticker_uq_msgs.srv import ResolveIntervention
+from test.helpers.assessments import HERE, assessment, observed
+from test.helpers.ros import Bench, overrides
+
+STICKER = observed()
+UNSURE = observed(shannon_entropy=1.5)
+Result = RemoveSticker.Result
+
+
+class Camera:
+    """Publishes a scene of ``objects`` 20 times a second, as if the detector had just seen it; None: nothing."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.objects: Sequence[ObservedObject] | None = None
+        self.changes: dict[str, Any] = {}
+        self._node = bench.probe
+        self._publisher = bench.publisher_matched(SceneAssessment, "scene", qos.RELIABLE)
+        self._node.create_timer(0.05, self._publish)
+
+    def message(self) -> SceneAssessment:
+        stamp = self._node.get_clock().now().nanoseconds
+        scene = assessment(*(self.objects or ()), stamp_ns=stamp, **self.changes)
+        return scene_to_msg(scene)
+
+    def _publish(self) -> None:
+        if self.objects is not None:
+            self._publisher.publish(self.message())
+
+    def publish(self, message: SceneAssessment) -> None:
+        self._publisher.publish(message)
+
+
+class Arm:
+    """An arm that does what the test says: it holds each goal until ``finish``."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.goals: list[RemoveSticker.Goal] = []
+        self.cancelled = 0
+        self.accepts = True
+        self._end = Future()
+        self._bench = bench
+        self._status = bench.publisher(ArmStatus, "arm/status", qos.RELIABLE)
+        self._timer = bench.probe.create_timer(0.05, lambda: self._status.publish(ArmStatus(arm="arm")))
+        self._server = ActionServer(
+            bench.probe,
+            RemoveSticker,
+            "remove_sticker",
+            execute_callback=self._execute,
+            goal_callback=lambda goal: GoalResponse.ACCEPT if self.accepts else GoalResponse.REJECT,
+            cancel_callback=self._on_cancel,
+        )
+
+    async def _execute(self, handle: Any) -> RemoveSticker.Result:
+        self.goals.append(handle.request)
+        self._end = Future()
+        code = await self._end
+        if handle.is_cancel_requested:
+            handle.canceled()
+        elif code == Result.ERROR_NONE:
+            handle.succeed()
+        else:
+            handle.abort()
+        return Result(error_code=code, error_text="as the test said")
+
+    def _on_cancel(self, _: Any) -> CancelResponse:
+        self.cancelled += 1
+        return CancelResponse.ACCEPT
+
+    def finish(self, code: int = Result.ERROR_NONE) -> None:
+        self._end.set_result(code)
+
+    def falls_silent(self) -> None:
+        self._bench.probe.destroy_timer(self._timer)
+
+    def close(self) -> None:
+        self.falls_silent()
+        self._server.destroy()
+
+
+class Cell:
+    """An active supervisor with a camera, an arm and ears for all it says."""
+
+    def __init__(self, bench: Bench, arm: bool = True, **parameters: Any) -> None:
+        # patient, because a busy machine may stop this process for a while
+        patient = {"consecutive_scenes": 2, "max_scene_age": 10.0, "lease": 5.0, "accept_timeout": 10.0}
+        values = {**patient, "arm_silence": 5.0, "listen_time": 0.1, **parameters}
+        self.bench = bench
+        self.node: SupervisorNode = bench.add(SupervisorNode(parameter_overrides=overrides(**values)))
+        self.arm = Arm(bench) if arm else None
+        self.gates = bench.collect(GateState, "gate", qos.LATCHED)
+        self.decisions = bench.collect(SceneDecision, "decision")
+        self.requests = bench.collect(InterventionRequest, "intervention/request", qos.LATCHED)
+        self.answers = bench.collect(InterventionAnswer, "intervention/answer")
+        self.done = bench.collect(WorkpieceDone, "workpiece/done", qos.LATCHED)
+        assert self.node.start(), self.node.last_failure
+        self.camera = Camera(bench)
+        self.workpiece("laptop-1")
+
+    def workpiece(self, name: str) -> None:
+        message = Workpiece(id=name)
+        message.header.stamp = self.bench.probe.get_clock().now().to_msg()
+        self.bench.publisher_matched(Workpiece, "workpiece", qos.LATCHED).publish(message)
+        self.until(lambda: self.node._core.state.workpiece_id == name, "the workpiece is known")  # type: ignore[union-attr]
+
+    def until(self, condition: Any, what: str) -> Any:
+        return self.bench.until(condition, what)
+
+    def until_gate(self, state: int, reasons: Closed = Closed.NONE) -> GateState:
+        """The newest gate message, once it is in this state with at least these reasons."""
+
+        def newest() -> GateState | None:
+            gate = self.gates[-1] if self.gates else None
+            return gate if gate and gate.state == state and gate.reasons & reasons == reasons else None
+
+        return self.until(newest, f"gate {state} {reasons!r}; last: {self.gates[-1:]}")
+
+    def shows(self, *objects: ObservedObject) -> None:
+        self.camera.objects = objects
+
+    def goal(self, number: int) -> RemoveSticker.Goal:
+        """The ``number``-th goal, once the arm works on it and the gate says so."""
+        assert self.arm is not None
+        self.until(lambda: len(self.arm.goals) == number, f"goal {number}")  # type: ignore[union-attr]
+        self.until_gate(GateState.STATE_REMOVING)
+        return self.arm.goals[-1]
+
+    def resolve(self, **fields: Any) -> ResolveIntervention.Response:
+        request = ResolveIntervention.Request(request_id=self.requests[-1].request_id, person="Ada")
+        for name, value in fields.items():
+            setattr(request, name, value)
+        return self.bench.call(ResolveIntervention, "intervention/resolve", request)
+
+
+def answer(kind: int, box: Sequence[float] = HERE) -> ObjectAnswer:
+    return ObjectAnswer(answer=kind, box=box_to_msg(np.array(box)))
