@@ -47,6 +47,10 @@ METRICS = (
 """The uncertainty metrics that an object and an image share, by their field names."""
 
 
+PANEL_METRIC = "supervisor."
+"""What the metric of a reason begins with that a supervisor of the panel gave; its name follows."""
+
+
 class Status(IntEnum):
     """Whether an assessment can be used. UNKNOWN and FAILED close the gate."""
 
@@ -140,6 +144,22 @@ class StochasticSamples:
 
 
 @dataclass(frozen=True)
+class SupervisorScore:
+    """What the supervisor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
+    ``limit``: the highest one that it does not object to.
+    """
+
+    name: str
+    score: float
+    limit: float
+
+    @property
+    def objection(self) -> bool:
+        """Whether it objects: its score is above the limit, or one of the two is no number."""
+        return not self.score <= self.limit
+
+
+@dataclass(frozen=True)
 class ObservedObject:
     """One object: the cluster of boxes that the T passes drew around the same thing (Wu et al., section 3.2).
 
@@ -150,6 +170,7 @@ class ObservedObject:
     Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.
     Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
+    ``supervisors``: what the panel says about it; empty without a panel.
     """
 
     id: int
@@ -170,6 +191,7 @@ class ObservedObject:
     relative_predictive_surface: float
     box_covariance: FloatArray
     corner_hulls: tuple[FloatArray, ...]
+    supervisors: tuple[SupervisorScore, ...] = ()
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
@@ -269,7 +291,8 @@ class SceneAssessment:
 
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
-    of the identity of the assessment; ``exposure`` is None when it was not measured.
+    of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which supervisors had
+    a vote, empty where none had.
     """
 
     stamp_ns: int
@@ -289,13 +312,16 @@ class SceneAssessment:
     localization: Localization | None
     timings: dict[str, float] = field(default_factory=dict)
     exposure: Exposure | None = None
+    panel_hash: str = ""
 
     def to_bytes(self) -> bytes:
         """Canonical serialisation of everything but the timings and the saliency map.
 
-        Equal bytes mean equal assessments: used to prove that a replay equals the live run.
+        Equal bytes mean equal assessments: used to prove that a replay equals the live run. Without a panel they are those
+        of the time before there was one, so that recordings of that time keep their decisions.
         """
-        return json.dumps(to_plain(self, leave_out=("timings", "saliency")), sort_keys=True).encode()
+        panel = () if self.panel_hash else ("panel_hash", "supervisors")
+        return json.dumps(to_plain(self, leave_out=("timings", "saliency", *panel)), sort_keys=True).encode()
 
     @cached_property
     def digest(self) -> str:
@@ -325,6 +351,12 @@ class ObjectVerdict:
     verdict: Verdict
     reasons: tuple[Reason, ...]
     by_person: bool = False
+
+    @property
+    def objectors(self) -> tuple[str, ...]:
+        """Names of the supervisors of the panel that objected to removing it."""
+        said = (r for r in self.reasons if r.metric.startswith(PANEL_METRIC))
+        return tuple(r.metric.removeprefix(PANEL_METRIC) for r in said if not r.value <= r.limit)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from sticker_uq.scene import (
     ObservedObject,
     SceneAssessment,
     Status,
+    SupervisorScore,
     UnexplainedRegion,
     to_plain,
 )
@@ -122,6 +123,7 @@ def _object(plain: Mapping[str, Any]) -> ObservedObject:
             "corner_hulls": tuple(
                 np.array(hull, np.float32).reshape(-1, 2) for hull in plain["corner_hulls"]
             ),
+            "supervisors": tuple(SupervisorScore(**one) for one in plain["supervisors"]),
             **{name: float(plain[name]) for name in METRICS},
         }
     )

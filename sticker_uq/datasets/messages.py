@@ -55,6 +55,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
         exposure=_exposure_from_msg(message.exposure),
+        panel_hash=getattr(message, "panel_hash", ""),  # recordings made before there was a panel have none
     )
 
 
@@ -132,6 +133,9 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
         corner_hulls=tuple(
             np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
             for hull in message.corner_hulls
+        ),
+        supervisors=tuple(
+            sc.SupervisorScore(one.name, one.score, one.limit) for one in getattr(message, "supervisors", ())
         ),
         **{name: getattr(message, name) for name in sc.METRICS},
     )

@@ -90,6 +90,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
         model=scene.model,
         model_hash=scene.model_hash,
         settings_hash=scene.settings_hash,
+        panel_hash=scene.panel_hash,
         passes=int(scene.passes),
         dropout_rate=float(scene.dropout_rate),
         objects=[_object_to_msg(o) for o in scene.objects],
@@ -170,6 +171,7 @@ def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) ->
         verdict=int(verdict.verdict),
         by_person=verdict.by_person,
         reasons=[reason_to_msg(reason) for reason in verdict.reasons],
+        objectors=list(verdict.objectors),
         pose_valid=pose is not None,
         pose=pose_to_msg(pose),
     )
@@ -218,6 +220,12 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
         corner_hulls=[
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
+        ],
+        supervisors=[
+            m.SupervisorScore(
+                name=one.name, score=float(one.score), limit=float(one.limit), objection=one.objection
+            )
+            for one in observed.supervisors
         ],
         **_floats(observed, sc.METRICS),
     )

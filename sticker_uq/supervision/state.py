@@ -58,6 +58,7 @@ class Closed(IntFlag):
     AUDIT = 8388608
     SECOND_SUPERVISOR = 16777216
     UNHEARD_SUPERVISOR = 33554432
+    PANEL = 67108864
 
 
 WORDS = {
@@ -75,6 +76,7 @@ WORDS = {
     Closed.INCONSISTENT: "too few scenes in a row agree",
     Closed.UNCERTAIN: "something is too uncertain",
     Closed.UNEXPLAINED: "the detector saw something that no box explains",
+    Closed.PANEL: "a supervisor of the panel objects",
     Closed.NOTHING_TO_REMOVE: "no sticker is to be removed",
     Closed.WAITING_FOR_PERSON: "a person decides",
     Closed.HELD: "held",

@@ -43,6 +43,7 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
         unstable=draw(st.booleans()),
         box_covariance=draw(hnp.arrays(np.float64, (4, 4), elements=numbers)),
         corner_hulls=tuple(hulls),
+        supervisors=tuple(draw(st.lists(st.builds(sc.SupervisorScore, texts, numbers, numbers), max_size=2))),
         **metrics,
     )
 
@@ -74,6 +75,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
         model=draw(texts),
         model_hash=draw(texts),
         settings_hash=draw(texts),
+        panel_hash=draw(texts),
         passes=draw(counts),
         dropout_rate=draw(numbers),
         objects=tuple(draw(st.lists(observed_objects(), max_size=2))),
@@ -108,6 +110,9 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
     assert message.sequence == sequence
     back = cv.scene_from_msg(message)
     assert back.to_bytes() == scene.to_bytes()
+    assert back.panel_hash == scene.panel_hash
+    for sent, received in zip(message.objects, back.objects, strict=True):
+        assert [one.objection for one in sent.supervisors] == [one.objection for one in received.supervisors]
     np.testing.assert_equal(back.timings, scene.timings)
     assert all(o.box.dtype == np.float32 and o.box_covariance.dtype == np.float64 for o in back.objects)
 

@@ -17,6 +17,7 @@ export const STRINGS = {
     pose: "It is not known where the object lies", assumption: "The policy was not made for this", unexplained: "Something may have been missed",
     audit: "The log cannot be written", second_supervisor: "Another supervisor speaks in this cell",
     unheard_supervisor: "Somebody may speak for the gate whom the supervisor does not hear",
+    panel: "A supervisor of the panel does not trust what was seen",
   },
   lost: "No word from the supervisor. The arm must not move.",
   disconnected: "This page has lost the cell. What it shows is old.",
