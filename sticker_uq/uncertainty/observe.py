@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,9 @@ def _object(samples: StochasticSamples, rows: IntArray, unstable: bool) -> Obser
     mean = metrics.mean_probabilities(probabilities).astype(np.float32)
     passes = len(np.unique(samples.pass_index[rows]))
     surface, hulls = metrics.surface_and_hulls(boxes)
-    measured = dict.fromkeys(METRICS, float("nan")) if unstable else _measure(boxes, probabilities, surface)
+    measured: dict[str, Any] = dict.fromkeys(METRICS, float("nan"))
+    if not unstable:
+        measured = _measure(boxes, probabilities, surface)
     return ObservedObject(
         id=0,
         label=ObjectClass(int(mean.argmax())),
