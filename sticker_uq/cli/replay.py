@@ -28,7 +28,13 @@ from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.supervision import GateSettings, Policy, WatchSettings
 
 # Parameters of the nodes that have no meaning for recorded images.
-_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+_DETECTOR_ONLY = (
+    "image_transport",
+    "image_reliability",
+    "more_image_topics",
+    "max_image_age_s",
+    "annotated_rate",
+)
 _SUPERVISOR_ONLY = (
     "stop_service",
     "stop_service_type",

@@ -7,20 +7,19 @@ a count and a line of log.
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from rclpy.node import Node
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.datasets.images import Picture
+from sticker_uq.nodes.camera_feed import Arrival, CameraFeed, Counters
 from sticker_uq.nodes.conversions import stamp_to_ns
+from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.mailbox import Mailbox
-from sticker_uq.nodes.scene_outputs import SceneOutputs
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 
@@ -51,45 +50,25 @@ class Assessor(Protocol):
         """A scene with status FAILED, for an image that could not be assessed."""
 
 
-@dataclass
-class Counters:
-    """What became of the images since activation, and the newest result."""
-
-    sequence: int = 0
-    assessed: int = 0
-    unusable: int = 0
-    failed: int = 0
-    last_scene: SceneAssessment | None = None
-    last_error: str = ""
-    finished_at: list[float] = field(default_factory=list)
-
-    def rate(self) -> float:
-        """Scenes per second over the last scenes; 0 before the second one."""
-        times = self.finished_at
-        return (len(times) - 1) / max(times[-1] - times[0], 1e-9) if len(times) > 1 else 0.0
-
-
 class Worker(threading.Thread):
     """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
     ``serving`` gives the perception for each image anew, so that models can be exchanged; ``computing`` keeps
-    a worker that could not be awaited and its successor from computing at once.
+    a worker that could not be awaited and its successor from computing at once; ``counters`` are those of all cameras.
     """
 
     def __init__(
         self,
         node: Node,
-        mailbox: Mailbox[Image | CompressedImage],
-        outputs: SceneOutputs,
+        mailbox: Mailbox[Arrival],
         serving: Callable[[], Assessor],
         computing: threading.Lock,
         counters: Counters,
-        options: Callable[[], Any],
+        options: Callable[[], DetectorNodeSettings],
     ) -> None:
         super().__init__(name="worker", daemon=True)
         self._node = node
         self._mailbox = mailbox
-        self._outputs = outputs
         self._serving = serving
         self._computing = computing
         self._counters = counters
@@ -97,23 +76,23 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """Work until the mailbox is closed."""
-        while (message := self._mailbox.take()) is not None:
+        while (arrival := self._mailbox.take()) is not None:
             with self._computing:
                 try:
-                    self._process(message)
+                    self._process(arrival.feed, arrival.message)
                 except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
                     self._count_failure(f"the scene could not be published: {type(error).__name__}: {error}")
 
-    def _process(self, message: Image | CompressedImage) -> None:
+    def _process(self, feed: CameraFeed, message: Image | CompressedImage) -> None:
         stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
         perception, counters = self._serving(), self._counters
         image = None
         try:
             self._check_stamp(stamp_ns)
             image = bgr_from_msg(message)
-            scene = perception.assess(image, stamp_ns, frame_id, self._outputs.saliency_wanted())
+            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
         except InvalidInput as error:
-            counters.unusable += 1
+            feed.counters.unusable += 1
             counters.last_error = f"unusable image: {error}"
             self._node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
             scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
@@ -127,12 +106,10 @@ class Worker(threading.Thread):
                 self._count_failure(f"perception failed: {scene.status_text}")
         if self._mailbox.closed:
             return
-        counters.sequence += 1
-        self._outputs.publish(scene, counters.sequence)
+        feed.publish(scene)
         if image is not None:
-            self._outputs.publish_pictures(scene, image, self._options().annotated_rate)
-        counters.last_scene = scene
-        counters.finished_at = [*counters.finished_at[-19:], time.monotonic()]
+            feed.outputs.publish_pictures(scene, image, self._options().annotated_rate)
+        counters.finished(scene)
 
     def _check_stamp(self, stamp_ns: int) -> None:
         if stamp_ns == 0:

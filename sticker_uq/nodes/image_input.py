@@ -14,6 +14,7 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import CompressedImage, Image
 
+from sticker_uq.datasets.topics import COMPRESSED
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.diagnostics import Level
 
@@ -22,16 +23,15 @@ Reliability = Literal["auto", "reliable", "best_effort"]
 
 #: So long a matched publisher may be silent before it is called a fault, s.
 QUIET_S = 3.0
-#: From a transport to the class, topic and type name of its messages.
+#: From a transport to the class of its messages, what it appends to the topic, and the name of the type.
 TRANSPORTS: dict[str, tuple[type, str, str]] = {
-    "raw": (Image, "image", "sensor_msgs/msg/Image"),
-    "compressed": (CompressedImage, "image/compressed", "sensor_msgs/msg/CompressedImage"),
+    "raw": (Image, "", "sensor_msgs/msg/Image"),
+    "compressed": (CompressedImage, COMPRESSED, "sensor_msgs/msg/CompressedImage"),
 }
 
 
 class ImageInput:
-    """Subscribes to ``image`` or ``image/compressed`` with queue depth 1 and hands every message to
-    ``deliver``.
+    """Subscribes to ``topic`` or ``<topic>/compressed`` with queue depth 1 and hands every message to ``deliver``.
 
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
     large images easily) and for best effort otherwise (a reliable subscription would get nothing); it looks
@@ -39,10 +39,16 @@ class ImageInput:
     """
 
     def __init__(
-        self, node: Node, transport: Transport, reliability: Reliability, deliver: Callable[[Any], None]
+        self,
+        node: Node,
+        transport: Transport,
+        reliability: Reliability,
+        deliver: Callable[[Any], None],
+        topic: str = "image",
     ) -> None:
         self._node = node
-        self._type, self._name, self._type_name = TRANSPORTS[transport]
+        self._type, suffix, self._type_name = TRANSPORTS[transport]
+        self._name = topic + suffix
         self._reliability = reliability
         self._deliver = deliver
         self.topic = node.resolve_topic_name(self._name)

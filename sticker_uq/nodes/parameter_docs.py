@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.nodes.cell_sim import SimulationSettings
 from sticker_uq.nodes.console_server import ConsoleSettings
-from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.image_source import ImageSourceSettings
 from sticker_uq.nodes.processes import CellOptions
 from sticker_uq.nodes.recorder import RecorderSettings

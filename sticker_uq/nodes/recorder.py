@@ -134,7 +134,8 @@ class Recorder(Node):
     # Images
 
     def _record_images(self, transport: Transport) -> None:
-        self._image_class, self._image_name, type_name = TRANSPORTS[transport]
+        self._image_class, suffix, type_name = TRANSPORTS[transport]
+        self._image_name = "image" + suffix
         self._transport = transport
         self._image_topic = self.resolve_topic_name(self._image_name)
         self._write_image = self._writing(self._image_name, type_name)

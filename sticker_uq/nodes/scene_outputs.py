@@ -18,25 +18,27 @@ from sticker_uq_msgs import msg as m
 
 
 class SceneOutputs:
-    """The publishers of the detector; ``create`` makes one from type, topic and QoS.
+    """The publishers of the detector for one camera; ``create`` makes one from type, topic and QoS.
 
-    Pictures are drawn only while somebody subscribes to them.
+    ``folder``: the namespace of the topics with a slash at its end, or "". Pictures are drawn only while somebody looks.
     """
 
-    def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any]) -> None:
-        self._scene = create(m.SceneAssessment, "scene", qos.RELIABLE)
-        self._detections = create(m.StickerDetectionArray, "detections", qos.RELIABLE)
-        self._uncertainty = create(m.ImageUncertainty, "uncertainty", qos.RELIABLE)
-        self._localization = create(m.DistinctiveLocalization, "dil", qos.RELIABLE)
-        self._annotated = create(Image, "annotated", qos.RELIABLE)
-        self._saliency = create(Image, "saliency", qos.RELIABLE)
+    def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any], folder: str = "") -> None:
+        self._scene = create(m.SceneAssessment, f"{folder}scene", qos.RELIABLE)
+        self._detections = create(m.StickerDetectionArray, f"{folder}detections", qos.RELIABLE)
+        self._uncertainty = create(m.ImageUncertainty, f"{folder}uncertainty", qos.RELIABLE)
+        self._localization = create(m.DistinctiveLocalization, f"{folder}dil", qos.RELIABLE)
+        self._annotated = create(Image, f"{folder}annotated", qos.RELIABLE)
+        self._saliency = create(Image, f"{folder}saliency", qos.RELIABLE)
         self._drawn_at = -float("inf")
         self._detections_2d = self._label_info = None
         if vision.VISION_MSGS is None:
             node.get_logger().info("vision_msgs is not installed: detections_2d and label_info are off")
         else:
-            self._detections_2d = create(vision.VISION_MSGS.Detection2DArray, "detections_2d", qos.RELIABLE)
-            self._label_info = create(vision.VISION_MSGS.LabelInfo, "label_info", qos.LATCHED)
+            self._detections_2d = create(
+                vision.VISION_MSGS.Detection2DArray, f"{folder}detections_2d", qos.RELIABLE
+            )
+            self._label_info = create(vision.VISION_MSGS.LabelInfo, f"{folder}label_info", qos.LATCHED)
 
     def publish_labels(self, score_floor: float) -> None:
         """Latch the names of the classes and the lowest score that is reported."""

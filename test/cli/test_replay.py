@@ -19,7 +19,7 @@ from sticker_uq.datasets import files
 from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.datasets.images import decode_compressed, encode_jpeg
 from sticker_uq.nodes.conversions import header_of, scene_to_msg
-from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.perception import PerceptionSettings
 from test.evaluation.conftest import assessment, image  # noqa: F401  # fixtures

@@ -219,7 +219,7 @@ def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
     bench.until(lambda: len(scenes) == 1, "a scene")
     annotated, saliency = bench.collect(Image, "annotated"), bench.collect(Image, "saliency")
     bench.until(
-        lambda: node.count_subscribers("annotated") and node._outputs.saliency_wanted(), "the viewers"
+        lambda: node.count_subscribers("annotated") and node.feeds[0].outputs.saliency_wanted(), "the viewers"
     )
     camera.publish(image(2))
     bench.until(lambda: annotated and saliency, "the pictures")
@@ -312,7 +312,7 @@ def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: S
     client = bench.probe.create_client(SelectModel, "select_model")
     bench.until(client.service_is_ready, "service")
     answer = client.call_async(select(OTHER))
-    bench.until(lambda: node._loading.busy, "loading")
+    bench.until(lambda: node.models.busy, "loading")
     camera.publish(image(1))
     bench.until(lambda: len(scenes) == 1, "a scene while the new model is loaded")
     assert not answer.done()
@@ -363,7 +363,7 @@ def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
     client = bench.probe.create_client(SelectModel, "select_model")
     bench.until(client.service_is_ready, "service")
     answer = client.call_async(select(OTHER))
-    bench.until(lambda: node._loading.busy, "loading")
+    bench.until(lambda: node.models.busy, "loading")
     assert bench.transition("detector", "deactivate")
     assert bench.transition("detector", "cleanup")
     script.load_go.set()
@@ -378,10 +378,10 @@ def test_whoever_asked_for_a_model_may_leave_before_the_answer(bench: Bench, scr
     client = bench.probe.create_client(SelectModel, "select_model")
     bench.until(client.service_is_ready, "service")
     client.call_async(select(OTHER))
-    bench.until(lambda: node._loading.busy, "loading")
+    bench.until(lambda: node.models.busy, "loading")
     bench.probe.destroy_client(client)
     script.load_go.set()
-    bench.until(lambda: not node._loading.busy, "the new model")
+    bench.until(lambda: not node.models.busy, "the new model")
     bench.image_publisher().publish(image(1))
     bench.until(lambda: scenes, "a scene")
     assert scenes[0].model == OTHER
@@ -397,7 +397,7 @@ def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Sc
     node = active(bench, script)
     camera = bench.image_publisher()
     assert set_parameter(bench, "passes", 7).successful
-    bench.until(lambda: not node._loading.busy, "the new perception")
+    bench.until(lambda: not node.models.busy, "the new perception")
     camera.publish(image(1))
     bench.until(lambda: scenes, "a scene")
     assert scenes[0].passes == 7
@@ -409,7 +409,7 @@ def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Sc
     assert set_parameter(bench, "passes", 9).successful
     assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
     script.load_go.set()
-    bench.until(lambda: not node._loading.busy, "the failure")
+    bench.until(lambda: not node.models.busy, "the failure")
     assert node.get_parameter("passes").value == 7, "the parameter tells what serves"
 
 
@@ -428,11 +428,13 @@ def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -
     bench.until(lambda: len(scenes) == 1, "a scene over a reliable connection")
     best_effort = best_effort_camera(bench)
     bench.until(best_effort.get_subscription_count, "the best-effort camera is matched too")
-    assert node._input.profile.reliability == ReliabilityPolicy.BEST_EFFORT
+    assert node.feeds[0].input.profile.reliability == ReliabilityPolicy.BEST_EFFORT
     best_effort.publish(image(2))
     bench.until(lambda: len(scenes) == 2, "a scene from the best-effort camera")
     bench.probe.destroy_publisher(best_effort)
-    bench.until(lambda: node._input.profile.reliability == ReliabilityPolicy.RELIABLE, "reliable again")
+    bench.until(
+        lambda: node.feeds[0].input.profile.reliability == ReliabilityPolicy.RELIABLE, "reliable again"
+    )
 
 
 def image_report(bench: Bench, newest: dict[str, Any], words: str, level: bytes) -> Any:

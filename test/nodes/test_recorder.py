@@ -13,7 +13,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.nodes import qos, recorder
-from sticker_uq.nodes.detector import DetectorNodeSettings
+from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.processes import CellOptions, cell_processes
 from sticker_uq.nodes.recorder import Recorder
 from sticker_uq.scene import InvalidInput

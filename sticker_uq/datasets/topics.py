@@ -1,0 +1,58 @@
+"""How the topics of one camera belong together: what is said about an image is published beside it.
+
+The images of `left/image` (or `left/image/compressed`) are assessed on `left/scene`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection
+
+from sticker_uq.scene import InvalidInput
+
+COMPRESSED = "/compressed"
+"""What image_transport appends to the topic of an image for its compressed twin."""
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_WITH_FOLDER = re.compile(rf"/?{_NAME}(/{_NAME})+")
+
+
+def folder_of(image_topic: str) -> str:
+    """The namespace that an image topic lies in, with the slash at its end; "" for a plain name."""
+    folder, slash, _ = image_topic.removesuffix(COMPRESSED).rpartition("/")
+    return folder + slash
+
+
+def more_topics(text: str) -> tuple[str, ...]:
+    """The image topics in a text with commas between them, e.g. ``left/image, right/image``; () for an empty one.
+
+    Raises InvalidInput unless each is a topic in a namespace of its own.
+    """
+    topics = tuple(part.strip() for part in text.split(",")) if text.strip() else ()
+    for topic in topics:
+        if not _WITH_FOLDER.fullmatch(topic):
+            raise InvalidInput(f"{topic!r}: expected an image topic in a namespace, such as left/image")
+        if topic.endswith(COMPRESSED):
+            raise InvalidInput(
+                f"{topic!r}: expected the topic without {COMPRESSED}, which the transport adds"
+            )
+    folders = Counter(map(folder_of, topics))
+    shared = [folder for folder, count in folders.items() if count > 1]
+    if shared:
+        raise InvalidInput(
+            f"several image topics in {', '.join(shared)}: expected each in a namespace of its own"
+        )
+    return topics
+
+
+def scene_topic_of(image_topic: str, scenes: Collection[str], images: Collection[str]) -> list[str]:
+    """Which of the topics ``scenes`` of a recording may be about the images of ``image_topic``; one, where it can be told.
+
+    ``images``: all recorded image topics. The one beside the images, else those that lie beside no other camera's images.
+    """
+    beside = f"{folder_of(image_topic)}scene"
+    if beside in scenes:
+        return [beside]
+    others = {f"{folder_of(topic)}scene" for topic in images}
+    return [topic for topic in scenes if topic not in others]
