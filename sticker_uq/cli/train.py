@@ -44,7 +44,8 @@ def command(
     start: Annotated[
         str,
         typer.Option(
-            help="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file."
+            help="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model with "
+            "the same backbone, the backbone is taken."
         ),
     ] = "auto",
     freeze: Annotated[

@@ -10,7 +10,11 @@ from urllib.error import URLError
 from torch import nn
 from torchvision.models import get_model_weights
 
+from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights
+from sticker_uq.scene import InvalidInput
+
 _TIMEOUT = 10.0  # seconds
+_BODY = "backbone.body."
 
 
 def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
@@ -31,6 +35,33 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
     model.load_state_dict(fitting, strict=False)
     say(f"starting from torchvision's {weights} ({len(fitting)} of {len(own)} tensors)")
     return str(weights)
+
+
+def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
+    """Fill ``model`` from a weights file; a few words on what they are.
+
+    Of weights of another model with the same backbone (four of the six have a ResNet-50), the backbone's body alone is taken:
+    pyramids and heads differ. Raises InvalidInput as `load_into` does, and for weights of another model with another backbone.
+    """
+    state, metadata = load_weights(path)
+    origin = metadata.get("model", name)
+    if origin == name:
+        load_into(model, name, path)
+        taken = "weights"
+    else:
+        own = {
+            k: v for k, v in model.state_dict().items() if k.startswith(_BODY) and not k.endswith(COUNTERS)
+        }
+        found = {key: state[key] for key in own if key in state and state[key].shape == own[key].shape}
+        if not own or len(found) < len(own):
+            raise InvalidInput(
+                f"weights file {path} is for model {origin!r}: expected {name!r}, or one with the same backbone"
+            )
+        model.load_state_dict(found, strict=False)
+        say(f"starting from the backbone of {origin} in {path}, all else random")
+        taken = f"backbone of {origin}"
+    made_by = metadata.get("command")
+    return f"{taken} {metadata['checksum'][:16]}" + (f" of `{made_by}`" if made_by else "")
 
 
 @contextmanager

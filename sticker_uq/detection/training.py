@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
-from sticker_uq.detection.initial import fill_from_torchvision
+from sticker_uq.detection.initial import fill_from_file, fill_from_torchvision
 from sticker_uq.detection.models import build_model, is_ssd
 from sticker_uq.detection.objectives import batch_loss, input_size
 from sticker_uq.detection.optimisation import (
@@ -34,7 +34,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.training_settings import EpochResult, Progress, TrainSettings
 from sticker_uq.detection.training_state import STATE, Position, load_state, save_state, write_metrics
 from sticker_uq.detection.validation import average_precisions
-from sticker_uq.detection.weights import load_into, save_weights
+from sticker_uq.detection.weights import save_weights
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 
 __all__ = ["BEST", "EpochResult", "Progress", "TrainSettings", "Training", "train"]
@@ -286,9 +286,7 @@ class Training:
             return start
         if start == "auto":
             return fill_from_torchvision(self.model, name, say)
-        metadata = load_into(self.model, name, start)
-        made_by = metadata.get("command")
-        return f"weights {metadata['checksum'][:16]}" + (f" of `{made_by}`" if made_by else "")
+        return fill_from_file(self.model, name, start, say)
 
 
 def train(

@@ -30,7 +30,8 @@ class TrainSettings(BaseModel):
     learning_rate: float = Field(0.0, ge=0.0, le=1.0, description="highest learning rate; 0: by model")
     start: str = Field(
         "auto",
-        description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file",
+        description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model "
+        "with the same backbone, the backbone is taken",
     )
     freeze: Frozen = Field(
         "nothing",

@@ -27,7 +27,7 @@ from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 FORMAT = 1
 CLASSES = [c.name.lower() for c in ObjectClass]
 _KEY = "sticker_uq"
-_COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
+COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
 
 State = dict[str, Tensor]
 PathLike = str | os.PathLike[str]
@@ -64,7 +64,7 @@ def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], 
         )
     stored = {}
     for name, tensor in model.state_dict().items():
-        if not name.endswith(_COUNTERS):
+        if not name.endswith(COUNTERS):
             dtype = torch.float16 if half and tensor.ndim > 1 else torch.float32
             stored[name] = tensor.detach().to("cpu", dtype).contiguous().clone()
     _check_finite(stored, path)
@@ -87,7 +87,7 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
     if not file.is_file():
         raise InvalidInput(f"weights file {file} does not exist or is no file")
     state, metadata = _read_pth(file) if file.suffix in (".pth", ".pt") else _read_safetensors(file)
-    state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(_COUNTERS)}
+    state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
     found = checksum(state)
     expected = metadata.setdefault("checksum", found)
@@ -115,7 +115,7 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
         keys = model.load_state_dict(state, strict=False)
     except RuntimeError as error:  # a wrong shape under a name that an older torchvision gave
         raise InvalidInput(f"weights file {path} does not fit model {name!r}: {error}") from error
-    missing, extra = [k for k in keys.missing_keys if not k.endswith(_COUNTERS)], keys.unexpected_keys
+    missing, extra = [k for k in keys.missing_keys if not k.endswith(COUNTERS)], keys.unexpected_keys
     if missing or extra:
         raise InvalidInput(
             f"weights file {path} does not fit {name!r}: {len(missing)} tensors missing{_some(missing)}, "

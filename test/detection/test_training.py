@@ -19,6 +19,7 @@ from sticker_uq.detection.sampling import Sample, augmented, split_items
 from sticker_uq.detection.ssd_loss import CLAIMED, encode, match
 from sticker_uq.detection.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.detection.training_state import METRICS, STATE
+from sticker_uq.detection.weights import save_weights
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -261,6 +262,25 @@ def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> Non
         train(settings(scenes, tmp_path / "d"), resume=True)
     with pytest.raises(InvalidInput, match="does not exist"):
         train(settings(scenes, tmp_path / "e", start=str(tmp_path / "missing.safetensors")))
+
+
+def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    other = build_model("fasterrcnn_resnet50_fpn", min_size=64)
+    path = tmp_path / "other.safetensors"
+    save_weights(other, path, {"model": "fasterrcnn_resnet50_fpn", "command": "sticker-uq train"})
+    model, heard = build_model("retinanet_resnet50_fpn", min_size=64), list[str]()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    made_by = initial.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
+    assert made_by.startswith("backbone of fasterrcnn_resnet50_fpn")
+    assert "fasterrcnn_resnet50_fpn" in heard[0]
+    for key, value in model.state_dict().items():
+        expected = other.state_dict()[key] if key.startswith("backbone.body.") else before[key]
+        assert torch.equal(value, expected), key
+    with pytest.raises(
+        InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
+    ):
+        initial.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
 def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:
