@@ -76,6 +76,10 @@ def run(
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
     seed: Annotated[int, typer.Option(help="Seed of dropout masks, attacks and bootstrap.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(metavar="float32|bfloat16", help="Of the stochastic passes; attacks stay float32."),
+    ] = "float32",
     quick: Annotated[
         bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
     ] = False,
@@ -116,6 +120,7 @@ def run(
         "profile": profile,
         "seed": seed,
         "device": device,
+        "precision": precision,
     }
     settings = _settings(values)
     with _stages() as advance:

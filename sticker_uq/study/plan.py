@@ -113,6 +113,7 @@ class StudySettings(BaseModel):
     attack: DagSettings = DagSettings()
     seed: int = Field(0, ge=0, le=2**31 - 1)
     device: str = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -140,6 +141,7 @@ class StudySettings(BaseModel):
             passes=self.passes,
             score_floor=self.score_floor,
             device=self.device,
+            precision=self.precision,
             seed=self.seed,
         )
 

@@ -174,6 +174,8 @@ class _Work:
             "profile": settings.profile,
             "seed": settings.seed,
         }
+        if settings.precision != StudySettings.model_fields["precision"].default:
+            facts["precision"] = settings.precision
         return LookAt(
             model,
             dataset,
