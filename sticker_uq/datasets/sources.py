@@ -20,6 +20,7 @@ from sticker_uq.scene import InvalidInput
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _RAW = "sensor_msgs/msg/Image"
 _COMPRESSED = "sensor_msgs/msg/CompressedImage"
+IMAGE_TYPES = (_RAW, _COMPRESSED)
 _OWN_PICTURES = ("annotated", "saliency")  # what the cell's own nodes draw
 
 
@@ -118,7 +119,7 @@ class _BagSource(ImageSource):
 
 def _choose(bag: Bag, topic: str | None) -> str:
     """The image topic to read."""
-    images = {name: kind for name, kind in bag.topics.items() if kind in (_RAW, _COMPRESSED)}
+    images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES}
     listed = ", ".join(sorted(images)) or "none"
     if topic is not None:
         full = topic if topic.startswith("/") else f"/{topic}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.messages import scene_from_msg
+from sticker_uq.datasets.sources import IMAGE_TYPES
+from sticker_uq.datasets.topics import scene_topic_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, to_plain
 
 SCENE_TYPE = "sticker_uq_msgs/msg/SceneAssessment"
@@ -51,13 +53,14 @@ class Comparison:
 def live_scenes(bag: Bag, image_topic: str) -> Comparison:
     """The assessments recorded in `bag`, to be compared with those of the images of `image_topic`.
 
-    Where several detectors were recorded, the one in the namespace of the image topic counts. Raises InvalidInput when
-    there is none, or several of which none is nearer than the others.
+    Where several cameras were recorded, the scenes beside the images count, see
+    :func:`sticker_uq.datasets.topics.scene_topic_of`. Raises InvalidInput when there are none, or several of which none is
+    nearer than the others.
     """
     topics = [topic for topic, kind in bag.topics.items() if kind == SCENE_TYPE]
     if len(topics) > 1:
-        namespace = image_topic.split("/image", 1)[0]
-        topics = [topic for topic in topics if topic.rsplit("/", 1)[0] == namespace] or topics
+        images = [topic for topic, kind in bag.topics.items() if kind in IMAGE_TYPES]
+        topics = scene_topic_of(image_topic, topics, images) or topics
     if len(topics) != 1:
         raise InvalidInput(
             f"{bag.path}: expected one topic of {SCENE_TYPE}, found {', '.join(topics) or 'none'}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.datasets.topics import folder_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 _MESSAGES = "sticker_uq_msgs/msg/"
@@ -171,8 +172,16 @@ def _laptop_at(laptops: list[RecordedLaptop], stamp_ns: int) -> RecordedLaptop:
     return arrived[-1] if arrived else laptops[0]
 
 
+def _topics(bag: Bag, kind: str) -> list[str]:
+    return [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+
+
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
-    topics = [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+    topics = _topics(bag, kind)
+    if len(topics) > 1 and kind == "SceneAssessment":
+        # of several cameras the supervised one, whose scenes have the namespace of the cell
+        cell = [folder_of(topic) for topic in _topics(bag, "Workpiece")]
+        topics = [topic for topic in topics if folder_of(topic) in cell]
     if len(topics) != 1:
         raise InvalidInput(
             f"{bag.path}: expected one topic of {_MESSAGES}{kind}, found {', '.join(topics) or 'none'}"

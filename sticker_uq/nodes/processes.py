@@ -31,6 +31,11 @@ class CellOptions(BaseModel):
     camera_topic: str = Field(
         "image", description="Topic of the camera's images (raw, or its /compressed variant)"
     )
+    more_camera_topics: str = Field(
+        "",
+        description="Images of further cameras that the detector looks at in turn, commas between the topics (left/image: "
+        "scenes on left/scene); the supervisor stays with camera_topic",
+    )
     image_transport: Literal["", "raw", "compressed"] = Field(
         "", description="raw or compressed images; empty: as in params_file"
     )
@@ -211,6 +216,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         recording = _given(
             bag=str(Path(options.record).expanduser().resolve()),
             image_transport=options.image_transport,
+            more_image_topics=options.more_camera_topics,
             number_if_exists=options.respawn or None,
         )
         processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
@@ -230,6 +236,7 @@ def detector_process(options: CellOptions) -> ProcessSpec:
         passes=options.passes,
         device=options.device,
         image_transport=options.image_transport,
+        more_image_topics=options.more_camera_topics,
     )
     return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
 

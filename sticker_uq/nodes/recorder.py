@@ -13,19 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from rclpy.clock import Clock, ClockType
-from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.subscription import Subscription
 
 from sticker_uq.datasets.bag_writer import BagWriter
+from sticker_uq.datasets.topics import folder_of, more_topics
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
-from sticker_uq.nodes.image_input import TRANSPORTS, Transport
+from sticker_uq.nodes.image_input import Transport
 from sticker_uq.nodes.lifecycle import exit_process, run_node
 from sticker_uq.nodes.parameters import declare_settings, read_settings
+from sticker_uq.nodes.recorded_images import RecordedImages
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.msg import (
     GateState,
@@ -65,6 +65,15 @@ class RecorderSettings(BaseModel):
     image_transport: Transport = Field(
         "raw", description="Record image or image/compressed; the same as the detector's"
     )
+    more_image_topics: str = Field(
+        "", description="Record the images and scenes of these cameras too; the same as the detector's"
+    )
+
+    @field_validator("more_image_topics")
+    @classmethod
+    def _topics(cls, value: str) -> str:
+        more_topics(value)
+        return value
 
 
 class Recorder(Node):
@@ -89,11 +98,25 @@ class Recorder(Node):
         for topic, (message_class, type_name, profile) in TOPICS.items():
             write = self._writing(topic, type_name)
             self.create_subscription(message_class, topic, write, profile, raw=True)
-        self._record_images(settings.image_transport)
+        self._transport = settings.image_transport
+        # cameras of which no image came yet, by the topic of their scenes
+        self._unseen: dict[str, RecordedImages] = {}
+        for topic in ("image", *more_topics(settings.more_image_topics)):
+            scene = f"{folder_of(topic)}scene"
+            if scene not in TOPICS:
+                message_class, type_name, profile = TOPICS["scene"]
+                self.create_subscription(
+                    message_class, scene, self._writing(scene, type_name), profile, raw=True
+                )
+            images = RecordedImages(self, topic, settings.image_transport, self._writing)
+            self._unseen[self.resolve_topic_name(scene)] = images
+        listed = ", ".join(images.name for images in self._unseen.values())
+        topics = len(TOPICS) + 2 * len(self._unseen) - 1
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
-        topics = len(TOPICS) + 1
-        self.get_logger().info(f"recording {topics} topics to {bag}, images from {self._image_topic}")
+        self.get_logger().info(f"recording {topics} topics to {bag}, images from {listed}")
 
     def _report(self) -> Report:
         values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
@@ -131,53 +154,19 @@ class Recorder(Node):
         else:
             self.recorded[topic] += 1
 
-    # Images
-
-    def _record_images(self, transport: Transport) -> None:
-        self._image_class, suffix, type_name = TRANSPORTS[transport]
-        self._image_name = "image" + suffix
-        self._transport = transport
-        self._image_topic = self.resolve_topic_name(self._image_name)
-        self._write_image = self._writing(self._image_name, type_name)
-        # a subscription must not be replaced from inside its own event
-        self._refused = self.create_guard_condition(self._take_best_effort)
-        self._best_effort = False
-        self._images = self._subscribe(qos.RECORDED_IMAGE_RELIABLE)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
-
-    def _subscribe(self, profile: QoSProfile) -> Subscription:
-        events = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible)
-        return self.create_subscription(
-            self._image_class,
-            self._image_name,
-            self._write_image,
-            profile,
-            event_callbacks=events,
-            raw=True,
-        )
-
-    def _on_incompatible(self, _: Any) -> None:
-        self._refused.trigger()
-
-    def _take_best_effort(self) -> None:
-        """Go over to best effort, which every publisher can serve, because one does not offer reliable delivery."""
-        if self._best_effort:
-            return
-        self._best_effort = True
-        self.get_logger().info(f"{self._image_topic}: asking for best effort now, as the publishers offer")
-        self.destroy_subscription(self._images)
-        self._images = self._subscribe(qos.RECORDED_IMAGE_BEST_EFFORT)
-
     def _check_images(self) -> None:
-        if not self.recorded[self._image_topic]:
-            if not self.recorded[self.resolve_topic_name("scene")]:
-                return
-            self.get_logger().warning(
-                f"scenes arrive but no image on {self._image_topic}, so the recording has none: "
-                f"image_transport ({self._transport}) and the camera's topic must be those of the detector"
-            )
-        self._image_check.cancel()
+        """Warn once of every camera whose scenes are recorded without its images."""
+        for scene, images in list(self._unseen.items()):
+            if self.recorded[images.name]:
+                del self._unseen[scene]
+            elif self.recorded[scene]:
+                del self._unseen[scene]
+                self.get_logger().warning(
+                    f"scenes arrive on {scene} but no image on {images.name}, so the recording has none: "
+                    f"image_transport ({self._transport}) and the cameras' topics must be those of the detector"
+                )
+        if not self._unseen:
+            self._image_check.cancel()
 
 
 def _free(bag: Path) -> Path:

@@ -1,38 +1,52 @@
-"""The one-slot mailbox: newest wins, losses are counted, closing wakes."""
+"""The mailbox: the newest of each sender, in turn; losses are counted, closing wakes."""
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import Counter
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sticker_uq.nodes.mailbox import Mailbox
 
+SENDERS = st.sampled_from(["", "left", "right"])
+
 
 class MailboxModel(RuleBasedStateMachine):
-    """Against the obvious model: a list whose last element is what waits."""
+    """Against the obvious model: what waits of each sender, and who was served when."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.mailbox: Mailbox[int] = Mailbox()
-        self.waiting: list[int] = []
-        self.dropped = 0
+        self.mailbox: Mailbox[tuple[str, int]] = Mailbox()
+        self.waiting: dict[str, int] = {}
+        self.served: list[str] = []
+        self.dropped: Counter[str] = Counter()
         self.closed = False
 
-    @rule(item=st.integers())
-    def put(self, item: int) -> None:
-        self.mailbox.put(item)
+    @rule(item=st.integers(), sender=SENDERS)
+    def put(self, item: int, sender: str) -> None:
+        self.mailbox.put((sender, item), sender)
         if not self.closed:
-            self.dropped += len(self.waiting)
-            self.waiting = [item]
+            self.dropped[sender] += sender in self.waiting
+            self.waiting[sender] = item
 
     @precondition(lambda self: self.waiting or self.closed)
     @rule()
     def take(self) -> None:
-        expected = None if self.closed else self.waiting.pop()
-        assert self.mailbox.take() == expected
+        taken = self.mailbox.take()
+        if self.closed:
+            assert taken is None
+            return
+        assert taken is not None
+        sender, item = taken
+        assert self.waiting.pop(sender) == item
+        last = {name: self.served[::-1].index(name) for name in self.waiting if name in self.served}
+        if sender in self.served:
+            assert set(self.waiting) <= set(self.served), "who was never served comes first"
+            assert all(self.served[::-1].index(sender) > turns for turns in last.values())
+        self.served.append(sender)
 
     @rule()
     def close(self) -> None:
@@ -41,7 +55,8 @@ class MailboxModel(RuleBasedStateMachine):
 
     @invariant()
     def counts(self) -> None:
-        assert self.mailbox.dropped == self.dropped
+        assert self.mailbox.dropped == self.dropped.total()
+        assert all(self.mailbox.dropped_of(name) == self.dropped[name] for name in ("", "left", "right"))
         assert self.mailbox.closed is self.closed
 
 
