@@ -5,27 +5,23 @@ A value comes, in rising priority, from the model's default, from a ROS 2 parame
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from sticker_uq.nodes.fields import expectation, kind_of
+from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.scene import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
-_ROS_PARAMETERS = "ros__parameters"
 _WIDEST_METAVAR = 24
-_EVERY_NODE = ("/**", "**", "/*", "*")
-_EVERY_NODES_OWN = ("use_sim_time", "autostart")
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
 
 
@@ -92,49 +88,6 @@ def combine(
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     """A `model` from the values of options; raises InvalidInput naming the option, its value and what was expected."""
     return combine(model, {}, values)
-
-
-def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None) -> None:
-    """Raise InvalidInput for the first of `names` that is not `known` and that no ROS node has, with the nearest one."""
-    for name in names:
-        if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
-            continue
-        close = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-        raise InvalidInput(f"{file}: unknown parameter {name}; {hint}")
-
-
-def read_parameters(path: Path, node: str) -> dict[str, Any]:
-    """The parameters that the ROS 2 parameter file at `path` gives to `node`; empty when it speaks of other nodes only.
-
-    Sections named ``/**`` count for every node, a namespace before the node's name does not matter. Raises InvalidInput
-    when the file is missing or is no parameter file.
-    """
-    if not path.is_file():
-        raise InvalidInput(f"--params {path}: no such file")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"--params {path}: not a YAML file: {' '.join(str(error).split())}") from None
-    sections = list(_sections(content))
-    if not sections:
-        raise InvalidInput(
-            f"--params {path}: expected NODE: {_ROS_PARAMETERS}: NAME: VALUE, found no {_ROS_PARAMETERS}"
-        )
-    everywhere = [values for name, values in sections if name in _EVERY_NODE]
-    own = [values for name, values in sections if name.rsplit("/", 1)[-1] == node]
-    return {key: value for values in everywhere + own for key, value in values.items()}
-
-
-def _sections(content: Any, prefix: str = "") -> Iterable[tuple[str, dict[str, Any]]]:
-    """Every (node name, parameters) pair below `content`; namespaces may nest."""
-    if not isinstance(content, dict):
-        return
-    for key, value in content.items():
-        if key == _ROS_PARAMETERS and isinstance(value, dict):
-            yield prefix, value
-        else:
-            yield from _sections(value, f"{prefix}/{key}" if prefix else str(key))
 
 
 def _option(name: str, info: FieldInfo) -> inspect.Parameter:

@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import read_parameters, refuse_unknown, settings_options
+from sticker_uq.cli.options import settings_options
 from sticker_uq.datasets.bags import Bag
 from sticker_uq.datasets.sources import ImageSource, open_source
 from sticker_uq.evaluation.assessing import Assessed, one_by_one, process_count, side_by_side
 from sticker_uq.evaluation.comparison import Comparison, live_scenes
 from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.nodes.perceiving import load_perception
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -11,12 +13,15 @@ from rclpy.task import Future
 
 from sticker_uq.nodes.assessor import Assessor
 from sticker_uq.nodes.background import BackgroundTask
+from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.nodes.parameters import validated
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.srv import SelectModel
 
 Factory = Callable[[PerceptionSettings], Assessor]
+_OF_THE_PROCESS = ("device", "threads")
+"""What a parameter file may repeat but not change while another model computes."""
 
 
 class ModelExchange:
@@ -72,7 +77,11 @@ class ModelExchange:
                 return
             if perception is not None:
                 self.serving = perception
-            message = f"{wanted.model} serves" if perception else f"{old.settings.model} goes on: {error}"
+            message = (
+                f"{_named(perception)} serves in place of {_named(old)}"
+                if perception is not None
+                else f"{_named(old)} goes on: {error}"
+            )
             if perception is None:
                 self._node.get_logger().error(f"{wanted.model} could not be loaded, {message}")
             self._served(self.present().settings)
@@ -96,21 +105,43 @@ class ModelExchange:
     async def _on_select_model(
         self, request: SelectModel.Request, response: SelectModel.Response
     ) -> SelectModel.Response:
-        response.success, response.message = await self._select(request.model, request.weights)
+        response.success, response.message = await self._select(request)
         response.model_hash = self.serving.model_hash if self.serving else ""
         return response
 
-    async def _select(self, model: str, weights: str) -> tuple[bool, str]:
+    async def _select(self, request: SelectModel.Request) -> tuple[bool, str]:
         if self.serving is None:
             return False, f"{self._node.get_name()} is not configured"
         if self.busy:
             return False, "a model is being loaded already: try again"
-        values = self.serving.settings.model_dump() | {"model": model, "weights": weights}
+        present = self.serving.settings.model_dump()
         try:
-            wanted = validated(PerceptionSettings, values)
+            wanted = validated(PerceptionSettings, present | self._asked(request, present))
         except InvalidInput as error:
             return False, str(error)
         answer: Future = Future()
         self.exchange(wanted, lambda success, message: answer.set_result((success, message)))
         await answer
         return answer.result()
+
+    def _asked(self, request: SelectModel.Request, present: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of perception that ``request`` sets; raises InvalidInput for a file that cannot be used."""
+        if not request.file:
+            return {"model": request.model, "weights": request.weights}
+        if request.model or request.weights:
+            raise InvalidInput(f"model and file {request.file}: expected one of the two")
+        file = Path(request.file)
+        values = read_parameters(file, self._node.get_name())
+        refuse_unknown(values, list(PerceptionSettings.model_fields), file)
+        if not values:
+            raise InvalidInput(f"{file}: expected parameters of {self._node.get_name()}, found none")
+        for name in _OF_THE_PROCESS:
+            if values.get(name, present[name]) != present[name]:
+                raise InvalidInput(
+                    f"{file}: {name} = {values[name]!r}: expected {present[name]!r}, as it is now"
+                )
+        return {name: value for name, value in values.items() if name in present}
+
+
+def _named(perception: Assessor) -> str:
+    return f"{perception.settings.model} (weights {perception.model_hash[:12]})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -94,11 +95,11 @@ def advice(ranking: list[Candidate]) -> str:
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
-    """The detector node's parameters for a model of ``study``."""
+    """The detector node's parameters for a model of ``study``; its weights by their absolute path."""
     (choice,) = (one for one in study.settings.models if one.label == model)
     return {
         "model": choice.name,
-        "weights": choice.weights,
+        "weights": str(Path(choice.weights).absolute()) if choice.weights else "",
         "min_size": choice.min_size,
         "dropout_site": choice.dropout_site,
         "dropout_rate": rate,

@@ -10,7 +10,8 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
-from sticker_uq.cli.options import combine, read_parameters, settings_options
+from sticker_uq.cli.options import combine, settings_options
+from sticker_uq.nodes.parameter_files import read_parameters
 from sticker_uq.scene import InvalidInput
 
 
@@ -87,7 +88,7 @@ def test_help_names_every_field_with_its_range(run):
         (["--passes", "0"], "--passes 0: expected an integer from 1 to 200"),
         (["--dropout-rate", "0.95"], "--dropout-rate 0.95: expected a number from 0.0 to 0.9"),
         (["--model", "huge"], "--model 'huge': expected one of 'small', 'large'"),
-        (["--params", "nowhere.yaml"], "--params nowhere.yaml: no such file"),
+        (["--params", "nowhere.yaml"], "parameter file nowhere.yaml: no such file"),
     ],
 )
 def test_a_refused_value_is_named_with_what_was_expected(run, arguments, message):

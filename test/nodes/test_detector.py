@@ -318,7 +318,10 @@ def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: S
     assert not answer.done()
     script.load_go.set()
     response = bench.until(answer.done, "the answer") and answer.result()
-    assert (response.success, response.message) == (True, f"{OTHER} serves")
+    assert response.success
+    assert response.message.startswith(
+        f"{OTHER} (weights {response.model_hash[:12]}) serves in place of ssdlite320"
+    )
     camera.publish(image(2))
     bench.until(lambda: len(scenes) == 2, "a scene of the new model")
     assert [s.model for s in scenes] == ["ssdlite320_mobilenet_v3_large", OTHER]

@@ -8,9 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sticker_uq.cli.options import combine, read_parameters
+from sticker_uq.cli.options import combine
 from sticker_uq.cli.select import command as select
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.nodes.parameter_files import read_parameters
 from sticker_uq.scene import InvalidInput
 from sticker_uq.study.plan import DataSet, ModelChoice, StudySettings
 from sticker_uq.study.running import ATTACKS, IMAGES, OBJECTS, PLAN, Study
@@ -105,7 +106,7 @@ def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> No
     )
     assert done.exit_code == 0, (done.output, done.exception)
     settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
-    assert settings.weights == "a.safetensors"
+    assert settings.weights == str(Path.cwd() / "a.safetensors")
     assert settings.dropout_rate == 0.2
     assert parameters(study, "a", 0.2)["weights"] == settings.weights
     refused = CliRunner().invoke(app, [str(tmp_path), "--require", "accuracy=much"])
