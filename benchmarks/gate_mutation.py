@@ -36,6 +36,7 @@ TESTS = (
     "test/supervision/test_gate_scenes.py",
     "test/supervision/test_gate_time.py",
     "test/supervision/test_plausibility.py",
+    "test/supervision/test_image_arrival.py",
     "test/supervision/test_contradiction.py",
     "test/supervision/test_gate_closing.py",
     "test/supervision/test_gate_opening.py",

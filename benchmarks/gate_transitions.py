@@ -22,6 +22,7 @@ DEPTH = 2
 
 _FAMILIES = {
     "scene": "scenes",
+    "image": "images",
     "tick": "time",
     "pause": "time",
     "clock": "clock",

@@ -286,6 +286,24 @@ class Exposure:
 
 
 @dataclass(frozen=True)
+class ImageCheck:
+    """What is known about one image as soon as it has arrived, before any model looks at it.
+
+    ``problem``: why it cannot be used, empty when it can; without a usable image ``image_size`` (width, height) px is (0, 0) and
+    ``exposure`` None. ``repeats``: images in a row, this one included, with exactly these pixels. ``previous_stamp_ns``: stamp
+    of the image that arrived before it, 0 for the first.
+    """
+
+    stamp_ns: int
+    frame_id: str
+    problem: str = ""
+    image_size: tuple[int, int] = (0, 0)
+    exposure: Exposure | None = None
+    repeats: int = 1
+    previous_stamp_ns: int = 0
+
+
+@dataclass(frozen=True)
 class SceneAssessment:
     """What perception says about one image: the one value that crosses from perception to decision.
 

@@ -59,6 +59,19 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
     )
 
 
+def image_check_from_msg(message: Any) -> sc.ImageCheck:
+    """What ``message`` says about an image that has arrived."""
+    return sc.ImageCheck(
+        stamp_ns=stamp_to_ns(message.header.stamp),
+        frame_id=message.header.frame_id,
+        problem=message.problem,
+        image_size=(message.image_width, message.image_height),
+        exposure=_exposure_from_msg(message.exposure),
+        repeats=message.repeats,
+        previous_stamp_ns=stamp_to_ns(message.previous_stamp),
+    )
+
+
 def reason_from_msg(message: Any) -> sc.Reason:
     """The reason in ``message``; recordings made before there were places in it have none."""
     reason = sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)

@@ -12,13 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rclpy.node import Node
-from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.datasets.images import Picture
-from sticker_uq.nodes.camera_feed import Arrival, CameraFeed, Counters
-from sticker_uq.nodes.conversions import stamp_to_ns
+from sticker_uq.nodes.camera_feed import Arrival, Counters
 from sticker_uq.nodes.detector_settings import DetectorNodeSettings
-from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.mailbox import Mailbox
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
@@ -79,17 +76,18 @@ class Worker(threading.Thread):
         while (arrival := self._mailbox.take()) is not None:
             with self._computing:
                 try:
-                    self._process(arrival.feed, arrival.message)
+                    self._process(arrival)
                 except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
                     self._count_failure(f"the scene could not be published: {type(error).__name__}: {error}")
 
-    def _process(self, feed: CameraFeed, message: Image | CompressedImage) -> None:
-        stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
+    def _process(self, arrival: Arrival) -> None:
+        feed, check, image = arrival
+        stamp_ns, frame_id = check.stamp_ns, check.frame_id
         perception, counters = self._serving(), self._counters
-        image = None
         try:
             self._check_stamp(stamp_ns)
-            image = bgr_from_msg(message)
+            if image is None:
+                raise InvalidInput(check.problem)
             scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
         except InvalidInput as error:
             feed.counters.unusable += 1

@@ -13,13 +13,17 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
+from sticker_uq.datasets.images import Picture
 from sticker_uq.datasets.topics import folder_of
+from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.diagnostics import Level, Report
 from sticker_uq.nodes.image_input import ImageInput
+from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.mailbox import Mailbox
 from sticker_uq.nodes.scene_outputs import SceneOutputs
-from sticker_uq.scene import SceneAssessment
+from sticker_uq.perception.inspection import ImageInspector
+from sticker_uq.scene import ImageCheck, SceneAssessment
 
 CHECK_PERIOD_S = 1.0
 _KEYS = (
@@ -37,10 +41,11 @@ NOT_CONFIGURED = Report(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
 
 class Arrival(NamedTuple):
-    """An image that waits for its turn, and the camera that it came from."""
+    """An image that waits for its turn: the camera that it came from, what is known about it, its pixels if it has any."""
 
     feed: CameraFeed
-    message: Image | CompressedImage
+    check: ImageCheck
+    picture: Picture | None
 
 
 @dataclass
@@ -78,6 +83,7 @@ class CameraFeed:
         self.counters = Counters()
         self.input: ImageInput | None = None
         self._mailbox: Mailbox[Arrival] = Mailbox()
+        self._inspector = ImageInspector()
         self._publishing = threading.Lock()
         self._sequence = 0
 
@@ -85,6 +91,7 @@ class CameraFeed:
         """Let images into ``mailbox``; returns what ends that."""
         self.counters = Counters()
         self._mailbox = mailbox
+        self._inspector = ImageInspector()
         self._sequence = 0
         transport, reliability = settings.image_transport, settings.image_reliability
         source = self.input = ImageInput(self._node, transport, reliability, self._arrived, self.topic)
@@ -100,7 +107,11 @@ class CameraFeed:
         return close
 
     def _arrived(self, message: Image | CompressedImage) -> None:
-        self._mailbox.put(Arrival(self, message), self.topic)
+        stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
+        check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
+        # at once: the worker may be busy with an earlier image for a long time
+        self.outputs.publish_check(check)
+        self._mailbox.put(Arrival(self, check, picture), self.topic)
 
     def publish(self, scene: SceneAssessment) -> None:
         """Publish ``scene`` with the next number of this camera; from any thread."""

@@ -22,6 +22,7 @@ from sticker_uq.datasets.messages import (
     NANOSECONDS,
     box_from_msg,
     decision_from_msg,
+    image_check_from_msg,
     reason_from_msg,
     scene_from_msg,
     stamp_to_ns,
@@ -37,6 +38,8 @@ __all__ = [
     "decision_to_msg",
     "detections_to_msg",
     "header_of",
+    "image_check_from_msg",
+    "image_check_to_msg",
     "localization_to_msg",
     "ns_to_stamp",
     "pose_to_msg",
@@ -99,6 +102,19 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
         dil=localization_to_msg(scene),
         timings=[m.StageTime(stage=stage, ms=float(ms)) for stage, ms in scene.timings.items()],
         exposure=_exposure_to_msg(scene.exposure),
+    )
+
+
+def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
+    """``check`` as a message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
+    return m.ImageCheck(
+        header=header_of(check.stamp_ns, check.frame_id),
+        problem=check.problem,
+        image_width=int(check.image_size[0]),
+        image_height=int(check.image_size[1]),
+        exposure=_exposure_to_msg(check.exposure),
+        repeats=check.repeats,
+        previous_stamp=ns_to_stamp(check.previous_stamp_ns),
     )
 
 

@@ -24,6 +24,8 @@ RECORDED_IMAGE_BEST_EFFORT = _keep_last(10, ReliabilityPolicy.BEST_EFFORT, Durab
 #: Scenes, what is derived from them, pictures for people: a reader that is late gets the newest few, never a
 #: long backlog.
 RELIABLE = _keep_last(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+#: What is known about each image as it arrives: none may be lost, for each can close the gate.
+IMAGE_CHECKS = _keep_last(50, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 #: Scenes on the side that decides: only the newest counts.
 NEWEST_SCENE = _keep_last(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 #: State that a late joiner must see at once: gate, intervention request, workpiece, label info.

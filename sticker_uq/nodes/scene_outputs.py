@@ -13,7 +13,7 @@ from sensor_msgs.msg import Image
 from sticker_uq.datasets.images import Picture
 from sticker_uq.nodes import conversions, qos, vision
 from sticker_uq.nodes.images import bgr_to_image, map_to_image
-from sticker_uq.scene import SceneAssessment
+from sticker_uq.scene import ImageCheck, SceneAssessment
 from sticker_uq_msgs import msg as m
 
 
@@ -25,6 +25,7 @@ class SceneOutputs:
 
     def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any], folder: str = "") -> None:
         self._scene = create(m.SceneAssessment, f"{folder}scene", qos.RELIABLE)
+        self._check = create(m.ImageCheck, f"{folder}image_check", qos.IMAGE_CHECKS)
         self._detections = create(m.StickerDetectionArray, f"{folder}detections", qos.RELIABLE)
         self._uncertainty = create(m.ImageUncertainty, f"{folder}uncertainty", qos.RELIABLE)
         self._localization = create(m.DistinctiveLocalization, f"{folder}dil", qos.RELIABLE)
@@ -48,6 +49,10 @@ class SceneOutputs:
     def saliency_wanted(self) -> bool:
         """Whether somebody looks at the saliency map."""
         return bool(self._saliency.get_subscription_count())
+
+    def publish_check(self, check: ImageCheck) -> None:
+        """Publish what is known about an image before it is assessed."""
+        self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
         """Publish the scene first, then the same facts in parts."""

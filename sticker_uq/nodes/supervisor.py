@@ -16,12 +16,12 @@ from rclpy.clock import Clock, ClockType
 
 from sticker_uq.nodes.audit_trail import AuditTrail, whereabouts
 from sticker_uq.nodes.cell_stop import CellStop
-from sticker_uq.nodes.conversions import scene_from_msg, stamp_to_ns
+from sticker_uq.nodes.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.diagnostics import Report
 from sticker_uq.nodes.gate_watch import GateWatch
 from sticker_uq.nodes.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.poses import PoseSource
-from sticker_uq.nodes.qos import LATCHED, NEWEST_SCENE
+from sticker_uq.nodes.qos import IMAGE_CHECKS, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.removal_client import RemovalClient
 from sticker_uq.nodes.supervisor_outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor_people import PeopleServices
@@ -33,7 +33,7 @@ from sticker_uq.supervision import events as ev
 from sticker_uq.supervision.settings import nanoseconds
 from sticker_uq.supervision.state import Closed
 from sticker_uq.supervision.state import GateState as State
-from sticker_uq_msgs.msg import SceneAssessment, Workpiece
+from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
 
 
@@ -98,6 +98,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
         scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
+        images = self.create_subscription(ImageCheck, "image_check", self._on_image, IMAGE_CHECKS)
+        self.while_active.callback(self.destroy_subscription, images)
 
     def reason_for_lock(self, name: str) -> str | None:
         """No threshold changes while the arm has a permit or owes the end of its goal."""
@@ -164,6 +166,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
         self._perform(None, before, self._core.on_scene(scene, self._now(), geometry))
         self._out.drift(self._core.watch.evidence)
+
+    def _on_image(self, message: ImageCheck) -> None:
+        self._happen(ev.ImageArrived(image_check_from_msg(message)))
 
     def _on_workpiece(self, message: Workpiece) -> None:
         if not message.id:

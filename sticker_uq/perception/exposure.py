@@ -22,7 +22,7 @@ def measure_exposure(image: NDArray[np.uint8]) -> Exposure:
     """The brightness of ``image`` (H, W, 3) uint8 BGR with at least one pixel."""
     stride = max(1, int(np.sqrt(image.shape[0] * image.shape[1] / _ENOUGH_PIXELS)))
     grey = cv2.cvtColor(np.ascontiguousarray(image[::stride, ::stride]), cv2.COLOR_BGR2GRAY)
-    counts = np.bincount(grey.ravel(), minlength=256)
+    counts = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel().astype(np.int64)
     return Exposure(
         mean_level=float(counts @ np.arange(256) / grey.size),
         dark_share=float(counts[: DARK_LEVEL + 1].sum() / grey.size),

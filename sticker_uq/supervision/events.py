@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from sticker_uq.geometry import ScenePoses
-from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
+from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
 from sticker_uq.supervision.memory import PersonAnswer, SceneAnswer
 from sticker_uq.supervision.state import NO_POSES, Closed, Phase, SceneFacts, Target
 
@@ -58,6 +58,13 @@ class SceneUnreadable:
     """A scene came that cannot be understood."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class ImageArrived:
+    """An image has arrived at the detector, which has not looked at it yet."""
+
+    check: ImageCheck
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,7 @@ Event = (
     | Tick
     | SceneReceived
     | SceneUnreadable
+    | ImageArrived
     | ArmReady
     | ArmLost
     | GoalAccepted

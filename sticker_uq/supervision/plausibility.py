@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sticker_uq.geometry import ScenePoses
-from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, SceneDecision, Verdict
+from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObjectVerdict, Outcome, SceneDecision, Verdict
 from sticker_uq.supervision.boxes import as_box, is_proper
 from sticker_uq.supervision.judge import POLICY_REFUSED
 from sticker_uq.supervision.settings import GateSettings, nanoseconds
@@ -54,9 +54,10 @@ def problems_of(
         return ((Closed.ASSUMPTION, refused),)
     if not facts.usable or decision.outcome not in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN):
         return ((Closed.FAILED_SCENE, facts.text or "the scene could not be judged"),)
+    previous_ns = before.scene.stamp_ns if before.scene is not None else None
     found = (
         *_content(facts, decision, settings),
-        *_time(facts, before, now_ns, settings),
+        *_time(facts.stamp_ns, previous_ns, now_ns, settings),
         *_pixels(facts, picture, settings),
         *_origin(facts, before),
         *_places(decision, poses, settings),
@@ -80,18 +81,41 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
         yield Closed.IMPLAUSIBLE_SCENE, text
 
 
-def _time(facts: SceneFacts, before: GateState, now_ns: int, settings: GateSettings) -> Iterator[Problem]:
-    if facts.stamp_ns <= 0:
-        yield Closed.STAMP_ORDER, f"the stamp of the image is {facts.stamp_ns}"
-    elif before.scene is not None and facts.stamp_ns <= before.scene.stamp_ns:
-        behind = (before.scene.stamp_ns - facts.stamp_ns) / 1e9
+def image_problems(
+    check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
+) -> tuple[Problem, ...]:
+    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it; in words."""
+    if check.problem:
+        return ((Closed.FAILED_SCENE, check.problem),)
+    found = [
+        *_time(check.stamp_ns, check.previous_stamp_ns or None, now_ns, settings),
+        *_light(check.exposure, settings),
+    ]
+    if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
+        found.append(
+            (Closed.STALE_SCENE, f"the image was {(now_ns - check.stamp_ns) / 1e9:.3f} s old when it came")
+        )
+    if settings.frozen_images and check.repeats >= settings.frozen_images:
+        found.append((Closed.FROZEN_IMAGE, f"{check.repeats} images in a row have exactly the same pixels"))
+    source = (check.frame_id, check.image_size)
+    if before.reference is not None and source != before.reference.source:
+        found.append(
+            (Closed.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}")
+        )
+    return tuple(found)
+
+
+def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSettings) -> Iterator[Problem]:
+    if stamp_ns <= 0:
+        yield Closed.STAMP_ORDER, f"the stamp of the image is {stamp_ns}"
+    elif previous_ns is not None and stamp_ns <= previous_ns:
+        behind = (previous_ns - stamp_ns) / 1e9
         yield (
             Closed.STAMP_ORDER,
             f"the stamps go back by {behind:.3f} s" if behind else "the stamp stands still",
         )
-    if facts.stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
-        ahead = (facts.stamp_ns - now_ns) / 1e9
-        yield Closed.CLOCK, f"the stamp of the image lies {ahead:.3f} s in the future"
+    if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
+        yield Closed.CLOCK, f"the stamp of the image lies {(stamp_ns - now_ns) / 1e9:.3f} s in the future"
 
 
 def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
@@ -100,8 +124,11 @@ def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) 
         if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age):
             text = f"{picture.count} images in a row have exactly the same pixels, for {age_ns / 1e9:.1f} s"
             yield Closed.FROZEN_IMAGE, text
-    dazzled = _dazzled(facts.exposure, settings)
-    if dazzled:
+    yield from _light(facts.exposure, settings)
+
+
+def _light(exposure: Exposure | None, settings: GateSettings) -> Iterator[Problem]:
+    if dazzled := _dazzled(exposure, settings):
         yield Closed.EXPOSURE, dazzled
 
 
@@ -127,7 +154,7 @@ def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:
     if reference is None:
         return
     if facts.source != reference.source:
-        yield Closed.SOURCE_CHANGED, f"{_source(reference)} became {_source(facts)}"
+        yield Closed.SOURCE_CHANGED, f"{_source(*reference.source)} became {_source(*facts.source)}"
     elif facts.calibration and reference.calibration and facts.calibration != reference.calibration:
         yield Closed.SOURCE_CHANGED, "its calibration is another one"
     if facts.judges != reference.judges:
@@ -148,5 +175,5 @@ def _places(decision: SceneDecision, poses: ScenePoses, settings: GateSettings) 
         yield Closed.POSE, f"object {missing[0]} has no pose"
 
 
-def _source(facts: SceneFacts) -> str:
-    return f"{facts.frame_id!r} {facts.image_size[0]} x {facts.image_size[1]}"
+def _source(frame_id: str, image_size: tuple[int, int]) -> str:
+    return f"{frame_id!r} {image_size[0]} x {image_size[1]}"

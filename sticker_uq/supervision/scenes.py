@@ -7,8 +7,15 @@ from dataclasses import replace
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from sticker_uq.supervision.boxes import as_box, iou
 from sticker_uq.supervision.contradiction import left_out, opinion, surroundings
-from sticker_uq.supervision.events import RemovalVerified, SceneReceived, SceneUnreadable, SendGoal, Severity
-from sticker_uq.supervision.plausibility import picture_of, problems_of
+from sticker_uq.supervision.events import (
+    ImageArrived,
+    RemovalVerified,
+    SceneReceived,
+    SceneUnreadable,
+    SendGoal,
+    Severity,
+)
+from sticker_uq.supervision.plausibility import image_problems, picture_of, problems_of
 from sticker_uq.supervision.signals import UNEXPLAINED
 from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, Streak, Target
 from sticker_uq.supervision.turn import Turn
@@ -39,6 +46,13 @@ def receive(turn: Turn, event: SceneReceived) -> None:
 def receive_unreadable(turn: Turn, event: SceneUnreadable) -> None:
     """Close until a scene comes that can be read."""
     turn.set(problems=((Closed.FAILED_SCENE, event.text),))
+
+
+def receive_image(turn: Turn, event: ImageArrived) -> None:
+    """Close at once for an image that cannot be what it claims, until scenes of later images have come."""
+    problems = image_problems(event.check, turn.state, turn.now, turn.settings)
+    if problems:
+        turn.set(problems=problems, counts_after_ns=turn.now)
 
 
 def _has(problems: tuple[tuple[Closed, str], ...], reason: Closed) -> bool:

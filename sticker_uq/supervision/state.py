@@ -114,7 +114,7 @@ class SceneFacts:
     calibration: str = ""
 
     @property
-    def source(self) -> tuple[object, ...]:
+    def source(self) -> tuple[str, tuple[int, int]]:
         """Where the image comes from: boxes of two images mean the same places only if this is the same."""
         return self.frame_id, self.image_size
 

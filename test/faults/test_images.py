@@ -34,6 +34,27 @@ def test_camera_frozen(cell: FaultCell) -> None:
     cell.until(closed, "a gate that closes for a frozen picture")
 
 
+@pytest.mark.parametrize("level", [0, 255])
+def test_black_or_overexposed_picture(cell: FaultCell, level: int) -> None:
+    """It closes although the detector will never look at it: it hangs over the picture before."""
+    cell.camera.shows(Seen.HANG)
+    cell.until_no_scene_comes()
+    scenes = len(cell.scenes)
+    cell.camera.publish(cell.camera.picture(Seen.STICKER, level=level))
+    cell.until_gate(reason=Closed.EXPOSURE)
+    assert len(cell.scenes) == scenes
+    cell.kill("detector")
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(None, Closed.STAMP_ORDER), (1.0, Closed.CLOCK)])
+def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: Closed) -> None:
+    """A camera whose driver sets no stamp, or whose clock is ahead."""
+    cell.settle()
+    stamp = 0 if seconds is None else cell.now_ns() + round(seconds * 1e9)
+    cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=stamp))
+    cell.until_gate(reason=reason)
+
+
 def test_duplicate_stamp(cell: FaultCell) -> None:
     """Other pixels under the same stamp, again and again: of two that come at once the supervisor sees the newer one only."""
     cell.settle()

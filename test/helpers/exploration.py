@@ -8,7 +8,16 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from sticker_uq.scene import Exposure, ObjectClass, Outcome, SceneAssessment, SceneDecision, Status, Verdict
+from sticker_uq.scene import (
+    Exposure,
+    ImageCheck,
+    ObjectClass,
+    Outcome,
+    SceneAssessment,
+    SceneDecision,
+    Status,
+    Verdict,
+)
 from sticker_uq.supervision import (
     Answer,
     GateState,
@@ -31,6 +40,7 @@ from sticker_uq.supervision.events import (
     GoalAccepted,
     GoalRejected,
     Hold,
+    ImageArrived,
     Release,
     RemovalCode,
     RemovalFinished,
@@ -57,6 +67,7 @@ from test.helpers.gate import (
 
 MOMENT = MS
 PAUSE = 1100 * MS  # longer than lease, scene age, acceptance and cancellation
+LIT = Exposure(120.0, 0.0, 0.0)
 APPROVED = Memory().remember([PersonAnswer(Answer.REMOVE, HERE)])
 
 Make = Callable[[GateState, int], Event | None]
@@ -96,6 +107,14 @@ def scene(name: str, age: int = MOMENT) -> Make:
         stamp = now - age
         picture = replace(seen, stamp_ns=stamp, image_digest=f"{stamp:032x}")
         return SceneReceived(replace(decision, stamp_ns=stamp), facts_of(picture, decision))
+
+    return make
+
+
+def image(problem: str = "", exposure: Exposure = LIT) -> Make:
+    def make(state: GateState, now: int) -> Event:
+        source = ("camera", SIZE) if state.reference is None else state.reference.source
+        return ImageArrived(ImageCheck(now - MOMENT, source[0], problem, source[1], exposure))
 
     return make
 
@@ -164,6 +183,9 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "scene: again": (again, 2 * MOMENT),
     "scene: unreadable": (always(SceneUnreadable("test")), MOMENT),
     "scene: frozen": (frozen, 2 * MOMENT),
+    "image: good": (image(), MOMENT),
+    "image: dark": (image(exposure=Exposure(2.0, 0.99, 0.0)), MOMENT),
+    "image: unusable": (image(problem="test"), MOMENT),
     "tick": (ticking, MOMENT),
     "pause": (ticking, PAUSE),
     "clock goes back": (leaping, -3 * PAUSE),

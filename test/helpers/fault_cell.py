@@ -95,9 +95,16 @@ class Camera:
         """Show these one after the other, again and again; nothing: the camera stands still."""
         self._shown = itertools.cycle(seen) if seen else None
 
-    def picture(self, seen: Seen, width: int = 640, height: int = 480, stamp_ns: int | None = None) -> Image:
-        """A picture taken now."""
-        pixels = np.full((height, width), 120, np.uint8)
+    def picture(
+        self,
+        seen: Seen,
+        width: int = 640,
+        height: int = 480,
+        stamp_ns: int | None = None,
+        level: int = 120,
+    ) -> Image:
+        """A picture taken now; ``level``: its grey."""
+        pixels = np.full((height, width), level, np.uint8)
         pixels[0, 0] = seen
         pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
         image = Image(width=width, height=height, encoding="mono8", step=width)
@@ -278,6 +285,18 @@ class FaultCell:
         self.until(enough, "more scenes and gate messages")
         assert not any(gate.open for gate in self.gates[said:])
         self.check_motion()
+
+    def until_no_scene_comes(self) -> None:
+        """Wait until the gate has spoken a few times in a row without a new scene in between: the detector hangs."""
+        said, scenes = len(self.gates), len(self.scenes)
+
+        def quiet() -> bool:
+            nonlocal said, scenes
+            if len(self.scenes) != scenes:
+                said, scenes = len(self.gates), len(self.scenes)
+            return len(self.gates) >= said + 5
+
+        self.until(quiet, "a detector that says nothing more")
 
     # what is done
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sticker_uq.scene import (
+    ImageCheck,
     ObjectClass,
     ObjectVerdict,
     Outcome,
@@ -24,6 +25,7 @@ from sticker_uq.supervision.events import (
     Effect,
     Event,
     GoalRejected,
+    ImageArrived,
     OpenIntervention,
     PublishGate,
     Release,
@@ -68,6 +70,9 @@ class Witness:
         self.request = ""
         self.done: set[str] = set()
         self.digest = ""
+        self.refused_ns = (
+            0  # when an image was last refused as it arrived: no scene of an earlier one is evidence
+        )
         self.doubts = 0  # scenes in a row that showed the permitted object a little beyond a limit
 
     def copy(self) -> Witness:
@@ -98,6 +103,12 @@ class Witness:
             elif event.facts.image_digest != self.digest or not settings.frozen_images:
                 self.history.append(event)
             self.digest = event.facts.image_digest or self.digest
+        if isinstance(event, ImageArrived):
+            assert not after.open or before.open, "an image opened the gate"
+            if event.check.problem or not _lit(event.check, settings):
+                self.refused_ns = now
+                self.history.clear()
+                assert not after.open, "open although the image that has just arrived shows nothing"
         if self._closed(after, now, settings):
             self.history.clear()
             assert not after.open, "open although something closes it"
@@ -172,7 +183,7 @@ class Witness:
             and facts.finite
             and _lit(facts, settings)
             and min(facts.image_size) > 0
-            and 0 < facts.stamp_ns <= now + round(settings.max_clock_skew * SECOND)
+            and max(0, self.refused_ns) < facts.stamp_ns <= now + round(settings.max_clock_skew * SECOND)
             and event.decision.outcome in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN)
             and (
                 previous is None
@@ -270,7 +281,7 @@ class Witness:
             place = best
 
 
-def _lit(facts: SceneFacts, settings: GateSettings) -> bool:
+def _lit(facts: SceneFacts | ImageCheck, settings: GateSettings) -> bool:
     """Whether something can be told from the image; of its brightness only the mean is looked at here."""
     if facts.exposure is None:
         return settings.max_saturated_share == 1.0

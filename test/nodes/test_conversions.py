@@ -117,6 +117,23 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
     assert all(o.box.dtype == np.float32 and o.box_covariance.dtype == np.float64 for o in back.objects)
 
 
+@given(
+    check=st.builds(
+        sc.ImageCheck,
+        stamps,
+        texts,
+        texts,
+        st.tuples(counts, counts),
+        st.none() | st.builds(sc.Exposure, *[st.floats(0, 255)] * 3),
+        counts,
+        stamps,
+    )
+)
+def test_what_is_known_about_an_image_survives_the_wire(check: sc.ImageCheck) -> None:
+    message = deserialize_message(serialize_message(cv.image_check_to_msg(check)), m.ImageCheck)
+    assert cv.image_check_from_msg(message) == check
+
+
 @given(scene=scenes())
 def test_every_part_carries_the_header_of_the_image(scene: sc.SceneAssessment) -> None:
     whole = cv.scene_to_msg(scene)

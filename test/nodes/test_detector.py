@@ -23,6 +23,7 @@ from sticker_uq.nodes.detector import DetectorNode
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image
 from sticker_uq_msgs.msg import (
     DistinctiveLocalization,
+    ImageCheck,
     ImageUncertainty,
     SceneAssessment,
     StickerDetectionArray,
@@ -184,6 +185,33 @@ def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Scrip
     script.go.set()
     bench.until(lambda: len(scenes) == 2, "two scenes")
     assert seconds(scenes) == [1, 6]
+
+
+def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
+    bench: Bench, script: Script
+) -> None:
+    script.hold = True
+    scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
+    active(bench, script)
+    camera = bench.image_publisher()
+    bench.until(lambda: bench.probe.count_publishers("image_check"), "the publisher of checks")
+    camera.publish(image(1))
+    bench.until(script.busy.is_set, "the worker at work")
+    unusable = bad_images()["truncated"][0]
+    for number, message in enumerate([image(2, grey=0), image(3, grey=0), unusable], start=2):
+        camera.publish(message)
+        bench.until(lambda n=number: len(checks) == n, "a check while the worker is busy")
+    assert not scenes
+    assert [(c.image_width, c.image_height, c.repeats) for c in checks] == [
+        (64, 48, 1),
+        (64, 48, 1),
+        (64, 48, 2),
+        (0, 0, 1),
+    ]
+    assert [c.exposure.mean_level for c in checks[:3]] == [100.0, 0.0, 0.0]
+    assert [c.previous_stamp.sec for c in checks] == [0, 1, 2, 3]
+    assert "image data is truncated" in checks[3].problem
+    assert checks[3].header == unusable.header
 
 
 def test_too_old_images_fail(bench: Bench, script: Script) -> None:

@@ -9,12 +9,15 @@ import pytest
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
+from sticker_uq.nodes import qos
 from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq.nodes.poses import camera_to_msg
 from sticker_uq.nodes.sim_geometry import sim_camera
 from sticker_uq.supervision import Closed
 from sticker_uq_msgs.msg import (
+    Exposure,
     GateState,
+    ImageCheck,
     WorkpieceDone,
 )
 from test.helpers.assessments import THERE, observed
@@ -105,6 +108,22 @@ def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.goal(2)
+
+
+def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: Bench) -> None:
+    cell = Cell(bench)
+    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
+    cell.shows(STICKER)
+    cell.goal(1)
+    before = len(cell.gates)
+    header = cell.camera.message().header
+    cell.camera.objects = None
+    dark = Exposure(valid=True, mean_level=1.0, dark_share=1.0)
+    images.publish(ImageCheck(header=header, image_width=640, image_height=480, exposure=dark, repeats=1))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.EXPOSURE)
+    closed = next(gate for gate in cell.gates[before:] if not gate.open)
+    assert closed.reasons & Closed.EXPOSURE, closed.text
+    assert "its mean grey level is 1" in closed.text
 
 
 def test_unknown_enumerations_close(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sticker_uq.scene import ObjectClass, ObservedObject, Status
+from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Status
 from sticker_uq.supervision import Answer, PersonAnswer, Phase, SceneAnswer
 from sticker_uq.supervision.boxes import Box
 from sticker_uq.supervision.events import (
@@ -21,13 +21,14 @@ from sticker_uq.supervision.events import (
     GoalAccepted,
     GoalRejected,
     Hold,
+    ImageArrived,
     Release,
     RemovalCode,
     RemovalFinished,
     Reset,
     WorkpieceChanged,
 )
-from test.helpers.assessments import ELSEWHERE, HERE, SECOND, SURE, THERE, observed, rarely_seen
+from test.helpers.assessments import ELSEWHERE, HERE, SECOND, SIZE, SURE, THERE, observed, rarely_seen
 from test.helpers.gate import Cell, running
 
 pytestmark = pytest.mark.timeout(600)
@@ -147,6 +148,9 @@ class GateMachine(RuleBasedStateMachine):
     def anything_else(self, data: st.DataObject) -> None:
         goal, now = self.cell.goal, self.cell.now
         mishaps = [
+            ImageArrived(ImageCheck(now, "camera", "test")),
+            ImageArrived(ImageCheck(now, "camera", "", SIZE, Exposure(120.0, 0.0, 0.0))),
+            ImageArrived(ImageCheck(now, "camera", "", SIZE, Exposure(2.0, 1.0, 0.0))),
             ArmReady(False),
             ArmLost(),
             ArmReady(True),
