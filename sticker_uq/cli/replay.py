@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import operator
-import platform
 import re
-from functools import partial
-from importlib import metadata
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -16,18 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.cli.options import settings_options
-from sticker_uq.datasets.bags import Bag
-from sticker_uq.datasets.sources import ImageSource, open_source
-from sticker_uq.evaluation.assessing import Assessed, one_by_one, process_count, side_by_side
-from sticker_uq.evaluation.comparison import Comparison, live_scenes
-from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.cli.replaying import Replay, run_side_by_side
+from sticker_uq.evaluation.assessing import process_count
+from sticker_uq.evaluation.replay import ReplaySummary
 from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.nodes.perceiving import load_perception
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import InvalidInput
 from sticker_uq.supervision import GateSettings, Policy, WatchSettings
 
+_MANY = 1_000_000  # images, where their number does not matter
 # Parameters of the nodes that have no meaning for recorded images.
 _DETECTOR_ONLY = (
     "image_transport",
@@ -55,15 +52,19 @@ _SUPERVISOR = ("policy", *GateSettings.model_fields, *WatchSettings.model_fields
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
 def command(
-    source: Annotated[
-        Path,
+    sources: Annotated[
+        list[Path],
         typer.Argument(
-            help="rosbag2 recording (folder, .mcap, .db3), folder of pictures, picture, or video."
+            metavar="SOURCE...",
+            help="rosbag2 recordings (folder, .mcap, .db3), folders of pictures, pictures, or videos.",
         ),
     ],
     settings: PerceptionSettings,
     params: Path | None,
-    out: Annotated[Path, typer.Option(help="Folder for the results, new or empty.")] = Path("out/replay"),
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for the results, new or empty; of several sources one folder each in it."),
+    ] = Path("out/replay"),
     topic: Annotated[
         str | None, typer.Option(help="Image topic of a recording; not needed if there is one.")
     ] = None,
@@ -74,6 +75,14 @@ def command(
         str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or N of them.")
     ] = "all",
     policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=256,
+            help="Processes side by side: each has a source of several, or a share of one's images; 0: as many as pay.",
+        ),
+    ] = 0,
     verify: Annotated[
         bool,
         typer.Option(
@@ -91,38 +100,53 @@ def command(
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
     limits = _policy(policy, params)
     most = _pictures(pictures)
-    images = open_source(source, topic)
-    live = _live(source, images) if verify else None
-    expected = operator.length_hint(images, 0)
-    with _progress() as bar:
-        task = bar.add_task("images", total=expected or None)
-
-        def on_image(assessment: SceneAssessment) -> None:
-            bar.advance(task)
-            if live is not None:
-                live.add(assessment)
-
-        summary = replay(
-            images,
-            str(source),
-            _assessed(images, settings, expected),
-            limits,
-            out,
+    several = len(sources) > 1
+    folders = _folders(sources, out) if several else [out]
+    replays = [
+        Replay(
+            source=source,
+            topic=topic,
+            settings=settings,
+            policy=limits,
+            out=folder,
             table_format=table_format,  # type: ignore[arg-type]  # checked above
             pictures=most,
-            environment=_environment(settings),
-            on_image=on_image,
+            verify=verify,
+            processes=1 if several else jobs,
         )
-    _print_summary(summary, out)
-    if live is not None:
-        raise typer.Exit(_print_comparison(live))
+        for source, folder in zip(sources, folders, strict=True)
+    ]
+    if several:
+        for replay in replays:
+            replay.open()  # bad input is told before the first process starts
+        at_once = min(jobs or process_count(settings, _MANY), len(replays))
+        with _progress() as bar:
+            done = list(bar.track(run_side_by_side(replays, at_once), len(replays), description="sources"))
+    else:
+        with _progress() as bar:
+            images = replays[0].open()
+            task = bar.add_task("images", total=operator.length_hint(images, 0) or None)
+            done = [replays[0].run(load_perception, lambda: bar.advance(task))]
+    for replay, result in zip(replays, done, strict=True):
+        if several:
+            typer.echo(f"{replay.source}:")
+        _print_summary(result.summary, replay.out)
+        for line in result.differing:
+            typer.echo(line, err=True)
+        if result.compared:
+            typer.echo(result.compared)
+    raise typer.Exit(0 if all(result.agrees for result in done) else 1)
 
 
-def _assessed(images: ImageSource, settings: PerceptionSettings, expected: int) -> Assessed:
-    processes = process_count(settings, expected)
-    if processes == 1:
-        return one_by_one(images, load_perception(settings))
-    return side_by_side(images, partial(load_perception, settings), processes)
+def _folders(sources: list[Path], out: Path) -> list[Path]:
+    """A folder in ``out`` for each source, named after it."""
+    names = [source.stem if source.is_file() else source.resolve().name for source in sources]
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidInput(
+                f"{count} sources are called {name!r}: expected different names, or one replay each"
+            )
+    return [out / name for name in names]
 
 
 def _policy(file: Path | None, params: Path | None) -> Policy:
@@ -138,30 +162,6 @@ def _pictures(text: str) -> int | None:
     if text != "none" and not re.fullmatch(r"\d{1,6}", text):
         raise InvalidInput(f"--pictures {text}: expected all, none or a number")
     return 0 if text == "none" else int(text)
-
-
-def _live(source: Path, images: ImageSource) -> Comparison:
-    if not images.topic:
-        raise InvalidInput(f"--verify: {source} is not a recording of a cell")
-    return live_scenes(Bag(source), images.topic)
-
-
-def _environment(settings: PerceptionSettings) -> dict[str, str]:
-    packages = ("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan")
-    versions = {name: _installed(name) for name in packages}
-    return {
-        "Python": platform.python_version(),
-        "machine": platform.platform(),
-        **{name: version for name, version in versions.items() if version},
-        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
-    }
-
-
-def _installed(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _progress() -> Progress:
@@ -182,21 +182,9 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
         **{f"scenes judged {outcome}": count for outcome, count in summary.outcomes.items()},
         **{f"{stage}, ms": f"{ms:.1f}" for stage, ms in summary.timings_ms.items()},
         "images per second": f"{summary.images / summary.seconds:.1f}",
+        "model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)",
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
     Console().print(table)
     typer.echo(f"report: {out / 'report.html'}")
-
-
-def _print_comparison(live: Comparison) -> int:
-    """Say how far the replay equals the live cell; returns the exit status."""
-    for line in live.differing[:10]:
-        typer.echo(line, err=True)
-    if len(live.differing) > 10:
-        typer.echo(f"... and {len(live.differing) - 10} more", err=True)
-    typer.echo(
-        f"{live.identical} of {len(live.live)} live assessments of {live.topic} repeated byte for byte, "
-        f"{len(live.differing)} differ, {live.missing} without a recorded image"
-    )
-    return 0 if live.agrees else 1

@@ -6,44 +6,72 @@ import multiprocessing
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
 
 import psutil
 
 from sticker_uq.datasets.images import Picture
 from sticker_uq.datasets.sources import ImageSource, SourceImage
+from sticker_uq.evaluation.ahead import ahead
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
+
+if TYPE_CHECKING:
+    from sticker_uq.perception import ImageFacts
 
 Assessed = Iterator[tuple[SourceImage, SceneAssessment]]
 
 _WORTH_A_PROCESS = 40  # images; loading torch takes as long as assessing some of them
 _MEMORY_OF_A_PROCESS = 2 * 2**30
 _MOST_PROCESSES = 16
+_READ_AHEAD = 4  # images that wait for the model
+_DONE_AHEAD = 4  # assessments that wait for whoever writes
 
 
 class Assessor(Protocol):
     """What is needed of :class:`sticker_uq.perception.Perception`."""
 
     def assess(
-        self, image: Picture, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+        self,
+        image: Picture,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about `image`, with its saliency map if `keep_saliency`."""
+        """Everything there is to say about `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """A scene with status FAILED, for an image that could not be assessed."""
 
 
 def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
-    """Every image of `source` with its assessment; the next image is read and decoded meanwhile."""
-    images = iter(source)
-    with ThreadPoolExecutor(1, "reader") as reader:
-        coming = reader.submit(next, images, None)
-        while (item := coming.result()) is not None:
-            coming = reader.submit(next, images, None)
-            yield item, _assess(item, perception)
+    """Every image of `source` with its assessment, in order.
+
+    Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
+    may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
+    """
+    return ahead(
+        _each_assessed(ahead(_measured(source), _READ_AHEAD, "reader"), perception), _DONE_AHEAD, "model"
+    )
+
+
+def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | None], None, None]:
+    from sticker_uq.perception import image_facts  # settings of perception are needed without torch
+
+    for item in source:
+        yield item, None if item.image is None else image_facts(item.image)
+
+
+def _each_assessed(
+    images: Generator[tuple[SourceImage, ImageFacts | None], None, None], perception: Assessor
+) -> Generator[tuple[SourceImage, SceneAssessment], None, None]:
+    with closing(images):
+        for item, facts in images:
+            yield item, _assess(item, perception, facts)
 
 
 def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
@@ -86,11 +114,11 @@ def _uses_gpu(device: str) -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _assess(item: SourceImage, perception: Assessor) -> SceneAssessment:
+def _assess(item: SourceImage, perception: Assessor, facts: ImageFacts | None = None) -> SceneAssessment:
     if item.image is None:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, item.error)
     try:
-        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency=True)
+        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency=True, facts=facts)
     except InvalidInput as error:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 from sticker_uq.datasets.files import atomic_write
@@ -18,7 +16,8 @@ from sticker_uq.evaluation.assessing import Assessed
 from sticker_uq.evaluation.gallery import Gallery
 from sticker_uq.evaluation.replay_report import replay_report
 from sticker_uq.evaluation.report import write_report
-from sticker_uq.scene import InvalidInput, SceneAssessment, Status
+from sticker_uq.evaluation.tally import Tally
+from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.supervision import Policy, judge
 
 
@@ -26,8 +25,9 @@ from sticker_uq.supervision import Policy, judge
 class ReplaySummary:
     """What a replay did, as ``summary.json`` holds it.
 
-    ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``timings_ms``: medians per stage;
-    ``files``: what lies in the folder; ``environment``: versions and settings.
+    ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
+    computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
+    ``timings_ms``: medians per stage; ``files``: what lies in the folder; ``environment``: versions and settings.
     """
 
     source: str
@@ -39,6 +39,8 @@ class ReplaySummary:
     removable: int
     outcomes: Mapping[str, int]
     seconds: float
+    processes: int
+    model_busy: float
     timings_ms: Mapping[str, float]
     model: str
     model_hash: str
@@ -57,12 +59,14 @@ def replay(
     *,
     table_format: tables.TableFormat = "parquet",
     pictures: int | None = None,
+    processes: int = 1,
     environment: Mapping[str, str] | None = None,
     on_image: Callable[[SceneAssessment], None] = lambda _: None,
 ) -> ReplaySummary:
     """Judge every image of `source`, nobody having said anything, and write the results into the folder `out`.
 
-    `assessed`: the images of `source` with their assessments, see :mod:`sticker_uq.evaluation.assessing`. Writes tables
+    `assessed`: the images of `source` with their assessments, made in that many `processes`, see
+    :mod:`sticker_uq.evaluation.assessing`; what is written is written beside them. Writes tables
     ``images`` and ``objects``, ``pictures/`` (at most `pictures` of them, evenly spread; None: all), ``report.html`` and
     ``summary.json``, each completely or not at all. An image that cannot be read becomes a row with status FAILED.
     `on_image` is called after every image. Raises InvalidInput when `out` holds files already or the source has no images,
@@ -70,37 +74,40 @@ def replay(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
-    image_rows: list[tables.Row] = []
-    object_rows: list[tables.Row] = []
-    outcomes: Counter[str] = Counter()
     start = perf_counter()
     first = next(assessed, None)
     if first is None:
         raise InvalidInput(f"{source_name}: no images in it")
+    tally = Tally()
     out.mkdir(parents=True, exist_ok=True)
-    with Gallery(out / "pictures", pictures, source.continuous) as gallery:
+    with (
+        Gallery(out / "pictures", pictures, source.continuous) as gallery,
+        tables.table_writer(tables.OBJECT_SCHEMA, out / f"objects.{table_format}") as write_objects,
+        tables.table_writer(tables.IMAGE_SCHEMA, out / f"images.{table_format}") as write_images,
+    ):
         for item, assessment in chain([first], assessed):
             decision = judge(assessment, policy)
-            outcomes[decision.outcome.name] += 1
-            image_rows.append(tables.image_row(item.name, assessment, decision))
-            object_rows += tables.object_rows(item.name, assessment, decision)
+            row = tables.image_row(item.name, assessment, decision)
+            write_images([row])
+            write_objects(tables.object_rows(item.name, assessment, decision))
+            tally.add(row)
             gallery.add(item, assessment, decision)
             on_image(assessment)
         drawn = gallery.finish()
-    seconds = perf_counter() - start
-    tables.write_table(image_rows, tables.IMAGE_SCHEMA, out / f"images.{table_format}")
-    tables.write_table(object_rows, tables.OBJECT_SCHEMA, out / f"objects.{table_format}")
+    end = perf_counter()
     summary = ReplaySummary(
         source=source_name,
         topic=source.topic,
-        images=len(image_rows),
-        failed=sum(row["status"] == Status.FAILED.name for row in image_rows),
-        objects=sum(row["objects"] for row in image_rows),
-        unstable=sum(row["unstable"] for row in image_rows),
-        removable=sum(row["removable"] for row in image_rows),
-        outcomes=dict(sorted(outcomes.items())),
-        seconds=seconds,
-        timings_ms=_medians(image_rows),
+        images=tally.images,
+        failed=tally.failed,
+        objects=tally.objects,
+        unstable=tally.unstable,
+        removable=tally.removable,
+        outcomes=dict(sorted(tally.outcomes.items())),
+        seconds=end - start,
+        processes=processes,
+        model_busy=tally.model_busy(end, processes),
+        timings_ms=tally.medians(),
         model=first[1].model,
         model_hash=first[1].model_hash,
         settings_hash=first[1].settings_hash,
@@ -114,15 +121,7 @@ def replay(
         ),
         environment=dict(environment or {}),
     )
-    write_report(replay_report(summary, image_rows, gallery.entries(), policy), out / "report.html")
+    write_report(replay_report(summary, tally, gallery.entries(), policy), out / "report.html")
     with atomic_write(out / "summary.json", "w") as stream:
         json.dump(asdict(summary), stream, indent=2)
     return summary
-
-
-def _medians(rows: list[tables.Row]) -> dict[str, float]:
-    times: dict[str, list[float]] = {}
-    for row in rows:
-        for stage, ms in row["timings_ms"].items():
-            times.setdefault(stage, []).append(ms)
-    return {stage: median(values) for stage, values in times.items()}

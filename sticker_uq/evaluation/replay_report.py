@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sticker_uq.evaluation.cell_report import policy_limits
 from sticker_uq.evaluation.report_model import Course, Headline, Report, ReportEntry, ReportLaptop, Tone
-from sticker_uq.evaluation.tables import Row
+from sticker_uq.evaluation.tally import Tally
 from sticker_uq.supervision import Policy
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _OUTCOMES = {
 
 
 def replay_report(
-    summary: ReplaySummary, rows: Sequence[Row], entries: Sequence[ReportEntry], policy: Policy
+    summary: ReplaySummary, tally: Tally, entries: Sequence[ReportEntry], policy: Policy
 ) -> Report:
-    """The report of a replay: `rows` are those of its table of images, `entries` the images it shows."""
+    """The report of a replay: `tally` of its images, `entries` the images it shows."""
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
     unusable = (
         f"{summary.failed} of them could not be used" if summary.failed else "All of them could be used"
@@ -40,7 +40,6 @@ def replay_report(
         if name in summary.outcomes
     ]
     headlines.append(Headline("images per second", f"{per_second:.3g}"))
-    failed = [(row["image"], row["status_text"]) for row in rows if row["status"] == "FAILED"]
     laptop = ReportLaptop(
         title="Images",
         entries=tuple(entries),
@@ -49,15 +48,15 @@ def replay_report(
             ("seen too seldom to be measured", str(summary.unstable)),
             ("stickers that may be removed", str(summary.removable)),
         ),
-        courses=_courses(rows, policy) if len(rows) > 1 else (),
+        courses=_courses(tally, policy) if tally.images > 1 else (),
     )
     return Report(
         title="Replay",
         lead=lead,
         laptops=(laptop,),
         headlines=tuple(headlines),
-        summary_columns=("image that could not be used", "reason") if failed else (),
-        summary_rows=tuple(failed[:50]),
+        summary_columns=("image that could not be used", "reason") if tally.failures else (),
+        summary_rows=tuple(tally.failures),
         limits=policy_limits(policy),
         timings=summary.timings_ms,
         environment={
@@ -72,10 +71,10 @@ def replay_report(
     )
 
 
-def _courses(rows: Sequence[Row], policy: Policy) -> tuple[Course, ...]:
+def _courses(tally: Tally, policy: Policy) -> tuple[Course, ...]:
     return (
-        Course("DiL", tuple(row["dil"] for row in rows), policy.max_dil),
-        Course("mean Shannon entropy, bit", tuple(row["shannon_entropy"] for row in rows)),
-        Course("mean mutual information, bit", tuple(row["mutual_information"] for row in rows)),
-        Course("objects", tuple(float(row["objects"]) for row in rows)),
+        Course("DiL", tuple(tally.courses["dil"]), policy.max_dil),
+        Course("mean Shannon entropy, bit", tuple(tally.courses["shannon_entropy"])),
+        Course("mean mutual information, bit", tuple(tally.courses["mutual_information"])),
+        Course("objects", tuple(tally.courses["objects"])),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from sticker_uq.scene import METRICS, ObjectVerdict, SceneAssessment, SceneDecis
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
+_ROW_GROUP = 1000  # rows that are written at once
 
 IMAGE_SCHEMA = pa.schema(
     [
@@ -122,21 +124,33 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
     return rows
 
 
-def write_table(rows: Sequence[Row], schema: pa.Schema, path: Path) -> None:
-    """Write `rows` to `path` as its suffix says (.parquet or .csv), completely or not at all.
+@contextmanager
+def table_writer(schema: pa.Schema, path: Path) -> Iterator[Callable[[Iterable[Row]], None]]:
+    """What appends rows to a new table at `path`, which is there, complete, after the block and not at all if it fails.
 
-    In csv lists and maps are JSON, numbers keep every digit and what was not measured is ``nan``. Raises OSError when the
-    disk refuses.
+    The suffix says how: .parquet or .csv. However many rows there are, few are held in memory. In csv lists and maps are
+    JSON, numbers keep every digit and what was not measured is ``nan``. Raises OSError when the disk refuses.
     """
     if path.suffix == ".parquet":
-        table = pa.Table.from_pylist(list(rows), schema=schema)
-        with atomic_write(path) as stream:
-            pq.write_table(table, stream)
+        with atomic_write(path) as stream, pq.ParquetWriter(stream, schema) as writer:
+            waiting: list[Row] = []
+
+            def flush() -> None:
+                writer.write_table(pa.Table.from_pylist(waiting, schema=schema))
+                waiting.clear()
+
+            def append(rows: Iterable[Row]) -> None:
+                waiting.extend(rows)
+                if len(waiting) >= _ROW_GROUP:
+                    flush()
+
+            yield append
+            flush()
         return
     with atomic_write(path, "w") as stream:
-        writer = csv.DictWriter(stream, schema.names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _plain(row[name]) for name in schema.names} for row in rows)
+        lines = csv.DictWriter(stream, schema.names, lineterminator="\n")
+        lines.writeheader()
+        yield lambda rows: lines.writerows({name: _plain(row[name]) for name in schema.names} for row in rows)
 
 
 def _plain(value: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch
-_WITH_TORCH = {"Perception": "pipeline"}
+_WITH_TORCH = {"ImageFacts": "pipeline", "Perception": "pipeline", "image_facts": "pipeline"}
 
-__all__ = ["Perception", "PerceptionSettings"]
+__all__ = ["ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
 
 
 def __getattr__(name: str) -> Any:

@@ -77,18 +77,23 @@ class Perception:
         self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
 
     def assess(
-        self, image: NDArray[np.uint8], stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+        self,
+        image: NDArray[np.uint8],
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
     ) -> SceneAssessment:
         """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
 
-        Stamp and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
-        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises
-        :class:`InvalidInput` for anything that is no such image.
+        ``facts``: those of ``image``, where they were measured beforehand in another thread. Stamp and frame are copied. The
+        saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the distinctive localization is
+        switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises :class:`InvalidInput` for
+        anything that is no such image.
         """
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
-            digest = image_digest(image)
-            exposure = measure_exposure(image) if image.size else None
+            digest, exposure = image_facts(image) if facts is None else facts
             try:
                 dil = self.settings.dil and _has_turn(digest, stamp_ns, self.settings.dil_every)
                 found = self._look(image, digest, dil, stamp_ns, keep_saliency, timings)
@@ -183,6 +188,19 @@ class Perception:
             exposure=exposure,
             **found._asdict(),
         )
+
+
+class ImageFacts(NamedTuple):
+    """What is measured of an image without any model; see :func:`image_digest`. ``exposure`` None without a pixel."""
+
+    digest: str
+    exposure: Exposure | None
+
+
+def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
+    """The facts of ``image`` (H, W, 3) uint8 BGR; from any thread. Raises :class:`InvalidInput` for anything else."""
+    digest = image_digest(image)
+    return ImageFacts(digest, measure_exposure(image) if image.size else None)
 
 
 class _Found(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import replace as changed
 
 import cv2
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage, Image
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.replay as cli_replay
 from sticker_uq.cli import app
-from sticker_uq.datasets import files
+from sticker_uq.datasets import files, render, sample_scene
 from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.datasets.images import decode_compressed, encode_jpeg
 from sticker_uq.nodes.conversions import header_of, scene_to_msg
@@ -230,3 +231,44 @@ def test_a_recording_without_live_scenes_cannot_be_verified(loaded, tmp_path, im
     result = run(tmp_path / "bag", "--verify", "--out", tmp_path / "out")
     assert result.exit_code == 2
     assert "expected one topic of sticker_uq_msgs/msg/SceneAssessment, found none" in result.stderr
+
+
+@pytest.fixture
+def two_folders(tmp_path):
+    for name in ("left", "right"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for seed in range(2):
+            picture = render(sample_scene(seed + (name == "left")), (320, 240)).image
+            cv2.imwrite(str(folder / f"{seed}.png"), picture)
+    return tmp_path / "left", tmp_path / "right"
+
+
+def test_several_sources_side_by_side_say_what_each_says_alone(two_folders, tmp_path):
+    options = ("--passes", "3", "--device", "cpu", "--pictures", "none")
+    result = run(*two_folders, "--out", tmp_path / "out", "--jobs", "2", *options)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("model busy") == 2
+    for folder in two_folders:
+        assert run(folder, "--out", tmp_path / "alone" / folder.name, *options).exit_code == 0
+        columns = ["image", "assessment_digest", "outcome"]
+        together, alone = (
+            pq.read_table(tmp_path / where / folder.name / "images.parquet", columns=columns).to_pylist()
+            for where in ("out", "alone")
+        )
+        assert together == alone
+        assert len(together) == 2
+        summary = json.loads((tmp_path / "out" / folder.name / "summary.json").read_text())
+        assert (summary["source"], summary["processes"]) == (str(folder), 1)
+
+
+def test_several_sources_need_names_of_their_own_and_must_exist(pictures, tmp_path):
+    twin = tmp_path / "other" / pictures.name
+    twin.mkdir(parents=True)
+    result = run(pictures, twin, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "2 sources are called 'lids': expected different names" in result.stderr
+    result = run(pictures, tmp_path / "nowhere", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "nowhere: no such file or folder" in result.stderr
+    assert not (tmp_path / "out").exists()

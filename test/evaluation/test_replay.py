@@ -33,7 +33,7 @@ class Perception:
         self.assessment = assessment
         self.stamps = []
 
-    def assess(self, image, stamp_ns=0, frame_id="", keep_saliency=False):
+    def assess(self, image, stamp_ns=0, frame_id="", keep_saliency=False, facts=None):
         self.stamps.append(stamp_ns)
         digest = hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
         if not image.any():

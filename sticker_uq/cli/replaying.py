@@ -1,0 +1,144 @@
+"""One replay as a value that another process can carry out."""
+
+from __future__ import annotations
+
+import multiprocessing
+import operator
+import platform
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+from sticker_uq.datasets.bags import Bag
+from sticker_uq.datasets.sources import ImageSource, open_source
+from sticker_uq.evaluation.assessing import Assessor, one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.comparison import Comparison, live_scenes
+from sticker_uq.evaluation.replay import ReplaySummary, replay
+from sticker_uq.evaluation.tables import TableFormat
+from sticker_uq.nodes.perceiving import load_perception
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.supervision import Policy
+
+_MOST_LINES = 10
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay came to. ``compared`` is "" where no live scenes were asked for; ``differing``: a line for some of those
+    that differ.
+    """
+
+    summary: ReplaySummary
+    agrees: bool
+    compared: str = ""
+    differing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The replay of one source; ``processes`` over which its images are spread, 0: as many as pay."""
+
+    source: Path
+    topic: str | None
+    settings: PerceptionSettings
+    policy: Policy
+    out: Path
+    table_format: TableFormat
+    pictures: int | None
+    verify: bool
+    processes: int
+
+    def open(self) -> ImageSource:
+        """The images. Raises InvalidInput when there are none, or no recording where live scenes are to be compared."""
+        images = open_source(self.source, self.topic)
+        if self.verify and not images.topic:
+            raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
+        return images
+
+    def run(
+        self,
+        load: Callable[[PerceptionSettings], Assessor] = load_perception,
+        on_image: Callable[[], None] = lambda: None,
+    ) -> Replayed:
+        """Carry it out; ``on_image`` is called after every image. Raises what opening and replaying raise."""
+        images = self.open()
+        live = live_scenes(Bag(self.source), images.topic) if self.verify else None
+        count = operator.length_hint(images, 0)
+        processes = self.processes or process_count(self.settings, count)
+        if processes == 1:
+            assessed = one_by_one(images, load(self.settings))
+        else:
+            assessed = side_by_side(images, partial(load, self.settings), processes)
+
+        def seen(assessment: SceneAssessment) -> None:
+            on_image()
+            if live is not None:
+                live.add(assessment)
+
+        summary = replay(
+            images,
+            str(self.source),
+            assessed,
+            self.policy,
+            self.out,
+            table_format=self.table_format,
+            pictures=self.pictures,
+            processes=processes,
+            environment=_environment(self.settings),
+            on_image=seen,
+        )
+        return Replayed(summary, True) if live is None else _compared(summary, live)
+
+
+def run_side_by_side(replays: Sequence[Replay], processes: int) -> Iterator[Replayed]:
+    """Carry out ``replays`` in that many processes; results in their order. Raises what one of them raises."""
+    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+    pool = ProcessPoolExecutor(processes, context, _end_on_sigterm)
+    try:
+        yield from pool.map(Replay.run, replays)
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _end_on_sigterm() -> None:
+    """A signal ends the work by an exception, which leaves no half-written file."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _compared(summary: ReplaySummary, live: Comparison) -> Replayed:
+    """How far the replay equals the live cell, in words."""
+    lines = live.differing[:_MOST_LINES]
+    if len(live.differing) > _MOST_LINES:
+        lines.append(f"... and {len(live.differing) - _MOST_LINES} more")
+    compared = (
+        f"{live.identical} of {len(live.live)} live assessments of {live.topic} repeated byte for byte, "
+        f"{len(live.differing)} differ, {live.missing} without a recorded image"
+    )
+    return Replayed(summary, live.agrees, compared, tuple(lines))
+
+
+def _environment(settings: PerceptionSettings) -> dict[str, str]:
+    packages = ("torch", "torchvision", "numpy", "opencv-python-headless", "hdbscan")
+    versions = {name: _installed(name) for name in packages}
+    return {
+        "Python": platform.python_version(),
+        "machine": platform.platform(),
+        **{name: version for name, version in versions.items() if version},
+        **{f"setting {name}": str(value) for name, value in settings.model_dump().items()},
+    }
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
