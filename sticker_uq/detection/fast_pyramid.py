@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.pyramid import coarser_maps
+from sticker_uq.detection.winograd import use_winograd
 
 
 class FastPyramid:
@@ -36,8 +37,7 @@ class FastPyramid:
         return maps + coarser_maps(self._fpn.extra_blocks, features, maps[-1])
 
     def _layer(self, level: int, merged: Tensor, dropout: Dropout) -> Tensor:
-        weight, bias = self._layers[level]
-        made = F.conv2d(merged, weight, bias, padding=1)
+        made: Tensor = self._layers[level](merged)
         return made.mul_(dropout.masks(made))
 
 
@@ -46,8 +46,12 @@ def _convolution(block: nn.Module) -> nn.Conv2d:
     return found
 
 
-def _scaled(conv: nn.Conv2d, factor: float) -> tuple[Tensor, Tensor | None]:
-    return conv.weight * factor, None if conv.bias is None else conv.bias * factor
+def _scaled(conv: nn.Conv2d, factor: float) -> nn.Conv2d:
+    made = nn.Conv2d(conv.in_channels, conv.out_channels, 3, padding=1, device="meta")
+    made.weight = nn.Parameter(conv.weight * factor, requires_grad=False)
+    made.bias = None if conv.bias is None else nn.Parameter(conv.bias * factor, requires_grad=False)
+    use_winograd(made)
+    return made
 
 
 def _add_enlarged(fine: Tensor, coarse: Tensor) -> None:

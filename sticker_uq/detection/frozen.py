@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 from torchvision.ops.misc import Conv2dNormActivation, FrozenBatchNorm2d
 
+from sticker_uq.detection.winograd import OneDnn, use_winograd
+
 
 def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
     """A copy of ``model`` in evaluation mode that computes the same faster, with weights of type ``dtype``.
@@ -26,22 +28,12 @@ def frozen(model: Any, dtype: torch.dtype = torch.float32) -> Any:
         heads = fast.roi_heads
         heads.box_head = BoxHead(heads.box_head, heads.box_roi_pool.output_size[0])
     for module in fast.modules():
-        if type(module) is nn.Conv2d and module.kernel_size == (1, 1) and dtype == torch.float32:
-            module.__class__ = Pointwise
-    return fast.to(dtype=dtype, memory_format=torch.channels_last)
-
-
-class Pointwise(nn.Conv2d):
-    """A 1x1 convolution that oneDNN computes in any case."""
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if input.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-            return super()._conv_forward(input, weight, bias)
-        # with one thread torch would leave these to a matrix product of MKL
-        made: Tensor = torch.mkldnn_convolution(
-            input, weight, bias, (0, 0), self.stride, self.dilation, self.groups
-        )
-        return made
+        if type(module) is nn.Conv2d and module.groups == 1 and dtype == torch.float32:
+            module.__class__ = OneDnn
+    fast = fast.to(dtype=dtype, memory_format=torch.channels_last)
+    for module in fast.modules():
+        use_winograd(module)
+    return fast
 
 
 class BoxHead(nn.Module):

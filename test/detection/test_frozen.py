@@ -10,11 +10,12 @@ import torch
 from torchvision.ops import MultiScaleRoIAlign
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.frozen import Pointwise, frozen
+from sticker_uq.detection.frozen import frozen
 from sticker_uq.detection.models import build_model
 from sticker_uq.detection.pixels import network_input
 from sticker_uq.detection.roi_pooling import BagPooling
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.winograd import OneDnn, Winograd, use_winograd
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_model
 
@@ -25,14 +26,62 @@ def test_a_frozen_copy_has_no_normalisation_and_leaves_the_model_alone(name: str
     before = {k: v.clone() for k, v in model.state_dict().items()}
     fast = frozen(model)
     assert not any(isinstance(m, torch.nn.BatchNorm2d) for m in fast.modules())
-    assert any(isinstance(m, Pointwise) for m in fast.modules())
-    assert not any(isinstance(m, Pointwise) for m in model.modules())
+    assert any(isinstance(m, OneDnn) for m in fast.modules())
+    assert not any(isinstance(m, OneDnn) for m in model.modules())
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
     assert fast.transform is model.transform
     x = torch.rand(1, 3, 96, 128)
     with torch.no_grad():
         for found, wanted in zip(fast.backbone(x).values(), model.backbone(x).values(), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("count", "height", "width"), [(1, 32, 32), (1, 61, 79), (3, 18, 45), (80, 4, 4), (2, 130, 33)]
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_minimal_filtering_is_the_convolution_and_so_is_its_gradient(
+    count: int, height: int, width: int, bias: bool
+) -> None:
+    torch.manual_seed(0)
+    wanted = torch.nn.Conv2d(128, 136, 3, padding=1, bias=bias).requires_grad_(False)
+    found = copy.deepcopy(wanted)
+    use_winograd(found)
+    assert type(found) is Winograd
+    x = torch.randn(count, 128, height, width).contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found(x), wanted(x), rtol=1e-4, atol=1e-4)
+    assert found.transformed is not None
+    assert torch.equal(found(x), found(x))
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    for convolution, leaf in zip((wanted, found), inputs, strict=True):
+        (convolution(leaf) ** 2).sum().backward()
+    torch.testing.assert_close(inputs[1].grad, inputs[0].grad, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "convolution",
+    [
+        torch.nn.Conv2d(128, 128, 1),
+        torch.nn.Conv2d(128, 128, 3),
+        torch.nn.Conv2d(128, 128, 3, padding=1, stride=2),
+        torch.nn.Conv2d(128, 128, 3, padding=1, groups=2),
+        torch.nn.Conv2d(256, 24, 3, padding=1),
+        torch.nn.Conv2d(128, 128, 3, padding=1, dtype=torch.bfloat16),
+    ],
+)
+def test_other_convolutions_stay_what_they_are(convolution: torch.nn.Conv2d) -> None:
+    use_winograd(convolution)
+    assert type(convolution) is torch.nn.Conv2d
+
+
+def test_small_maps_are_filtered_directly() -> None:
+    convolution = torch.nn.Conv2d(128, 128, 3, padding=1)
+    use_winograd(convolution)
+    for count, side in ((1, 8), (1000, 7)):
+        with torch.no_grad():
+            convolution(torch.randn(count, 128, side, side))
+        assert isinstance(convolution, Winograd)
+        assert convolution.transformed is None
 
 
 @pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"])
