@@ -276,13 +276,16 @@ class Localization:
 
 @dataclass(frozen=True)
 class Exposure:
-    """How bright one image is: ``mean_level`` mean grey level 0..255; ``dark_share`` and ``saturated_share`` of its pixels 0..1
-    that are too dark or too bright to tell anything.
+    """How one image was taken: ``mean_level`` mean grey level 0..255; ``dark_share`` and ``saturated_share`` of its pixels 0..1
+    that are too dark or too bright to tell anything; ``noise`` and ``sharpness`` standard deviations of single pixels' noise and
+    of the Laplacian, grey levels, NaN where they were not measured.
     """
 
     mean_level: float
     dark_share: float
     saturated_share: float
+    noise: float = float("nan")
+    sharpness: float = float("nan")
 
 
 @dataclass(frozen=True)

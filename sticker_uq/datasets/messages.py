@@ -7,7 +7,7 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -155,9 +155,11 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
 
 
 def _exposure_from_msg(message: Any) -> sc.Exposure | None:
+    """The exposure in ``message``; recordings made before noise and sharpness were measured have NaN for them."""
     if not message.valid:
         return None
-    return sc.Exposure(message.mean_level, message.dark_share, message.saturated_share)
+    known = {f.name: getattr(message, f.name) for f in fields(sc.Exposure) if hasattr(message, f.name)}
+    return sc.Exposure(**known)
 
 
 def _localization_from_msg(message: Any) -> sc.Localization | None:

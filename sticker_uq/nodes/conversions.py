@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -121,9 +122,8 @@ def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
 def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
     nan = float("nan")
     known = exposure or sc.Exposure(nan, nan, nan)
-    return m.Exposure(
-        valid=exposure is not None, **_floats(known, ("mean_level", "dark_share", "saturated_share"))
-    )
+    names = tuple(field.name for field in fields(sc.Exposure))
+    return m.Exposure(valid=exposure is not None, **_floats(known, names))
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:

@@ -83,7 +83,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
         uncertainty=sc.ImageUncertainty(objects=draw(counts), unstable=draw(counts), **uncertainty),
         localization=localization,
         timings=draw(st.dictionaries(texts, numbers, max_size=2)),
-        exposure=draw(st.none() | st.builds(sc.Exposure, numbers, numbers, numbers)),
+        exposure=draw(st.none() | st.builds(sc.Exposure, numbers, numbers, numbers, numbers, numbers)),
     )
 
 
