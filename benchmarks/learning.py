@@ -69,7 +69,7 @@ class Cell:
 
     def records(self, folder: Path) -> list[Record]:
         """The assessed pictures of a COCO folder."""
-        identity = f"{self._perception.model_hash}:{self._settings.hash}"
+        identity = f"{self._perception.model_hash}:{self._perception.settings_hash}"
         return list(assess(LabelledSource(folder), self._run, self._cache, identity).records)
 
     def policy(self, fit: Path, proof: Path, levels: Levels) -> Policy:

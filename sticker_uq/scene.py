@@ -171,6 +171,7 @@ class ObservedObject:
     Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
     ``supervisors``: what the panel says about it; empty without a panel.
+    ``strangeness``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
     """
 
     id: int
@@ -192,6 +193,7 @@ class ObservedObject:
     box_covariance: FloatArray
     corner_hulls: tuple[FloatArray, ...]
     supervisors: tuple[SupervisorScore, ...] = ()
+    strangeness: float = float("nan")
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
@@ -262,7 +264,7 @@ class Localization:
     CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
     ``saliency`` (H, W) float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor
     that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
-    objectness.
+    objectness; ``strangeness``: how probably the strangest places were never shown to the detector, 0..1, NaN: not measured.
     """
 
     complete_localization: float
@@ -272,6 +274,7 @@ class Localization:
     saliency: FloatArray | None = None
     unexplained_objectness: float = float("nan")
     unexplained: tuple[UnexplainedRegion, ...] = ()
+    strangeness: float = float("nan")
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cac
             return one_by_one(images, perception)
         return side_by_side(images, partial(load_perception, settings), processes)
 
-    identity = f"{perception.model_hash}:{settings.hash}"
+    identity = f"{perception.model_hash}:{perception.settings_hash}"
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with AssessmentCache(cache) as known, Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)

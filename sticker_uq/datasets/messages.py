@@ -7,6 +7,7 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -150,6 +151,7 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
         supervisors=tuple(
             sc.SupervisorScore(one.name, one.score, one.limit) for one in getattr(message, "supervisors", ())
         ),
+        strangeness=getattr(message, "strangeness", math.nan),  # recordings made before it was measured
         **{name: getattr(message, name) for name in sc.METRICS},
     )
 
@@ -175,6 +177,7 @@ def _localization_from_msg(message: Any) -> sc.Localization | None:
             sc.UnexplainedRegion(box=box_from_msg(r.box), objectness=r.objectness, share=r.share)
             for r in message.unexplained
         ),
+        strangeness=getattr(message, "strangeness", math.nan),
     )
 
 

@@ -28,7 +28,7 @@ from sticker_uq.supervision import Policy
 
 MOST_PICTURES = 8
 """Pictures of one laptop in the report."""
-STAGES = ("decode_image", "encode", "decode", "detect", "dil", "cluster", "total")
+STAGES = ("decode_image", "encode", "decode", "detect", "dil", "strangeness", "cluster", "total")
 _TONES = {"permitted": Tone.GOOD, "removing": Tone.GOOD, "intervention": Tone.WARN, "fault": Tone.BAD}
 
 

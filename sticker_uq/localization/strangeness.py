@@ -39,6 +39,10 @@ _EPOCHS = 3
 _RATE, _DECAY = 2e-3, 1e-3
 
 
+class OtherWeights(InvalidInput):
+    """A head that was made for other weights than those it is to be used with."""
+
+
 class StrangenessHead(nn.Module):
     """Takes activations (N, C) of cells to logits (N,) that something strange covers them."""
 
@@ -115,14 +119,14 @@ def save_head(head: StrangenessHead, detector: StochasticDetector, path: str | o
 
 
 def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> StrangenessHead:
-    """The head in file ``path``; InvalidInput if it was made for other weights than those of ``detector``, or is none."""
+    """The head in file ``path``; OtherWeights if it was made for others than those of ``detector``, InvalidInput for no head."""
     state, metadata = load_weights(path)
     if metadata.get("role") != ROLE:
         raise InvalidInput(
             f"{path}: is no strangeness head, expected a file that `sticker-uq dil learn` wrote"
         )
     if metadata.get("detector") != detector.weights_hash:
-        raise InvalidInput(
+        raise OtherWeights(
             f"{path}: was learned on weights {str(metadata.get('detector'))[:16]}, expected {detector.weights_hash[:16]}"
         )
     head = StrangenessHead(len(state["mean"]))

@@ -156,6 +156,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
         "dil",
         "decision_threshold",
         "unexplained_objectness",
+        "strangeness",
     )
     return m.DistinctiveLocalization(
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -243,6 +244,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             )
             for one in observed.supervisors
         ],
+        strangeness=float(observed.strangeness),
         **_floats(observed, sc.METRICS),
     )
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from sticker_uq.localization import localize
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.sequential import Decide, joined, settled, step_after
 from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.perception.unfamiliar import Strangeness
 from sticker_uq.scene import (
     Exposure,
     ImageUncertainty,
@@ -60,12 +62,17 @@ class Perception:
         self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
-        self._settings_hash = settings.hash
+        self._strangeness = Strangeness(settings, self._detector)
 
     @property
     def model_hash(self) -> str:
         """SHA-256 of the weights, hex."""
         return self._detector.weights_hash
+
+    @property
+    def settings_hash(self) -> str:
+        """SHA-256 of all else that changes the result, hex: the settings, and a strangeness head of one's own."""
+        return self._strangeness.settings_hash
 
     @property
     def detector(self) -> StochasticDetector:
@@ -124,6 +131,10 @@ class Perception:
                 look = detector.look(features)
             with _timed(timings, "dil"):
                 (localization,) = localize(look, settings.localization, keep_saliency)
+        with _timed(timings, "strangeness"):
+            strange = self._strangeness.of(features)
+        if localization is not None:
+            localization = replace(localization, strangeness=strange.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
         seed = image_seed(digest, settings.seed)
@@ -131,6 +142,7 @@ class Perception:
         def found(samples: StochasticSamples) -> _Found:
             with _timed(timings, "cluster"):
                 objects, unstable, uncertainty = observe(samples, settings.cluster)
+            objects, unstable = strange.on(objects), strange.on(unstable)
             return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
 
         if self._decide is None:
@@ -182,7 +194,7 @@ class Perception:
             image_digest=digest,
             model=self._detector.name,
             model_hash=self.model_hash,
-            settings_hash=self._settings_hash,
+            settings_hash=self.settings_hash,
             dropout_rate=self.settings.dropout_rate,
             timings=timings,
             exposure=exposure,

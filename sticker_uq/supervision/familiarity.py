@@ -21,6 +21,8 @@ SceneSignal = Literal[
     "mean_level",
     "dark_share",
     "saturated_share",
+    "noise",
+    "sharpness",
     "score",
     "shannon_entropy",
     "mutual_information",
@@ -31,12 +33,15 @@ SceneSignal = Literal[
     "background_saliency",
     "saliency",
     "unexplained_objectness",
+    "strangeness",
 ]
-"""What a scene may be unusual in: its brightness, how sure the detector is of it, and what it attends to."""
+"""What a scene may be unusual in: how it was taken, how sure the detector is of it, what it attends to and never saw."""
 
 METRIC = "unfamiliarity"
 """The metric of the reason of a scene that is too unusual."""
-_OUTER = (1.0, 99.0)
+_OUTER = (0.1, 99.9)
+_RATIOS: frozenset[SceneSignal] = frozenset({"noise", "sharpness"})
+"""Signals whose distances are ratios: half as sharp is as far as twice as sharp."""
 _DIGITS = 6
 _MIN_SCENES = 20
 
@@ -64,6 +69,8 @@ _MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
     "mean_level": _exposure("mean_level"),
     "dark_share": _exposure("dark_share"),
     "saturated_share": _exposure("saturated_share"),
+    "noise": _exposure("noise"),
+    "sharpness": _exposure("sharpness"),
     "score": _score,
     "shannon_entropy": lambda scene: scene.uncertainty.shannon_entropy,
     "mutual_information": lambda scene: scene.uncertainty.mutual_information,
@@ -74,16 +81,17 @@ _MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
     "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
     "saliency": _saliency,
     "unexplained_objectness": lambda scene: scene_saliency(scene, "unexplained_objectness"),
+    "strangeness": lambda scene: math.nan if scene.localization is None else scene.localization.strangeness,
 }
 SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 
 
 class Usual(Section):
-    """What one signal was like: its median, and the 1 % and 99 % quantiles."""
+    """What one signal was like: its median, and outer quantiles."""
 
-    low: float = Field(description="1 % quantile")
+    low: float = Field(description="0.1 % quantile")
     middle: float = Field(description="Median")
-    high: float = Field(description="99 % quantile")
+    high: float = Field(description="99.9 % quantile")
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -91,10 +99,18 @@ class Usual(Section):
             raise ValueError("low, middle and high must not decrease")
         return self
 
-    def distance(self, value: float) -> float:
-        """How far ``value`` lies from the middle, 1 at low and high; 0 where it was not measured, or never varied."""
-        spread = self.high - self.middle if value > self.middle else self.middle - self.low
-        return abs(value - self.middle) / spread if spread > 0.0 and math.isfinite(value) else 0.0
+    def distance(self, value: float, ratio: bool = False) -> float:
+        """How far ``value`` lies from the middle, 1 at low and high; 0 where it was not measured, or never varied.
+
+        ``ratio``: on a scale of log(1 + value).
+        """
+        if not math.isfinite(value):
+            return 0.0
+        low, middle, high, at = (
+            math.log1p(v) if ratio else v for v in (self.low, self.middle, self.high, value)
+        )
+        spread = high - middle if at > middle else middle - low
+        return abs(at - middle) / spread if spread > 0.0 else 0.0
 
 
 class Familiarity(Section):
@@ -128,7 +144,10 @@ class Familiarity(Section):
 
     def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
         """The unfamiliarity of ``scene`` and the signal in which it is the most unusual."""
-        far = {name: usual.distance(_MEASURES[name](scene)) for name, usual in self.usual.items()}
+        far = {
+            name: usual.distance(_MEASURES[name](scene), name in _RATIOS)
+            for name, usual in self.usual.items()
+        }
         name = max(far, key=far.__getitem__)
         return far[name], name
 

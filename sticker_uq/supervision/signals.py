@@ -26,6 +26,7 @@ SignalName = Literal[
     "surer_overlap",
     "duplicated",
     "dil",
+    "strangeness",
 ]
 """What the risk score of an object may be made of."""
 
@@ -61,7 +62,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     "crowding" the largest share of the smaller box that it and anything else seen in the scene have in common,
     "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box that lies
     in boxes more probably of a sticker or logo than itself (what lies between two things is often neither), "duplicated" 1 if
-    one pass saw it twice.
+    one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector.
     """
     box = as_box(observed.box)
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
@@ -82,6 +83,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "surer_overlap": covered(box, surer),
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
+        "strangeness": observed.strangeness,
     }
 
 

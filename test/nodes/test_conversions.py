@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -44,6 +45,7 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
         box_covariance=draw(hnp.arrays(np.float64, (4, 4), elements=numbers)),
         corner_hulls=tuple(hulls),
         supervisors=tuple(draw(st.lists(st.builds(sc.SupervisorScore, texts, numbers, numbers), max_size=2))),
+        strangeness=draw(numbers),
         **metrics,
     )
 
@@ -63,6 +65,7 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
             st.none(),
             numbers,
             st.lists(regions, max_size=3).map(tuple),
+            numbers,
         )
     )
     return sc.SceneAssessment(
@@ -155,6 +158,36 @@ def test_detections_are_the_clustered_objects() -> None:
     assert (detection.id, detection.label) == (4, m.ObservedObject.LABEL_STICKER)
     assert detection.score == pytest.approx(0.7)
     assert (detection.box.x1, detection.box.y2) == (0.0, 3.0)
+
+
+def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_them() -> None:
+    class Before:
+        """A message without the fields that came later."""
+
+        def __init__(self, message: object) -> None:
+            self._message = message
+
+        def __getattr__(self, name: str) -> object:
+            if name in ("noise", "sharpness", "strangeness"):
+                raise AttributeError(name)
+            value = getattr(self._message, name)
+            if isinstance(value, list):
+                return [Before(v) if hasattr(v, "get_fields_and_field_types") else v for v in value]
+            return Before(value) if hasattr(value, "get_fields_and_field_types") else value
+
+    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, strangeness=0.5)
+    scene = replace(
+        scene_with(replace(one_object(), strangeness=0.5)),
+        exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
+        localization=localized,
+    )
+    old = cv.scene_from_msg(Before(cv.scene_to_msg(scene)))
+    assert old.exposure is not None
+    assert old.localization is not None
+    assert (old.exposure.mean_level, old.exposure.saturated_share) == (90.0, 0.2)
+    assert old.localization.dil == 0.5
+    later = (old.exposure.noise, old.exposure.sharpness, old.localization.strangeness)
+    assert all(map(math.isnan, (*later, old.objects[0].strangeness)))
 
 
 def test_values_that_are_not_known_block() -> None:

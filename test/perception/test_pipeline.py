@@ -1,5 +1,6 @@
 """The way from an image to an assessment is whole, deterministic and says when it fails."""
 
+import math
 import subprocess
 import sys
 from copy import deepcopy
@@ -46,8 +47,9 @@ def test_every_model_gives_a_whole_assessment(name):
     assert 0.0 <= scene.localization.dil <= 1.0
     assert scene.localization.saliency is not None
     assert scene.localization.saliency.shape == (168, 224)
-    assert set(scene.timings) == {"encode", "decode", "detect", "dil", "cluster", "total"}
+    assert set(scene.timings) == {"encode", "decode", "detect", "dil", "strangeness", "cluster", "total"}
     assert scene.exposure == measure_exposure(picture())
+    assert math.isnan(scene.localization.strangeness), "a detector whose head nobody taught"
 
 
 def test_the_same_pixels_give_the_same_bytes_and_others_do_not():
@@ -75,7 +77,7 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
     whole, scene = perception().assess(picture()), perception(dil=False).assess(picture())
     assert (scene.status, scene.status_text) == (Status.DEGRADED, "distinctive localization is switched off")
     assert scene.localization is None
-    assert set(scene.timings) == {"encode", "decode", "cluster", "total"}
+    assert set(scene.timings) == {"encode", "decode", "strangeness", "cluster", "total"}
     assert to_plain(scene.objects) == to_plain(whole.objects)
 
 

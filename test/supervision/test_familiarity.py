@@ -22,6 +22,16 @@ def scene(rng: np.random.Generator, level: float = 100.0, unstable: int = 0) -> 
     return replace(found, exposure=Exposure(float(rng.normal(level, 10.0)), 0.0, 0.01))
 
 
+def taken(sharpness: float, noise: float) -> SceneAssessment:
+    return replace(assessment(), exposure=Exposure(100.0, 0.0, 0.0, noise, sharpness))
+
+
+def strange_by(value: float) -> SceneAssessment:
+    found = assessment(observed())
+    assert found.localization is not None
+    return replace(found, localization=replace(found.localization, strangeness=value))
+
+
 @pytest.fixture(scope="module")
 def made() -> Familiarity:
     rng = np.random.default_rng(0)
@@ -66,6 +76,29 @@ def test_the_distance_is_one_at_the_outer_quantiles() -> None:
         "it never went there: nothing to compare with"
     )
     assert usual.distance(float("nan")) == 0.0
+
+
+def test_noise_and_sharpness_are_compared_by_ratio() -> None:
+    usual = Usual(low=4.0, middle=12.0, high=30.0)
+    assert [usual.distance(v, ratio=True) for v in (4.0, 12.0, 30.0)] == pytest.approx([1.0, 0.0, 1.0])
+    assert usual.distance(0.0, ratio=True) > 2.0, "a picture without any edge is strange, though 0 is near 4"
+    rng = np.random.default_rng(0)
+    scenes = [taken(float(rng.normal(12.0, 2.0)), float(rng.normal(2.0, 0.3))) for _ in range(400)]
+    made = Familiarity.of(scenes, 99.9)
+    assert made.doubts(taken(12.0, 2.0)) == []
+    assert made.doubts(taken(float("nan"), float("nan"))) == [], "an old recording: not measured"
+    for sharpness, noise, text in ((12.0, 20.0, "noise 20"), (1.0, 2.0, "sharpness 1")):
+        (reason,) = made.doubts(taken(sharpness, noise))
+        assert text in reason.text
+
+
+def test_a_scene_with_something_never_seen_is_strange() -> None:
+    rng = np.random.default_rng(0)
+    scenes = [strange_by(float(rng.uniform(0.1, 0.6))) for _ in range(100)]
+    made = Familiarity.of(scenes, 99.9)
+    assert made.doubts(strange_by(0.5)) == []
+    (reason,) = made.doubts(strange_by(0.99))
+    assert "strangeness 0.99" in reason.text
 
 
 def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made: Familiarity) -> None:
