@@ -129,7 +129,16 @@ def test_adaptive_scenes_repeat_byte_for_byte():
     one.assess(picture(1), 6, "camera")
     assert one.assess(picture(), 5, "camera").to_bytes() == scene.to_bytes()
     assert other.assess(picture(), 5, "camera").to_bytes() == scene.to_bytes()
-    assert set(scene.timings) == {"encode", "decode", "detect", "dil", "cluster", "decide", "total"}
+    assert set(scene.timings) == {
+        "encode",
+        "decode",
+        "detect",
+        "dil",
+        "strangeness",
+        "cluster",
+        "decide",
+        "total",
+    }
 
 
 def test_adaptive_passes_need_a_decision_to_wait_for():
