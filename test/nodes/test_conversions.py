@@ -127,7 +127,7 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
         texts,
         texts,
         st.tuples(counts, counts),
-        st.none() | st.builds(sc.Exposure, *[st.floats(0, 255)] * 3),
+        st.none() | st.builds(sc.Exposure, *[st.floats(0, 255)] * 5),
         counts,
         stamps,
     )
