@@ -55,6 +55,9 @@ def study(
     ambiguous: Annotated[
         int, typer.Option(help="Ambiguous crops to train with; half as many to test with.")
     ] = _DEFAULT.ambiguous,
+    delta_max: Annotated[
+        float, typer.Option(help="Largest difference of the two probabilities of a crop to test with.")
+    ] = _DEFAULT.delta_max,
     alarms: Annotated[
         float, typer.Option(help="Share of nominal crops that a threshold may refuse.")
     ] = _DEFAULT.alarms,
@@ -67,7 +70,7 @@ def study(
 
     What was measured stays in --out; the same study goes on from there.
     """
-    settings = StudySettings(seeds, members, passes, ambiguous, alarms, drawn=not soft)
+    settings = StudySettings(seeds, members, passes, ambiguous, delta_max, alarms, drawn=not soft)
     out.mkdir(parents=True, exist_ok=True)
     result = run_study(_material(data), settings, out, lambda stage: typer.echo(stage, err=True))
     text = as_markdown(result)

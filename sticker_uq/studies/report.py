@@ -36,14 +36,15 @@ def as_markdown(result: StudyResult) -> str:
         + ".",
         f"Accuracy on nominal crops {_cell([s.accuracy for s in result.seeds])}, "
         f"{result.clean_accuracy:.3f} without ambiguous crops in training. "
-        f"Diversity of the ambiguous crops {own:.3f}, of nominal ones {nominal:.3f}.",
+        f"Diversity of the ambiguous crops {own:.3f}, of nominal ones {nominal:.3f}. Ambiguous crops: delta_max "
+        f"{result.settings.delta_max:g}, of other autoencoders than those trained with.",
         "",
         "## Table I: how ambiguous the crops are to the classifier",
         "",
         "| crops | Top-1 | Top-2 | Top-Pair | entropy, bits |",
         "|---|---|---|---|---|",
     ]
-    for name in ("ambiguous", "nominal"):
+    for name in result.seeds[0].table_1:
         rows = [seed.table_1[name] for seed in result.seeds]
         cells = [_cell([getattr(row, f.name) for row in rows]) for f in fields(Ambiguity)]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")

@@ -14,13 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.ambiguity.raae import train_raaes
-from sticker_uq.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, diversity, generate
+from sticker_uq.ambiguity.sampling import (
+    TEST_DELTA,
+    TRAINING_DELTA,
+    AmbiguousImages,
+    diversity,
+    generate,
+)
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 from sticker_uq.studies.adaptive import ATTACKED, Adaptive, attack_supervisor
 from sticker_uq.studies.attacks import adversarial
-from sticker_uq.studies.classifier import Training, observe_crops, train_classifier
+from sticker_uq.studies.classifier import Training, class_vectors, observe_crops, train_classifier
 from sticker_uq.studies.corruption import corrupt
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.measures import (
@@ -34,14 +40,18 @@ from sticker_uq.studies.measures import (
 from sticker_uq.supervisors import SUPERVISORS, measure_cost, supervisor_named
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
-_FORMAT = 2
+PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
+"""The row of Table I of ambiguous crops that are as ambiguous as the paper asks for."""
+_FORMAT = 3
+_TESTING = 1000  # seed of the autoencoders that draw what is tested with
 _PARTS = ("images", "pairs", "probabilities")
 
 
 @dataclass(frozen=True)
 class StudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
-    ambiguous crops to train and half as many to test with; ``alarms``: share of nominal crops that the threshold of a
+    ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
+    classes of the latter; ``alarms``: share of nominal crops that the threshold of a
     supervisor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
     probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers.
     """
@@ -50,6 +60,7 @@ class StudySettings:
     members: int = 5
     passes: int = 50
     ambiguous: int = 1800
+    delta_max: float = 0.15
     alarms: float = 0.05
     drawn: bool = True
     training: Training = field(default_factory=Training)
@@ -58,6 +69,8 @@ class StudySettings:
         for name in ("seeds", "members", "passes", "ambiguous"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+        if not 0 < self.delta_max <= 1:
+            raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
         if not 0 < self.alarms < 1:
             raise InvalidInput(f"--alarms {self.alarms:g}: expected more than 0 and less than 1")
 
@@ -99,11 +112,11 @@ def run_study(
     """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
     tell = progress or (lambda _: None)
     tell("autoencoders")
-    training, testing = _ambiguous(material, settings.ambiguous, out)
+    ambiguous = _ambiguous(material, settings, out)
     results = []
     for seed in range(settings.seeds):
         tell(f"seed {seed + 1} of {settings.seeds}")
-        results.append(_kept(material, settings, training, testing, seed, out))
+        results.append(_kept(material, settings, ambiguous, seed, out))
     plain = train_classifier(material.train, _one_hot(material), seed=0, training=settings.training)
     clean = observe_crops(plain, material.test, 1, 0).predicted == material.test_labels
     return StudyResult(
@@ -111,33 +124,53 @@ def run_study(
         settings,
         results,
         float(clean.mean()),
-        (diversity(testing.images), diversity(material.test)),
+        (diversity(ambiguous.testing.images), diversity(material.test)),
     )
 
 
-def _ambiguous(material: Material, count: int, out: Path | None) -> tuple[AmbiguousImages, AmbiguousImages]:
-    """Ambiguous crops to train and to test with, from the disk where the same study left them."""
+@dataclass(frozen=True)
+class AmbiguousCrops:
+    """Ambiguous crops to train with, to test with, and as ambiguous as those that the paper tested with.
+
+    What is tested with comes of other autoencoders than what is trained with: a classifier learns by heart which class is the
+    likelier one in the pictures of an autoencoder that it knows.
+    """
+
+    training: AmbiguousImages
+    testing: AmbiguousImages
+    published: AmbiguousImages
+
+
+def _ambiguous(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
+    """The ambiguous crops of the study, from the disk where the same one left them."""
     path = None
+    names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
     if out is not None:
-        named = [_FORMAT, count, asdict(material.raae), material.pairs]
+        named = [_FORMAT, settings.ambiguous, settings.delta_max, asdict(material.raae), material.pairs]
         path = out / f"ambiguous_{fingerprint(named, material.train, material.train_labels)}.npz"
         if path.is_file():
             with np.load(path, allow_pickle=False) as file:
-                training, testing = (
-                    AmbiguousImages(*(file[f"{part}_{name}"] for name in _PARTS))
-                    for part in ("train", "test")
+                return AmbiguousCrops(
+                    **{n: AmbiguousImages(*(file[f"{part}_{n}"] for part in _PARTS)) for n in names}
                 )
-            return training, testing
-    raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
-    training = generate(raaes, count, TRAINING_DELTA, seed=1)
-    testing = generate(raaes, max(1, count // 2), seed=2)
+    known, others = (
+        train_raaes(material.train, material.train_labels, material.pairs, material.raae, seed)
+        for seed in (0, _TESTING)
+    )
+    half = max(1, settings.ambiguous // 2)
+    found = AmbiguousCrops(
+        generate(known, settings.ambiguous, TRAINING_DELTA, seed=1),
+        generate(others, half, settings.delta_max, seed=2),
+        generate(others, half, TEST_DELTA, seed=2),
+    )
     if path is not None:
-        sets = {"train": training, "test": testing}
         with atomic_write(path) as stream:
             np.savez(
-                stream, **{f"{p}_{name}": getattr(one, name) for p, one in sets.items() for name in _PARTS}
+                stream,
+                allow_pickle=False,
+                **{f"{part}_{n}": getattr(getattr(found, n), part) for n in names for part in _PARTS},
             )
-    return training, testing
+    return found
 
 
 def train_members(
@@ -165,11 +198,11 @@ def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
 def run_seed(
     material: Material,
     settings: StudySettings,
-    training: AmbiguousImages,
-    testing: AmbiguousImages,
+    ambiguous: AmbiguousCrops,
     seed: int,
 ) -> SeedResult:
     """Everything of one seed: classifiers, attacks on the first one, supervisors fitted on its training crops, their scores."""
+    training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
     model, *members = train_members(material, training, settings, seed)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
@@ -212,6 +245,9 @@ def run_seed(
         accuracy=float(1 - wrong.mean()),
         table_1={
             "ambiguous": ambiguous_row(seen["ambiguous"].probabilities, testing.pairs, testing.probabilities),
+            PUBLISHED: ambiguous_row(
+                class_vectors(model, published.images), published.pairs, published.probabilities
+            ),
             "nominal": nominal_row(nominal.probabilities, material.test_labels),
         },
         auc=areas,
@@ -226,20 +262,20 @@ def run_seed(
 def _kept(
     material: Material,
     settings: StudySettings,
-    training: AmbiguousImages,
-    testing: AmbiguousImages,
+    ambiguous: AmbiguousCrops,
     seed: int,
     out: Path | None,
 ) -> SeedResult:
     """The result of one seed, from the disk where the same study left it."""
     if out is None:
-        return run_seed(material, settings, training, testing, seed)
+        return run_seed(material, settings, ambiguous, seed)
     named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
-    arrays = (material.train, material.test, material.invalid, training.images, testing.images)
+    made = (ambiguous.training.images, ambiguous.testing.images)
+    arrays = (material.train, material.test, material.invalid, *made)
     path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"
     if path.is_file():
         return _read(json.loads(path.read_text(encoding="utf-8")))
-    result = run_seed(material, settings, training, testing, seed)
+    result = run_seed(material, settings, ambiguous, seed)
     with atomic_write(path, "w") as stream:
         json.dump(dataclasses.asdict(result), stream)
     return result
