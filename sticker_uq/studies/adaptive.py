@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from sticker_uq.detection.threads import single_thread
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
-from sticker_uq.studies.classifier import CropClassifier, observe_crops
+from sticker_uq.studies.classifier import observe_crops
 from sticker_uq.studies.measures import auc
 from sticker_uq.supervisors import Supervisor
 from sticker_uq.supervisors.autoencoder import Autoencoder
+from sticker_uq.supervisors.crop_network import CropClassifier
 
 ATTACKED = ("max_softmax", "mdsa", "autoencoder")
 """One of each family: supervisors whose score has a gradient in the crop."""

@@ -26,7 +26,7 @@ from sticker_uq.datasets.files import atomic_write
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 from sticker_uq.studies.adaptive import ATTACKED, Adaptive, attack_supervisor
 from sticker_uq.studies.attacks import adversarial
-from sticker_uq.studies.classifier import Training, class_vectors, observe_crops, train_classifier
+from sticker_uq.studies.classifier import observe_crops
 from sticker_uq.studies.corruption import corrupt
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.measures import (
@@ -38,6 +38,7 @@ from sticker_uq.studies.measures import (
     threshold_at,
 )
 from sticker_uq.supervisors import SUPERVISORS, measure_cost, supervisor_named
+from sticker_uq.supervisors.crop_network import Training, class_vectors, train_classifier
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
-from sticker_uq.studies.classifier import Training, class_vectors, train_classifier
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.supervisors import fingerprint
 from sticker_uq.studies.task_labels import (
@@ -30,6 +29,7 @@ from sticker_uq.studies.task_labels import (
     sticker_class,
     voted,
 )
+from sticker_uq.supervisors.crop_network import Training, class_vectors, train_classifier
 
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
 ACTIONS = ("keep", "ask", "remove")

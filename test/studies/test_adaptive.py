@@ -8,8 +8,9 @@ import torch
 
 from sticker_uq.scene import InvalidInput
 from sticker_uq.studies.adaptive import ATTACKED, EPSILON, attack_supervisor, score_of, targeted
-from sticker_uq.studies.classifier import CropClassifier, Training, observe_crops, train_classifier
+from sticker_uq.studies.classifier import observe_crops
 from sticker_uq.supervisors import supervisor_named
+from sticker_uq.supervisors.crop_network import CropClassifier, Training, train_classifier
 
 QUICK = {"autoencoder": {"steps": 300, "hidden": 16}}
 

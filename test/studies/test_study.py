@@ -10,11 +10,12 @@ import pytest
 
 from sticker_uq.ambiguity.raae import RaaeSettings
 from sticker_uq.scene import InvalidInput
-from sticker_uq.studies.classifier import Training, observe_crops, train_classifier
+from sticker_uq.studies.classifier import observe_crops
 from sticker_uq.studies.digits import digits, no_digits
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.report import as_markdown
 from sticker_uq.studies.supervisors import StudyResult, StudySettings, draw_labels, run_study
+from sticker_uq.supervisors.crop_network import Training, train_classifier
 
 TINY = StudySettings(seeds=1, members=1, passes=5, ambiguous=200, training=Training(epochs=40, batch=64))
 

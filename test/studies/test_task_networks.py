@@ -13,7 +13,6 @@ from sticker_uq.ambiguity.raae import RaaeSettings
 from sticker_uq.cli.supervisors import app
 from sticker_uq.scene import InvalidInput
 from sticker_uq.studies.cell import cell_material
-from sticker_uq.studies.classifier import Training, class_vectors, train_classifier
 from sticker_uq.studies.digits import digits
 from sticker_uq.studies.material import Material
 from sticker_uq.studies.task_labels import (
@@ -34,6 +33,7 @@ from sticker_uq.studies.task_networks import (
     train_and_score,
 )
 from sticker_uq.studies.task_report import as_csv, as_markdown, cascades, rates_at
+from sticker_uq.supervisors.crop_network import Training, class_vectors, train_classifier
 
 QUICK = Training(epochs=25, batch=32, learning_rate=3e-3)
 
