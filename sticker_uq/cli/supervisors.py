@@ -14,6 +14,7 @@ from rich.markdown import Markdown
 from sticker_uq.ambiguity.pasting import pasted_scenes
 from sticker_uq.ambiguity.raae import train_raaes
 from sticker_uq.ambiguity.sampling import TEST_DELTA, diversity, generate
+from sticker_uq.cli import supervisors_fit
 from sticker_uq.cli.options import checked
 from sticker_uq.datasets.coco import read_coco, write_coco
 from sticker_uq.datasets.files import atomic_write
@@ -33,6 +34,7 @@ from sticker_uq.studies.task_report import as_csv
 from sticker_uq.studies.task_report import as_markdown as as_tasks
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+app.command(name="fit")(supervisors_fit.command)
 _DEFAULT = StudySettings()
 _TASKS = TaskSettings()
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from sticker_uq.detection.settings import MODEL_NAMES
 from sticker_uq.detection.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.detection.training import Progress as Step
+from sticker_uq.detection.training_state import STATE
 from sticker_uq.scene import InvalidInput
 
 
@@ -64,14 +65,31 @@ def command(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads; 0: torch's default.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of initial weights, order and augmentation.")] = 0,
+    ensemble: Annotated[
+        int,
+        typer.Option(
+            help="Train so many networks with the seeds --seed, --seed + 1, ... in OUT/member_1, ..."
+        ),
+    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the training in --out.")] = False,
 ) -> None:
-    """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume."""
+    """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume.
+
+    --ensemble trains the members of a deep ensemble, for `supervisors fit --member`; they differ in first weights (where --start
+    leaves any to chance), order and augmentation.
+    """
     out = out or Path("out") / "train" / model
-    try:
-        settings = TrainSettings(
+    if ensemble < 1:
+        raise InvalidInput(f"--ensemble {ensemble}: expected 1 or more")
+    folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
+    if not resume:
+        for folder in folders:
+            if (folder / STATE).exists():
+                raise InvalidInput(f"{folder / STATE}: exists already; expected another folder, or --resume")
+    every = [
+        _settings(
             data=tuple(data),
-            out=out,
+            out=folder,
             model=model,
             val_data=val_data,
             epochs=epochs,
@@ -83,13 +101,28 @@ def command(
             precision=precision,
             device=device,
             threads=threads,
-            seed=seed,
+            seed=seed + number,
         )
+        for number, folder in enumerate(folders)
+    ]
+    console = Console()
+    for number, settings in enumerate(every, 1):
+        if ensemble > 1:
+            console.print(f"member {number} of {ensemble}, seed {settings.seed}")
+        # of an ensemble a member may not have begun when it was stopped
+        _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
+
+
+def _settings(**values: object) -> TrainSettings:
+    try:
+        return TrainSettings(**values)  # type: ignore[arg-type]  # pydantic checks them
     except ValidationError as error:
         problem = error.errors()[0]
         option = str(problem["loc"][0]).replace("_", "-")
         raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
-    console = Console()
+
+
+def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
     typed = "sticker-uq " + shlex.join(sys.argv[1:])
     with _shown(console) as (on_step, on_epoch), _stop_on_signal() as stop:
         finished = train(
@@ -102,9 +135,9 @@ def command(
             stop=stop,
         )
     if not finished:
-        typer.echo(f"stopped; --resume continues from {out / 'state.pt'}", err=True)
+        typer.echo(f"stopped; --resume continues from {settings.out / STATE}", err=True)
         raise typer.Exit(130)
-    console.print(f"best weights in {out / BEST}")
+    console.print(f"best weights in {settings.out / BEST}")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -29,6 +29,9 @@ from sticker_uq.scene import (
     Status,
     StochasticSamples,
 )
+from sticker_uq.supervisors.folder import load_panel
+from sticker_uq.supervisors.objects import Objects
+from sticker_uq.supervisors.panel import observe_objects
 from sticker_uq.uncertainty import image_uncertainty, observe
 
 LEFT_OUT = "distinctive localization was left out of this image"
@@ -55,7 +58,7 @@ class Perception:
         """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
 
         ``decide``: what is decided about a scene, which adaptive passes wait for. Raises :class:`InvalidInput` when weights or
-        device cannot be used, or when adaptive passes are asked for without it.
+        device cannot be used, when the panel was fitted for another detector, or when adaptive passes are asked for without it.
         """
         if settings.adaptive and decide is None:
             raise InvalidInput("adaptive is true, expected false where no decision is known to wait for")
@@ -63,6 +66,11 @@ class Perception:
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
         self._strangeness = Strangeness(settings, self._detector)
+        if settings.supervisors and not settings.panel:
+            raise InvalidInput(
+                f"supervisors is {settings.supervisors!r}, expected the folder that they are in as panel"
+            )
+        self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
 
     @property
     def model_hash(self) -> str:
@@ -109,6 +117,19 @@ class Perception:
         size = (image.shape[1], image.shape[0])
         return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
 
+    def examine(
+        self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
+    ) -> tuple[tuple[ObservedObject, ...], Objects]:
+        """The clustered objects of ``image`` after all passes, and everything that supervisors may read of them but logits.
+
+        ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
+        """
+        features = self._detector.encode(image)
+        seed = image_seed(image_digest(image), self.settings.seed)
+        samples = self._detector.decode(features, self.settings.passes, seed)
+        objects, _, _ = observe(samples, self.settings.cluster)
+        return objects, observe_objects(self._detector, image, features, samples, objects, members)
+
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
@@ -143,6 +164,9 @@ class Perception:
             with _timed(timings, "cluster"):
                 objects, unstable, uncertainty = observe(samples, settings.cluster)
             objects, unstable = strange.on(objects), strange.on(unstable)
+            if self._panel is not None:
+                with _timed(timings, "panel"):
+                    objects = self._panel.scored(detector, image, features, samples, objects)
             return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
 
         if self._decide is None:
@@ -198,6 +222,7 @@ class Perception:
             dropout_rate=self.settings.dropout_rate,
             timings=timings,
             exposure=exposure,
+            panel_hash="" if self._panel is None else self._panel.hash,
             **found._asdict(),
         )
 

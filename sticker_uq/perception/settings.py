@@ -13,7 +13,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.localization.settings import LocalizationSettings, Technique
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights", "adaptive_policy")
+_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights", "adaptive_policy", "panel", "supervisors")
 _ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
@@ -54,6 +54,20 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
     dil_alpha: float = _same(LocalizationSettings, "alpha")
     region_objectness: float = _same(LocalizationSettings, "region_objectness")
+    panel: str = Field(
+        "",
+        description="folder of `sticker-uq supervisors fit`: supervisors that score every object; empty: none",
+    )
+    supervisors: str = Field(
+        "",
+        pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$",
+        description="names of those of the panel that have a vote, separated by commas; empty: all that were fitted",
+    )
+
+    @property
+    def votes(self) -> tuple[str, ...]:
+        """The names in ``supervisors``."""
+        return tuple(name.strip() for name in self.supervisors.split(",") if name.strip())
 
     @property
     def cluster(self) -> ClusterSettings:
@@ -74,7 +88,7 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of all settings that change the result, hex; the weights have a hash of their own."""
+        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
         fields = type(self).model_fields
         plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})

@@ -4,7 +4,7 @@ Not to be confused with the *node* called supervisor and the room ``supervision`
 what is here gives each object a number, what is there turns numbers into a permit.
 """
 
-from sticker_uq.supervisors.files import load_panel, load_supervisor, save_supervisor
+from sticker_uq.supervisors.files import load_supervisor, save_supervisor
 from sticker_uq.supervisors.interface import Supervisor, measure_cost
 from sticker_uq.supervisors.objects import Objects, concatenate
 from sticker_uq.supervisors.registry import MODERN, PAPER, SUPERVISORS, supervisor_named
@@ -16,7 +16,6 @@ __all__ = [
     "Objects",
     "Supervisor",
     "concatenate",
-    "load_panel",
     "load_supervisor",
     "measure_cost",
     "save_supervisor",

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,3 @@ def read_description(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidInput(f"{path}: expected the description of a supervisor in format {FORMAT}")
     return document
-
-
-def load_panel(folder: str | os.PathLike[str], names: Iterable[str]) -> tuple[Supervisor, ...]:
-    """The supervisors ``names`` of ``folder``, in their order; InvalidInput as :func:`load_supervisor`."""
-    return tuple(load_supervisor(folder, name) for name in names)

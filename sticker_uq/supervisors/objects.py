@@ -23,7 +23,8 @@ class Objects:
     ``samples`` (T, N, K): class vectors of T stochastic passes, a row of NaN where a pass did not see the object;
     ``members`` (M, N, K): class vectors of the members of an ensemble; ``features`` (N, F): activations of the last layer
     before the classes; ``layers``: activations (N, F_l) of several layers, in their order; ``crops`` (N, C, h, w):
-    pictures of the objects, 0..1; ``labels`` (N,): true classes, read by ``fit`` alone.
+    pictures of the objects, 0..1. Read by ``fit`` alone: ``labels`` (N,), true classes, and ``fractions`` (N,), shares of
+    annotators who call an object a sticker that may be removed.
     """
 
     probabilities: FloatArray
@@ -34,6 +35,7 @@ class Objects:
     layers: tuple[FloatArray, ...] | None = None
     crops: FloatArray | None = None
     labels: IntArray | None = None
+    fractions: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.probabilities.ndim != 2 or self.probabilities.shape[1] < 2:
@@ -46,7 +48,7 @@ class Objects:
             value = getattr(self, name)
             fits = value is None or (value.ndim == 3 and value.shape[1:] == (n, k) and len(value) > 0)
             _expect(name, value, fits, f"(T, {n}, {k}) with T >= 1")
-        for name, dimensions in (("features", 2), ("crops", 4), ("labels", 1)):
+        for name, dimensions in (("features", 2), ("crops", 4), ("labels", 1), ("fractions", 1)):
             value = getattr(self, name)
             fits = value is None or (value.ndim == dimensions and len(value) == n)
             _expect(name, value, fits, f"{dimensions} dimensions, {n} objects first")

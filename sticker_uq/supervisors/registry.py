@@ -8,6 +8,7 @@ from typing import Any
 from sticker_uq.scene import InvalidInput
 from sticker_uq.supervisors import autoencoder, dissector, modern, surprise, vectors
 from sticker_uq.supervisors.interface import Supervisor
+from sticker_uq.supervisors.task import TaskNetwork
 
 PAPER: tuple[type[Supervisor], ...] = (
     vectors.MaxSoftmax,
@@ -36,14 +37,17 @@ MODERN: tuple[type[Supervisor], ...] = (
 )
 """Later ones on the same inputs."""
 SUPERVISORS: dict[str, type[Supervisor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
+TASK = TaskNetwork.name
+"""The network for one decision: not in a study of the others, but with a vote where it was fitted."""
+_KNOWN: dict[str, type[Supervisor]] = {**SUPERVISORS, TASK: TaskNetwork}
 SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
 SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
 
 
 def supervisor_named(name: str, **settings: Any) -> Supervisor:
     """A new supervisor of that name; InvalidInput when there is none, TypeError for settings it does not have."""
-    if name not in SUPERVISORS:
-        close = difflib.get_close_matches(name, SUPERVISORS, 1)
-        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(SUPERVISORS)}"
+    if name not in _KNOWN:
+        close = difflib.get_close_matches(name, _KNOWN, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(_KNOWN)}"
         raise InvalidInput(f"supervisor {name!r}: {hint}")
-    return SUPERVISORS[name](**settings)
+    return _KNOWN[name](**settings)

@@ -1,0 +1,240 @@
+"""A panel of supervisors from labelled images: fitted on some, the limits of its objections set on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.calibration.outcomes import MATCH_IOU
+from sticker_uq.datasets.coco import LabelledImage
+from sticker_uq.datasets.crops import cut_crops, empty_boxes
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.sampling import read_picture
+from sticker_uq.perception import Perception
+from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.supervisors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
+from sticker_uq.supervisors.detections import CROP_SIZE, Probe
+from sticker_uq.supervisors.folder import Calibration, PanelFile, save_panel
+from sticker_uq.supervisors.panel import Seat
+from sticker_uq.supervisors.task import KINDS, TaskNetwork
+from sticker_uq.uncertainty import iou_matrix
+
+DEFAULT = ("pcs", "dissector", "relative_mahalanobis", "mdsa", "autoencoder")
+"""Who is fitted where nobody says: one of each family that costs no further look at the picture."""
+LEAST = 20
+"""Rightly detected stickers that limits need at least."""
+_LIDS = 2  # crops of bare lid per picture, for a task network
+Tell = Callable[[str], None]
+Labelled = tuple[LabelledImage, FloatArray]
+"""A picture of a COCO folder with the share (N,) of annotators who call each of its objects a sticker."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The clustered objects of some pictures as supervisors see them.
+
+    ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
+    everything labelled and of bare lid; ``images``: how many pictures.
+    """
+
+    objects: Objects
+    crops: FloatArray
+    fractions: FloatArray
+    images: int
+
+    @property
+    def stickers(self) -> NDArray[np.bool_]:
+        """Which of the objects are called stickers, (N,): those that may come to be removed."""
+        return np.asarray(self.objects.predicted == ObjectClass.STICKER)
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Which of the objects are called what they are, (N,)."""
+        assert self.objects.labels is not None
+        return np.asarray(self.objects.predicted == self.objects.labels)
+
+
+def examine(
+    perception: Perception, pictures: Iterable[Labelled], members: Sequence[StochasticDetector], seed: int
+) -> Evidence:
+    """What ``perception`` sees on ``pictures``; an object is what the labelled box is that it overlaps most, from IoU 0.3 on.
+
+    Raises InvalidInput for a picture that cannot be read and when nothing at all is detected.
+    """
+    parts, crops, fractions = [], [], []
+    for number, (item, shares) in enumerate(pictures):
+        image = read_picture(item)
+        found, objects = perception.examine(image, members)
+        boxes = np.array([one.box for one in found], np.float32).reshape(-1, 4)
+        labels, known = _what_lies_there(boxes, item, shares)
+        parts.append(replace(objects, labels=labels, fractions=known))
+        lids = empty_boxes(
+            (item.width, item.height), item.boxes, _LIDS, np.random.default_rng([seed, number])
+        )
+        crops.append(cut_crops(image, np.concatenate([lids, item.boxes]), CROP_SIZE))
+        fractions.append(np.concatenate([np.zeros(len(lids)), shares]))
+    everything = concatenate([part for part in parts if len(part)] or parts)
+    if not len(everything):
+        raise InvalidInput(
+            f"nothing is detected on {len(parts)} pictures, expected objects to fit supervisors on"
+        )
+    return Evidence(everything, np.concatenate(crops), np.concatenate(fractions), len(parts))
+
+
+def _what_lies_there(
+    boxes: FloatArray, item: LabelledImage, shares: FloatArray
+) -> tuple[NDArray[np.int64], FloatArray]:
+    if not len(item.boxes) or not len(boxes):
+        return np.zeros(len(boxes), np.int64), np.zeros(len(boxes))
+    overlaps = iou_matrix(boxes, item.boxes)
+    best = overlaps.argmax(axis=1)
+    met = overlaps[np.arange(len(boxes)), best] >= MATCH_IOU
+    return np.where(met, item.labels[best], int(ObjectClass.BACKGROUND)), np.where(met, shares[best], 0.0)
+
+
+def fit_panel(
+    perception: Perception,
+    fitting: Sequence[Labelled],
+    calibrating: Sequence[Labelled],
+    names: Sequence[str],
+    out: Path,
+    alarms: float = 0.05,
+    task: float | None = None,
+    members: Sequence[Path] = (),
+    loaded: Sequence[StochasticDetector] = (),
+    about: dict[str, Any] | None = None,
+    seed: int = 0,
+    tell: Tell = lambda _: None,
+) -> PanelFile:
+    """Fit the supervisors ``names`` and write them to the folder ``out``; what panel.json says.
+
+    ``alarms``: share of the rightly detected stickers of ``calibrating`` that the panel as a whole may refuse; ``task``:
+    threshold of a task network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their
+    detectors. InvalidInput when names or pictures do not suffice.
+    """
+    if not 0 < alarms < 1:
+        raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
+    wanted = [supervisor_named(name) for name in names]
+    for one in wanted:
+        if "members" in one.needs and not members:
+            raise InvalidInput(f"supervisor {one.name} needs an ensemble: expected --member WEIGHTS")
+    tell(f"{len(fitting)} pictures to fit on")
+    fitted = examine(perception, fitting, loaded, seed)
+    assert fitted.objects.features is not None
+    assert fitted.objects.labels is not None
+    probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
+    tell(f"{len(calibrating)} pictures to set limits on")
+    seen = examine(perception, calibrating, loaded, seed)
+    own, others = (with_logits(one.objects, probe) for one in (fitted, seen))
+    usable = seen.stickers & seen.right
+    if usable.sum() < LEAST:
+        raise InvalidInput(
+            f"{int(usable.sum())} rightly detected stickers on {seen.images} pictures to set limits on, expected {LEAST} or more"
+        )
+    tell("supervisors")
+    panel: list[Supervisor] = [one.fit(own) for one in wanted]
+    fixed = {}
+    if task is not None:
+        network = better_task(fitted, task, seed, tell)
+        panel.append(network)
+        fixed[network.name] = network.limit
+    scores = {one.name: one.score(others) for one in panel}
+    for one in panel:
+        measure_cost(one, others)
+    limits = joint_limits({name: values[usable] for name, values in scores.items()}, alarms, fixed)
+    refused = {name: ~(values <= limits[name]) for name, values in scores.items()}
+    together = np.any(list(refused.values()), axis=0)
+    wrong = seen.stickers & ~seen.right
+    return save_panel(
+        out,
+        perception.detector,
+        [Seat(one, limits[one.name]) for one in panel],
+        {name: int(rows[usable].sum()) for name, rows in refused.items()},
+        probe,
+        members,
+        Calibration(
+            images=seen.images,
+            stickers=int(usable.sum()),
+            refused=int(together[usable].sum()),
+            wrong=int(wrong.sum()),
+            caught=int(together[wrong].sum()),
+            alarms=alarms,
+        ),
+        about or {},
+    )
+
+
+def with_logits(objects: Objects, probe: Probe) -> Objects:
+    """``objects`` with the logits that ``probe`` gives their features."""
+    assert objects.features is not None
+    return replace(objects, logits=probe.logits(objects.features))
+
+
+def joint_limits(
+    scores: dict[str, FloatArray], alarms: float, fixed: dict[str, float] | None = None
+) -> dict[str, float]:
+    """The limit of each supervisor such that all together object to at most a share ``alarms`` of the objects scored (N,).
+
+    Each refuses as many of them by itself, as many as that allows; those that are the same for all supervisors cost nothing
+    extra. ``fixed``: limits that are given. NaN and infinite scores are objections whatever the limit.
+    """
+    fixed = fixed or {}
+    limits = dict(fixed)
+    given = [~(values <= fixed[name]) for name, values in scores.items() if name in fixed]
+    free = {name: np.where(np.isnan(v), np.inf, v) for name, v in scores.items() if name not in fixed}
+    count = len(next(iter(scores.values())))
+    refused = np.any(given, axis=0) if given else np.zeros(count, bool)
+    ordered = {name: np.sort(values) for name, values in free.items()}
+    for each in range(int(alarms * count), -1, -1):
+        tried = {name: _finite(values, len(values) - 1 - each) for name, values in ordered.items()}
+        objections = [values > tried[name] for name, values in free.items()]
+        if each == 0 or np.any([refused, *objections], axis=0).mean() <= alarms:
+            limits |= tried
+            break
+    return {name: limits[name] for name in scores}
+
+
+def _finite(ordered: FloatArray, place: int) -> float:
+    """The value at ``place`` of ``ordered`` (N,), or the largest finite one below it."""
+    below = ordered[: place + 1]
+    finite = below[np.isfinite(below)]
+    return float(finite[-1]) if len(finite) else float("-inf")
+
+
+def better_task(fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None) -> TaskNetwork:
+    """The task network or the probabilistic one, whichever has the smaller mean of FNR and FPR at ``threshold``, learned anew.
+
+    The two share everything but the labels and are compared on every third of the crops, which neither learned. InvalidInput
+    when all fractions lie on one side of the threshold.
+    """
+    assert fitted.objects.crops is not None
+    assert fitted.objects.fractions is not None
+    crops = np.concatenate([fitted.crops, fitted.objects.crops])
+    fractions = np.concatenate([fitted.fractions, fitted.objects.fractions])
+    order = np.random.default_rng(seed).permutation(len(crops))
+    kept, learned = order[::3], np.delete(order, np.s_[::3])
+    above = fractions[kept] > threshold
+    if len(set((fractions[learned] > threshold).tolist())) < 2 or len(set(above.tolist())) < 2:
+        raise InvalidInput(
+            f"--task {threshold:g}: all {len(crops)} crops lie on one side of it, expected some with a share of stickers above"
+        )
+    errors = {}
+    for kind in KINDS:
+        network = TaskNetwork(threshold, kind, seed=seed).fit(_crops(crops[learned], fractions[learned]))
+        says = network.score(_crops(crops[kept], fractions[kept])) <= network.limit
+        fnr, fpr = float((~says[above]).mean()), float(says[~above].mean())
+        errors[kind] = (fnr + fpr) / 2
+        tell(f"{kind} network at {threshold:g}: FNR {fnr:.3f}, FPR {fpr:.3f} on {len(kept)} crops")
+    best = min(KINDS, key=lambda kind: errors[kind])
+    return TaskNetwork(threshold, best, seed=seed).fit(_crops(crops, fractions))
+
+
+def _crops(crops: FloatArray, fractions: FloatArray) -> Objects:
+    return Objects(
+        probabilities=np.column_stack([1 - fractions, fractions]), crops=crops, fractions=fractions
+    )

@@ -1,0 +1,114 @@
+"""``sticker-uq supervisors fit``: a panel of supervisors for one detector, for its parameter ``panel``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
+from sticker_uq.cli.options import settings_options
+from sticker_uq.datasets.coco import read_coco
+from sticker_uq.datasets.opinions import sticker_fractions
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import InvalidInput
+from sticker_uq.studies.report import clopper_pearson
+from sticker_uq.supervisors.folder import PanelFile
+
+_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+_FITTING = 2 / 3  # of the pictures, where no others are given to set limits on
+
+
+@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+def command(
+    settings: PerceptionSettings,
+    data: Annotated[Path, typer.Option(help="COCO folder with pictures to fit on.")],
+    out: Annotated[Path, typer.Option(help="Folder for the panel.")],
+    calibration: Annotated[
+        Path | None,
+        typer.Option(help="COCO folder to set the limits on. Default: a third of the pictures of --data."),
+    ] = None,
+    member: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Weights file of the same model, once for each member of an ensemble; it is copied."
+        ),
+    ] = None,
+    task: Annotated[
+        float | None,
+        typer.Option(
+            help="Add a network for the decision whether the share of annotators who call an object a removable sticker is "
+            "above this."
+        ),
+    ] = None,
+    alarms: Annotated[
+        float,
+        typer.Option(help="Share of the rightly detected stickers that the whole panel may refuse."),
+    ] = 0.05,
+) -> None:
+    """Fit supervisors on the objects that a detector sees, and set the limits above which each objects to a removal.
+
+    --supervisors names them. The folder is the detector's parameter `panel`, and the option of `replay` and `calibrate`.
+    """
+    if settings.panel:
+        raise InvalidInput(f"--panel {settings.panel}: expected no other panel where one is fitted")
+    fitting = _labelled(data)
+    if calibration is None:
+        order = np.random.default_rng(settings.seed).permutation(len(fitting))
+        cut = round(_FITTING * len(fitting))
+        fitting, calibrating = ([fitting[i] for i in part] for part in (order[:cut], order[cut:]))
+    else:
+        calibrating = _labelled(calibration)
+    perception = Perception(settings.model_copy(update={"supervisors": "", "adaptive": False}))
+    files = member or []
+    loaded = [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
+    document = fit_panel(
+        perception,
+        fitting,
+        calibrating,
+        settings.votes or (DEFAULT if not files else (*DEFAULT, "ensemble_mean_softmax")),
+        out,
+        alarms,
+        task,
+        files,
+        loaded,
+        {"command": shlex.join(["sticker-uq", *sys.argv[1:]]), "pictures": len(fitting)},
+        settings.seed,
+        lambda stage: typer.echo(stage, err=True),
+    )
+    _print(document, out)
+
+
+def _labelled(folder: Path) -> Sequence[Labelled]:
+    items = read_coco(folder)
+    shares = sticker_fractions(folder, items)
+    return [(item, shares[item.image_id]) for item in items]
+
+
+def _print(document: PanelFile, out: Path) -> None:
+    table = Table("supervisor", "limit", "refuses by itself", "ms per object")
+    found = document.calibration
+    for name, seat in document.supervisors.items():
+        table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")
+    Console().print(table)
+    for words, hits, count in (
+        ("right stickers refused by any", found.refused, found.stickers),
+        ("wrong stickers caught by any", found.caught, found.wrong),
+    ):
+        low, high = clopper_pearson(hits, count)
+        share = f", {hits / count:.3f} ({low:.3f} to {high:.3f})" if count else ""
+        typer.echo(f"{words}: {hits} of {count}{share}")
+    if found.refused > found.alarms * found.stickers:
+        typer.echo(
+            f"more than the {found.alarms:.0%} that --alarms allows: the task network refuses as many",
+            err=True,
+        )
+    typer.echo(f"panel: {out}")

@@ -1,0 +1,79 @@
+"""A network for one decision as a supervisor: is the probability of a removable sticker above a threshold? (Ullah et al., V-C)"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from sticker_uq.detection.threads import single_thread
+from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.supervisors.crop_network import CropClassifier, Training, class_vectors, train_classifier
+from sticker_uq.supervisors.interface import Arrays, Supervisor
+from sticker_uq.supervisors.objects import Objects
+
+Kind = Literal["task", "probabilistic"]
+KINDS: tuple[Kind, ...] = ("task", "probabilistic")
+
+
+class TaskNetwork(Supervisor):
+    """1 - what a small network says of an object's crop, the network trained on the share of annotators who call it a sticker.
+
+    ``kind``: a "task" network learns whether that share is above ``threshold``, a "probabilistic" one learns the share itself.
+    The two share everything else: network, first weights, order, ``epochs``, ``seed``. Its ``limit`` follows from that and needs
+    no calibration.
+    """
+
+    name = "task"
+    needs = ("crops",)
+
+    def __init__(self, threshold: float = 0.7, kind: Kind = "task", epochs: int = 30, seed: int = 0) -> None:
+        if not 0 < threshold < 1:
+            raise InvalidInput(
+                f"threshold {threshold:g} of a task network: expected more than 0 and less than 1"
+            )
+        if kind not in KINDS:
+            raise InvalidInput(f"kind {kind!r} of a task network: expected one of {', '.join(KINDS)}")
+        super().__init__(threshold=threshold, kind=kind, epochs=epochs, seed=seed)
+
+    @property
+    def limit(self) -> float:
+        """The highest score that says that the probability of a removable sticker is above the threshold."""
+        return 0.5 if self._options["kind"] == "task" else 1.0 - float(self._options["threshold"])
+
+    def _fit(self, objects: Objects) -> Arrays:
+        if objects.fractions is None:
+            raise InvalidInput(
+                "a task network learns from fractions of annotators, which the objects do not have"
+            )
+        assert objects.crops is not None
+        target = np.asarray(objects.fractions, np.float64)
+        if self._options["kind"] == "task":
+            target = (target > self._options["threshold"]).astype(np.float64)
+        model = train_classifier(
+            objects.crops,
+            np.column_stack([1 - target, target]),
+            self._options["seed"],
+            Training(epochs=self._options["epochs"]),
+        )
+        learned: Arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+        return {**learned, "shape": np.array(objects.crops.shape[1:], np.int64)}
+
+    @single_thread()
+    def _score(self, objects: Objects) -> FloatArray:
+        assert objects.crops is not None
+        shape = tuple(self._learned["shape"].tolist())
+        if objects.crops.shape[1:] != shape:
+            raise InvalidInput(
+                f"crops have shape {objects.crops.shape[1:]}, the task network was fitted on {shape}"
+            )
+        return 1 - class_vectors(self._network(), objects.crops)[:, 1]
+
+    def _network(self) -> CropClassifier:
+        model = CropClassifier(int(self._learned["shape"][0]), 2)
+        state: dict[str, Any] = {
+            name: torch.from_numpy(np.array(self._learned[name])) for name in model.state_dict()
+        }
+        model.load_state_dict(state)
+        return model.eval().requires_grad_(False)
