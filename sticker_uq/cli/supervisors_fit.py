@@ -60,11 +60,13 @@ def command(
     """
     if settings.panel:
         raise InvalidInput(f"--panel {settings.panel}: expected no other panel where one is fitted")
-    fitting = _labelled(data)
+    fitting: Sequence[Labelled] = _labelled(data)
+    calibrating: Sequence[Labelled]
     if calibration is None:
         order = np.random.default_rng(settings.seed).permutation(len(fitting))
         cut = round(_FITTING * len(fitting))
-        fitting, calibrating = ([fitting[i] for i in part] for part in (order[:cut], order[cut:]))
+        everything = fitting
+        fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
     else:
         calibrating = _labelled(calibration)
     perception = Perception(settings.model_copy(update={"supervisors": "", "adaptive": False}))

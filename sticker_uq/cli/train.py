@@ -115,7 +115,7 @@ def command(
 
 def _settings(**values: object) -> TrainSettings:
     try:
-        return TrainSettings(**values)  # type: ignore[arg-type]  # pydantic checks them
+        return TrainSettings.model_validate(values)
     except ValidationError as error:
         problem = error.errors()[0]
         option = str(problem["loc"][0]).replace("_", "-")
