@@ -138,15 +138,12 @@ def fit_panel(
         )
     tell("supervisors")
     panel: list[Supervisor] = [one.fit(own) for one in wanted]
-    fixed = {}
     if task is not None:
-        network = better_task(fitted, task, seed, tell)
-        panel.append(network)
-        fixed[network.name] = network.limit
+        panel.append(better_task(fitted, task, seed, tell))
     scores = {one.name: one.score(others) for one in panel}
     for one in panel:
         measure_cost(one, others)
-    limits = joint_limits({name: values[usable] for name, values in scores.items()}, alarms, fixed)
+    limits = joint_limits({name: values[usable] for name, values in scores.items()}, alarms)
     refused = {name: ~(values <= limits[name]) for name, values in scores.items()}
     together = np.any(list(refused.values()), axis=0)
     wrong = seen.stickers & ~seen.right
@@ -175,28 +172,20 @@ def with_logits(objects: Objects, probe: Probe) -> Objects:
     return replace(objects, logits=probe.logits(objects.features))
 
 
-def joint_limits(
-    scores: dict[str, FloatArray], alarms: float, fixed: dict[str, float] | None = None
-) -> dict[str, float]:
+def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
     """The limit of each supervisor such that all together object to at most a share ``alarms`` of the objects scored (N,).
 
     Each refuses as many of them by itself, as many as that allows; those that are the same for all supervisors cost nothing
-    extra. ``fixed``: limits that are given. NaN and infinite scores are objections whatever the limit.
+    extra. NaN and infinite scores are objections whatever the limit.
     """
-    fixed = fixed or {}
-    limits = dict(fixed)
-    given = [~(values <= fixed[name]) for name, values in scores.items() if name in fixed]
-    free = {name: np.where(np.isnan(v), np.inf, v) for name, v in scores.items() if name not in fixed}
-    count = len(next(iter(scores.values())))
-    refused = np.any(given, axis=0) if given else np.zeros(count, bool)
-    ordered = {name: np.sort(values) for name, values in free.items()}
-    for each in range(int(alarms * count), -1, -1):
-        tried = {name: _finite(values, len(values) - 1 - each) for name, values in ordered.items()}
-        objections = [values > tried[name] for name, values in free.items()]
-        if each == 0 or np.any([refused, *objections], axis=0).mean() <= alarms:
-            limits |= tried
-            break
-    return {name: limits[name] for name in scores}
+    known = {name: np.where(np.isnan(values), np.inf, values) for name, values in scores.items()}
+    ordered = {name: np.sort(values) for name, values in known.items()}
+    count = len(next(iter(known.values())))
+    for each in range(int(alarms * count), 0, -1):
+        limits = {name: _finite(values, count - 1 - each) for name, values in ordered.items()}
+        if np.any([values > limits[name] for name, values in known.items()], axis=0).mean() <= alarms:
+            return limits
+    return {name: _finite(values, count - 1) for name, values in ordered.items()}
 
 
 def _finite(ordered: FloatArray, place: int) -> float:

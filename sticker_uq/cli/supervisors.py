@@ -21,7 +21,7 @@ from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.scene import InvalidInput
-from sticker_uq.studies.cell import cell_material, coco_material
+from sticker_uq.studies.cell import cell_material, coco_material, study_material
 from sticker_uq.studies.detections import DetectionSettings, run_detections
 from sticker_uq.studies.detections import as_markdown as as_detections
 from sticker_uq.studies.digits import digits
@@ -74,7 +74,12 @@ def study(
     """
     settings = StudySettings(seeds, members, passes, ambiguous, delta_max, alarms, drawn=not soft)
     out.mkdir(parents=True, exist_ok=True)
-    result = run_study(_material(data), settings, out, lambda stage: typer.echo(stage, err=True))
+    result = run_study(
+        study_material() if data == "cell" else _material(data),
+        settings,
+        out,
+        lambda stage: typer.echo(stage, err=True),
+    )
     text = as_markdown(result)
     with atomic_write(out / "supervisors.md", "w") as stream:
         stream.write(text)

@@ -108,9 +108,4 @@ def _print(document: PanelFile, out: Path) -> None:
         low, high = clopper_pearson(hits, count)
         share = f", {hits / count:.3f} ({low:.3f} to {high:.3f})" if count else ""
         typer.echo(f"{words}: {hits} of {count}{share}")
-    if found.refused > found.alarms * found.stickers:
-        typer.echo(
-            f"more than the {found.alarms:.0%} that --alarms allows: the task network refuses as many",
-            err=True,
-        )
     typer.echo(f"panel: {out}")

@@ -60,7 +60,7 @@ def _mahalanobis(supervisor: Supervisor, model: CropClassifier) -> Score:
     learned = {name: torch.from_numpy(value).double() for name, value in supervisor.arrays().items()}
 
     def score(crops: Tensor) -> Tensor:
-        hidden = model.activations(crops, dropout=False)[2]
+        hidden = model.activations(crops, dropout=False)[-1]
         predicted = model.last(hidden).argmax(dim=1)
         found = torch.zeros(len(crops), dtype=torch.float64)
         for label in predicted.unique().tolist():

@@ -29,8 +29,8 @@ def observe_crops(
     """
     logits, layers = [], []
     for part in parts_of(crops):
-        first, second, hidden = model.activations(part, dropout=False)
-        pooled = [F.adaptive_avg_pool2d(level, 2).flatten(1) for level in (first, second)]
+        *maps, hidden = model.activations(part, dropout=False)
+        pooled = [F.adaptive_avg_pool2d(level, 2).flatten(1) for level in maps]
         layers.append([level.double().numpy() for level in (*pooled, hidden)])
         logits.append(model.last(hidden).double())
     samples = []

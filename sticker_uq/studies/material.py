@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sticker_uq.ambiguity.raae import Pair, RaaeSettings
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+from sticker_uq.supervisors.crop_network import Training
 
 
 @dataclass(frozen=True)
 class Material:
     """Crops (N, C, h, w) float32 0..1 with classes (N,), to train with and to test with.
 
-    ``invalid``: crops of none of the ``classes``; ``pairs``: classes that are made ambiguous, by autoencoders of ``raae``.
+    ``invalid``: crops of none of the ``classes``; ``pairs``: classes that are made ambiguous, by autoencoders of ``raae``;
+    ``training``: of its classifiers.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Material:
     invalid: FloatArray
     pairs: tuple[Pair, ...]
     raae: RaaeSettings
+    training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
         for crops, labels in ((self.train, self.train_labels), (self.test, self.test_labels)):

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ class StudySettings:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
     classes of the latter; ``alarms``: share of nominal crops that the threshold of a
     supervisor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
-    probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers.
+    probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers,
+    None: as the material says.
     """
 
     seeds: int = 5
@@ -64,7 +65,7 @@ class StudySettings:
     delta_max: float = 0.15
     alarms: float = 0.05
     drawn: bool = True
-    training: Training = field(default_factory=Training)
+    training: Training | None = None
 
     def __post_init__(self) -> None:
         for name in ("seeds", "members", "passes", "ambiguous"):
@@ -118,7 +119,9 @@ def run_study(
     for seed in range(settings.seeds):
         tell(f"seed {seed + 1} of {settings.seeds}")
         results.append(_kept(material, settings, ambiguous, seed, out))
-    plain = train_classifier(material.train, _one_hot(material), seed=0, training=settings.training)
+    plain = train_classifier(
+        material.train, _one_hot(material), seed=0, training=settings.training or material.training
+    )
     clean = observe_crops(plain, material.test, 1, 0).predicted == material.test_labels
     return StudyResult(
         material.name,
@@ -184,7 +187,7 @@ def train_members(
         ambiguous = np.eye(len(material.classes))[draw_labels(ambiguous, seed)]
     vectors = np.concatenate([_one_hot(material), ambiguous])
     return [
-        train_classifier(crops, vectors, 1000 * seed + number, settings.training)
+        train_classifier(crops, vectors, 1000 * seed + number, settings.training or material.training)
         for number in range(settings.members + 1)
     ]
 
@@ -271,6 +274,7 @@ def _kept(
     if out is None:
         return run_seed(material, settings, ambiguous, seed)
     named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
+    named["training"] = asdict(settings.training or material.training)
     made = (ambiguous.training.images, ambiguous.testing.images)
     arrays = (material.train, material.test, material.invalid, *made)
     path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"

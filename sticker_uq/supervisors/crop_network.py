@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,36 +20,52 @@ _CHUNK = 512
 
 @dataclass(frozen=True)
 class Training:
-    """``epochs`` over the data in batches of ``batch`` crops with Adam at ``learning_rate``."""
+    """``epochs`` over the data in batches of ``batch`` crops with Adam at ``learning_rate``, which falls to 0 along a cosine if
+    ``deep``. ``deep``: three normalised convolutions instead of two plain ones; ``augment``: crops are mirrored, shifted and
+    differently bright in every epoch.
+    """
 
     epochs: int = 50
     batch: int = 128
     learning_rate: float = 1e-3
+    deep: bool = False
+    augment: bool = False
 
 
 class CropClassifier(nn.Module):
-    """Two convolutions, one hidden layer and dropout before both linear layers: the plain network of the paper, made small.
+    """Takes crops (N, C, h, w) 0..1 to logits (N, K).
 
-    Takes crops (N, C, h, w) 0..1 to logits (N, K).
+    Two convolutions, one hidden layer and dropout before both linear layers: the plain network of Weiss et al. 2022, made small.
+    ``deep``: three convolutions with batch normalisation and pooling between them, which textures and print in colour need.
     """
 
-    def __init__(self, channels: int, classes: int) -> None:
+    def __init__(self, channels: int, classes: int, deep: bool = False) -> None:
         super().__init__()
-        self.first = nn.Conv2d(channels, 16, 3, padding=1)
-        self.second = nn.Conv2d(16, 32, 3, padding=1, stride=2)
-        self.third = nn.Linear(32 * _GRID * _GRID, FEATURES)
+        self.deep = deep
+        widths = (16, 32, 64) if deep else (16, 32)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(before, width, 3, padding=1, stride=1 if deep or number == 0 else 2)
+            for number, (before, width) in enumerate(zip((channels, *widths), widths, strict=False))
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) if deep else nn.Identity() for width in widths)
+        self.third = nn.Linear(widths[-1] * _GRID * _GRID, FEATURES)
         self.last = nn.Linear(FEATURES, classes)
 
-    def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs of the two convolutions and of the hidden layer."""
-        first = F.relu(self.first(crops))
-        second = F.adaptive_avg_pool2d(F.relu(self.second(first)), _GRID)
-        hidden = F.relu(self.third(F.dropout(second.flatten(1), 0.25, dropout)))
-        return first, second, hidden
+    def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
+        """Outputs of the convolutions and of the hidden layer."""
+        maps: list[Tensor] = []
+        at = crops
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            at = F.relu(norm(convolution(at if not maps or not self.deep else F.max_pool2d(at, 2))))
+            maps.append(at)
+        pooled = F.adaptive_avg_pool2d(at, _GRID)
+        maps[-1] = pooled
+        hidden = F.relu(self.third(F.dropout(pooled.flatten(1), 0.25, dropout)))
+        return (*maps, hidden)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
         """Logits (N, K) of crops (N, C, h, w)."""
-        hidden = self.activations(crops, dropout)[2]
+        hidden = self.activations(crops, dropout)[-1]
         return self.last(F.dropout(hidden, 0.5, dropout))
 
 
@@ -62,15 +79,36 @@ def train_classifier(
     targets = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = CropClassifier(pictures.shape[1], targets.shape[1])
+        model = CropClassifier(pictures.shape[1], targets.shape[1], training.deep).train()
         optimizer = torch.optim.Adam(model.parameters(), training.learning_rate)
-        for _ in range(training.epochs):
+        for epoch in range(training.epochs):
+            if training.deep:
+                share = (1 + math.cos(math.pi * epoch / training.epochs)) / 2
+                optimizer.param_groups[0]["lr"] = training.learning_rate * share
             for rows in torch.randperm(len(pictures)).split(training.batch):
-                loss = F.cross_entropy(model(pictures[rows], dropout=True), targets[rows])
+                shown = _varied(pictures[rows]) if training.augment else pictures[rows]
+                loss = F.cross_entropy(model(shown, dropout=True), targets[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
     return model.eval().requires_grad_(False)
+
+
+def _varied(crops: Tensor) -> Tensor:
+    """``crops`` mirrored, brighter or darker and shifted by up to an eighth, each by chance of its own."""
+    count, side = len(crops), crops.shape[-1]
+    found = crops.clone()
+    for axis in (2, 3):
+        chosen = torch.rand(count) < 0.5
+        found[chosen] = found[chosen].flip(axis)
+    gain, offset = 0.85 + 0.3 * torch.rand(count, 1, 1, 1), 0.2 * (torch.rand(count, 1, 1, 1) - 0.5)
+    found = (found * gain + offset).clamp(0, 1)
+    reach = max(1, side // 8)
+    wide = F.pad(found, (reach,) * 4, mode="reflect")
+    starts = torch.randint(2 * reach + 1, (count, 2)).tolist()
+    return torch.stack(
+        [one[:, y : y + crops.shape[-2], x : x + side] for one, (y, x) in zip(wide, starts, strict=True)]
+    )
 
 
 @single_thread()

@@ -21,8 +21,8 @@ class TaskNetwork(Supervisor):
     """1 - what a small network says of an object's crop, the network trained on the share of annotators who call it a sticker.
 
     ``kind``: a "task" network learns whether that share is above ``threshold``, a "probabilistic" one learns the share itself.
-    The two share everything else: network, first weights, order, ``epochs``, ``seed``. Its ``limit`` follows from that and needs
-    no calibration.
+    The two share everything else: network, first weights, order, ``epochs``, ``seed``. In a panel its limit is calibrated as
+    that of the others; its own decision is at ``limit``.
     """
 
     name = "task"
@@ -55,7 +55,7 @@ class TaskNetwork(Supervisor):
             objects.crops,
             np.column_stack([1 - target, target]),
             self._options["seed"],
-            Training(epochs=self._options["epochs"]),
+            Training(epochs=self._options["epochs"], deep=True, augment=True),
         )
         learned: Arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
         return {**learned, "shape": np.array(objects.crops.shape[1:], np.int64)}
@@ -71,7 +71,7 @@ class TaskNetwork(Supervisor):
         return 1 - class_vectors(self._network(), objects.crops)[:, 1]
 
     def _network(self) -> CropClassifier:
-        model = CropClassifier(int(self._learned["shape"][0]), 2)
+        model = CropClassifier(int(self._learned["shape"][0]), 2, deep=True)
         state: dict[str, Any] = {
             name: torch.from_numpy(np.array(self._learned[name])) for name in model.state_dict()
         }
