@@ -69,13 +69,14 @@ def fit_policy(
     percentile: float = 95.0,
     match_iou: float = MATCH_IOU,
     familiar: float = FAMILIAR,
-    signals: Sequence[SignalName] = SIGNALS,
+    signals: Sequence[SignalName] | None = None,
 ) -> Policy:
     """A policy without a promise: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
     Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
-    person; 100 sets no such limit. ``signals``: what the risk score is made of; one that was not
-    measured on every object is left out. Raises :class:`InvalidInput` when the images do not suffice.
+    person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the
+    scores of a panel only where ``base`` combines them so; one that was not measured on every object is left out.
+    Raises :class:`InvalidInput` when the images do not suffice.
     """
     amounts = clean_saliency(records, saliency)
     if not len(amounts):
@@ -103,7 +104,9 @@ def fit_policy(
         }
     )
     objects = outcomes_of(records, draft, match_iou).detected
-    measured = {name: objects.signals[name] for name in signals if np.isfinite(objects.signals[name]).all()}
+    combined = base.panel is not None and base.panel.combination == "risk"
+    chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
+    measured = {name: objects.signals[name] for name in chosen if np.isfinite(objects.signals[name]).all()}
     return draft.model_copy(update={"risk": fit_risk(measured, objects.badness)})
 
 

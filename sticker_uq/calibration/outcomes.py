@@ -125,12 +125,14 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
             left.append(float(max(probabilities, default=0.0)))
             missed.append(len(record.stickers) > 0)
         stickers += len(record.stickers)
+    # scores of a panel come after what every scene has, in the order in which they were first met
+    names = dict.fromkeys((*SIGNALS, *(name for row in rows for name in row[5])))
     detected = Objects(
         image=np.array([row[0] for row in rows], np.int64),
         right=np.array([row[2] >= 0 for row in rows], bool),
         badness=np.array([row[1] for row in rows], float),
         truth=np.array([row[2] for row in rows], np.int64),
-        signals={name: np.array([row[5][name] for row in rows], float) for name in SIGNALS},
+        signals={name: np.array([row[5].get(name, np.nan) for row in rows], float) for name in names},
     )
     return Outcomes(
         images=len(np.unique(units)),

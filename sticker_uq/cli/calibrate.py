@@ -31,7 +31,7 @@ from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import IntArray, InvalidInput, SceneAssessment
 from sticker_uq.supervision import Policy
-from sticker_uq.supervision.sections import DataSet, Provenance, Validity
+from sticker_uq.supervision.sections import DataSet, PanelRule, Provenance, Validity
 from sticker_uq.supervision.signals import SaliencyName
 
 _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Whoever changes a number loses what `guarantee` says.\n"
@@ -87,6 +87,12 @@ def command(
     match_iou: Annotated[
         float, typer.Option(min=0.01, max=0.99, help="Overlap from which the blade meets a labelled object.")
     ] = 0.3,
+    panel_combination: Annotated[
+        Literal["any", "risk"],
+        typer.Option(
+            help="With --panel: any objection asks a person, or the scores are signals of the risk score."
+        ),
+    ] = "risk",
     camera: Annotated[str, typer.Option(help="Frame of the camera that the policy is for; empty: any.")] = "",
     valid_days: Annotated[
         int, typer.Option(min=0, help="Days until the policy expires; 0: it does not.")
@@ -105,6 +111,8 @@ def command(
     if report is not None and report.suffix not in (".html", ".md"):
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
     kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
+    if settings.panel:
+        kept = kept.model_copy(update={"panel": PanelRule(combination=panel_combination)})
     sources = [LabelledSource(path, topic) for path in data]
     assessed = _assess(sources, settings, cache)
     everything = [record for part in assessed for record in part.records]
@@ -121,6 +129,7 @@ def command(
                 model=first.model,
                 model_hash=first.model_hash,
                 settings_hash=first.settings_hash,
+                panel_hash=first.panel_hash or None,
                 camera=camera,
                 until=_today() + dt.timedelta(days=valid_days) if valid_days else None,
             ),
@@ -161,7 +170,7 @@ def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cac
             return one_by_one(images, perception)
         return side_by_side(images, partial(load_perception, settings), processes)
 
-    identity = f"{perception.model_hash}:{perception.settings_hash}"
+    identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with AssessmentCache(cache) as known, Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)

@@ -83,6 +83,11 @@ class Perception:
         return self._strangeness.settings_hash
 
     @property
+    def panel_hash(self) -> str:
+        """SHA-256 of the panel of supervisors and who of it votes, hex; empty without one."""
+        return "" if self._panel is None else self._panel.hash
+
+    @property
     def detector(self) -> StochasticDetector:
         """The detector that looks."""
         return self._detector
@@ -222,7 +227,7 @@ class Perception:
             dropout_rate=self.settings.dropout_rate,
             timings=timings,
             exposure=exposure,
-            panel_hash="" if self._panel is None else self._panel.hash,
+            panel_hash=self.panel_hash,
             **found._asdict(),
         )
 

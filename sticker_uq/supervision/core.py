@@ -174,6 +174,7 @@ def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: 
         image_digest=assessment.image_digest,
         exposure=assessment.exposure,
         calibration=calibration,
+        panel_hash=assessment.panel_hash,
     )
 
 

@@ -121,6 +121,8 @@ def _describe(turn: Turn) -> None:
         phase = Phase.INTERVENTION
         if state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision):
             reasons |= Closed.UNEXPLAINED
+        if state.request.objectors:
+            reasons |= Closed.PANEL
     elif reasons:
         phase = Phase.BLOCKED
     elif state.permit is not None:
@@ -142,6 +144,8 @@ def _monitoring(state: GateState, settings: GateSettings) -> Closed:
         reasons |= Closed.UNCERTAIN
         if state.decision is not None and scenes.unexplained(state.decision):
             reasons |= Closed.UNEXPLAINED
+        if state.decision is not None and any(v.objectors for v in state.decision.verdicts):
+            reasons |= Closed.PANEL
     if state.streak.outcome is Outcome.CLEAN:
         reasons |= Closed.NOTHING_TO_REMOVE
     return reasons

@@ -16,6 +16,7 @@ from sticker_uq.supervision.familiarity import Familiarity
 from sticker_uq.supervision.sections import (
     Calibration,
     Guarantee,
+    PanelRule,
     Provenance,
     RiskScore,
     SaliencyLimit,
@@ -125,6 +126,9 @@ class Policy(BaseModel):
     )
     risk: RiskScore | None = Field(
         None, description="Risk of a wrongful removal from all signals, and its limit"
+    )
+    panel: PanelRule | None = Field(
+        None, description="How a panel of supervisors is heard; none: one objection is enough to ask a person"
     )
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
     familiarity: Familiarity | None = Field(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sticker_uq.scene import ObjectClass, ObservedObject, Reason, Verdict
+from sticker_uq.scene import PANEL_METRIC, ObjectClass, ObservedObject, Reason, Verdict
 from sticker_uq.supervision.boxes import as_box, cover, is_proper
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.signals import Signals
@@ -97,6 +97,11 @@ def _sticker(
     if policy.risk is not None:
         risk = policy.risk(signals)
         checks.append(within("risk", "risk of a wrongful removal", risk, policy.risk.max_removal))
+    if policy.panel is None or policy.panel.combination == "any":
+        checks += [
+            within(PANEL_METRIC + one.name, f"score of the supervisor {one.name}", one.score, one.limit)
+            for one in observed.supervisors
+        ]
     box = as_box(observed.box)
     overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
     checks.append(within("logo_overlap", "overlap with a possible logo", overlap, policy.max_logo_overlap))

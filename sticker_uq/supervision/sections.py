@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sticker_uq.scene import CLASS_COUNT, FloatArray, ObjectClass, SceneAssessment
-from sticker_uq.supervision.signals import SaliencyName, SignalName, Signals
+from sticker_uq.scene import CLASS_COUNT, PANEL_METRIC, FloatArray, ObjectClass, SceneAssessment
+from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName, Signals
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 _NS = 1_000_000_000
@@ -78,9 +78,18 @@ class Calibration(Section):
 class RiskTerm(Section):
     """What one signal adds to the log odds of a wrongful removal: straight lines between knots, level outside them."""
 
-    signal: SignalName = Field(description="Which signal; each grows with doubt")
+    signal: SignalName = Field(
+        description="Which signal, supervisor.NAME for one of the panel; each grows with doubt"
+    )
     knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
     log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")
+
+    @field_validator("signal")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in SIGNALS and not (name.startswith(PANEL_METRIC) and name != PANEL_METRIC):
+            raise ValueError(f"expected one of {', '.join(SIGNALS)} or {PANEL_METRIC}NAME")
+        return name
 
     @model_validator(mode="after")
     def _monotone(self) -> Self:
@@ -102,6 +111,15 @@ class RiskScore(Section):
             return math.nan
         added = (float(np.interp(v, t.knots, t.log_odds)) for v, t in zip(values, self.terms, strict=True))
         return _sigmoid(self.intercept + sum(added))
+
+
+class PanelRule(Section):
+    """How the panel of supervisors is heard. The most restrictive wins, or the calibrated combination."""
+
+    combination: Literal["any", "risk"] = Field(
+        "any",
+        description="any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone",
+    )
 
 
 class SaliencyLimit(Section):
@@ -162,6 +180,10 @@ class Validity(Section):
     model: str = Field("", description="Name of the detector, for people")
     model_hash: str = Field("", description="SHA-256 of the weights")
     settings_hash: str = Field("", description="SHA-256 of the settings of perception")
+    panel_hash: str | None = Field(
+        None,
+        description="The panel of supervisors, as the scenes name it; none: any, for objections only make it stricter",
+    )
     camera: str = Field("", description="Frame of the camera")
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
     until: dt.date | None = Field(None, description="Last day, UTC")
@@ -186,6 +208,9 @@ class Validity(Section):
         problem = self.problem(model_hash=assessment.model_hash, settings_hash=assessment.settings_hash)
         if problem:
             return problem
+        if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
+            own, other = (digest[:12] or "none" for digest in (self.panel_hash, assessment.panel_hash))
+            return f"the policy was made with the panel of supervisors {own}, not with {other}"
         if self.camera and assessment.frame_id != self.camera:
             return f"the policy was made for the camera {self.camera!r}, not for {assessment.frame_id!r}"
         if self.image_size is not None and assessment.image_size != self.image_size:

@@ -10,10 +10,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from sticker_uq.scene import Localization, ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.scene import PANEL_METRIC, Localization, ObjectClass, ObservedObject, SceneAssessment
 from sticker_uq.supervision.boxes import as_box, cover, covered
 
-SignalName = Literal[
+BuiltInSignal = Literal[
     "improbability",
     "shannon_entropy",
     "mutual_information",
@@ -28,9 +28,12 @@ SignalName = Literal[
     "dil",
     "strangeness",
 ]
-"""What the risk score of an object may be made of."""
+"""What every scene says about an object."""
 
-SIGNALS: tuple[SignalName, ...] = get_args(SignalName)
+SignalName = str
+"""What the risk score of an object may be made of: a built-in signal, or "supervisor.NAME" for the score of one of the panel."""
+
+SIGNALS: tuple[BuiltInSignal, ...] = get_args(BuiltInSignal)
 
 SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
 """What a scene may be limited by: DiL, the saliency outside the boxes per pixel of the image, or the largest objectness that no
@@ -62,7 +65,8 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     "crowding" the largest share of the smaller box that it and anything else seen in the scene have in common,
     "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box that lies
     in boxes more probably of a sticker or logo than itself (what lies between two things is often neither), "duplicated" 1 if
-    one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector.
+    one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector; "supervisor.NAME" what the
+    panel says.
     """
     box = as_box(observed.box)
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
@@ -84,6 +88,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
         "strangeness": observed.strangeness,
+        **{PANEL_METRIC + one.name: one.score for one in observed.supervisors},
     }
 
 

@@ -112,6 +112,7 @@ class SceneFacts:
     image_digest: str = ""
     exposure: Exposure | None = None
     calibration: str = ""
+    panel_hash: str = ""
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:
@@ -121,7 +122,7 @@ class SceneFacts:
     @property
     def judges(self) -> tuple[object, ...]:
         """What made the decision of the image: it must not change from one scene to the next."""
-        return self.model_hash, self.settings_hash, self.policy_hash
+        return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,8 @@ class Verification:
 class Request:
     """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt;
 
-    ``source``: where the image in question came from, see :attr:`SceneFacts.source`.
+    ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: supervisors of the panel that
+    objected to removing one of the objects.
     """
 
     request_id: str
@@ -222,6 +224,7 @@ class Request:
     opened_ns: int
     overdue: bool = False
     source: tuple[object, ...] = ()
+    objectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,12 @@ class Turn:
         request_id = f"{decision.decision_id[:12]}-{number}"
         boxes = tuple(as_box(verdict.object.box) for verdict in objects)
         source = state.reference.source if state.reference is not None else ()
-        request = Request(request_id, text, boxes, whole_scene, opened_ns=self.now, source=source)
+        objectors = tuple(dict.fromkeys(name for verdict in objects for name in verdict.objectors))
+        if objectors:
+            text += f"; objected by the supervisor{'s' * (len(objectors) > 1)} {', '.join(objectors)}"
+        request = Request(
+            request_id, text, boxes, whole_scene, opened_ns=self.now, source=source, objectors=objectors
+        )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         self.emit(
             OpenIntervention(

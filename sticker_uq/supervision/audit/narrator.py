@@ -19,7 +19,7 @@ class Narrator:
 
     def __init__(self) -> None:
         self._decision: object = None
-        self._model: tuple[str, str] = ("", "")
+        self._model: tuple[str, str, str] = ("", "", "")
 
     def tell(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
@@ -36,12 +36,16 @@ class Narrator:
         return [(kind, finite(data)) for kind, data in told]
 
     def _new_model(self, state: GateState) -> Iterator[dict[str, Any]]:
-        if state.scene is None or (state.scene.model_hash, state.scene.settings_hash) == self._model:
+        if state.scene is None:
             return
-        self._model = (state.scene.model_hash, state.scene.settings_hash)
+        model = (state.scene.model_hash, state.scene.settings_hash, state.scene.panel_hash)
+        if model == self._model:
+            return
+        self._model = model
         yield {
             "model_hash": self._model[0],
             "settings_hash": self._model[1],
+            **({"panel_hash": self._model[2]} if self._model[2] else {}),
             "policy_hash": state.scene.policy_hash,
         }
 
