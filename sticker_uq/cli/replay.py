@@ -180,6 +180,7 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
         "seen too seldom": summary.unstable,
         "stickers that may be removed": summary.removable,
         **{f"scenes judged {outcome}": count for outcome, count in summary.outcomes.items()},
+        **{f"objections of {name}": count for name, count in summary.objections.items()},
         **{f"{stage}, ms": f"{ms:.1f}" for stage, ms in summary.timings_ms.items()},
         "images per second": f"{summary.images / summary.seconds:.1f}",
         "model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)",

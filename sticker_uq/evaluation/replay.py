@@ -27,7 +27,8 @@ class ReplaySummary:
 
     ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
     computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
-    ``timings_ms``: medians per stage; ``files``: what lies in the folder; ``environment``: versions and settings.
+    ``objections``: objects that each supervisor of the panel kept from being removed; ``timings_ms``: medians per stage;
+    ``files``: what lies in the folder; ``environment``: versions and settings.
     """
 
     source: str
@@ -38,6 +39,7 @@ class ReplaySummary:
     unstable: int
     removable: int
     outcomes: Mapping[str, int]
+    objections: Mapping[str, int]
     seconds: float
     processes: int
     model_busy: float
@@ -45,6 +47,7 @@ class ReplaySummary:
     model: str
     model_hash: str
     settings_hash: str
+    panel_hash: str
     policy_hash: str
     files: tuple[str, ...]
     environment: Mapping[str, str]
@@ -91,6 +94,7 @@ def replay(
             write_images([row])
             write_objects(tables.object_rows(item.name, assessment, decision))
             tally.add(row)
+            tally.objections.update(name for v in decision.verdicts for name in v.objectors)
             gallery.add(item, assessment, decision)
             on_image(assessment)
         drawn = gallery.finish()
@@ -104,6 +108,7 @@ def replay(
         unstable=tally.unstable,
         removable=tally.removable,
         outcomes=dict(sorted(tally.outcomes.items())),
+        objections=dict(sorted(tally.objections.items())),
         seconds=end - start,
         processes=processes,
         model_busy=tally.model_busy(end, processes),
@@ -111,6 +116,7 @@ def replay(
         model=first[1].model,
         model_hash=first[1].model_hash,
         settings_hash=first[1].settings_hash,
+        panel_hash=first[1].panel_hash,
         policy_hash=policy.hash,
         files=(
             f"images.{table_format}",

@@ -47,6 +47,7 @@ def replay_report(
             ("shown here", f"{len(entries)} of {summary.images}"),
             ("seen too seldom to be measured", str(summary.unstable)),
             ("stickers that may be removed", str(summary.removable)),
+            *((f"objections of {name}", str(count)) for name, count in summary.objections.items()),
         ),
         courses=_courses(tally, policy) if tally.images > 1 else (),
     )
@@ -65,6 +66,7 @@ def replay_report(
             "model": summary.model,
             "weights (SHA-256)": summary.model_hash,
             "settings (SHA-256)": summary.settings_hash,
+            **({"panel (SHA-256)": summary.panel_hash} if summary.panel_hash else {}),
             "policy (SHA-256)": summary.policy_hash,
             **summary.environment,
         },

@@ -28,6 +28,7 @@ from sticker_uq.scene import (
     Reason,
     SceneAssessment,
     Status,
+    SupervisorScore,
     Verdict,
 )
 
@@ -64,6 +65,11 @@ class _Row:
     verdict: str
     why: str
     bars: tuple[_Bar, ...]
+
+    @property
+    def votes(self) -> tuple[str, ...]:
+        """Names of the supervisors, whose bars come after those of the metrics."""
+        return tuple(bar.short for bar in self.bars[len(METRICS) :])
 
 
 def write_report(report: Report, path: Path) -> None:
@@ -167,7 +173,16 @@ def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, 
         limit = limits.get(metric.field)
         text = f"{number(value)} {metric.unit}".strip()
         bars.append(_bar(metric.short, text, value, limit, metric.top, metric.low_is_good))
-    return tuple(bars)
+    return (*bars, *map(_vote, observed.supervisors))
+
+
+def _vote(one: SupervisorScore) -> _Bar:
+    """The bar of a supervisor, whose scale is its own: the limit lies in the middle, 0 or twice the limit at the ends."""
+    if math.isnan(one.score):
+        return _Bar(one.name, "–", 0.0, None, None, measured=False)
+    reach = max(abs(one.limit), 1e-12)
+    share = 50 + 50 * min(max((one.score - one.limit) / reach, -1.0), 1.0)
+    return _Bar(one.name, number(one.score), share, 50.0, not one.objection)
 
 
 def _bar(short: str, text: str, value: float, limit: float | None, top: float, low_is_good: bool) -> _Bar:

@@ -20,6 +20,7 @@ _MOST_FAILURES = 50
 class Tally:
     """Counts and numbers of the images so far.
 
+    ``objections``: objects that each supervisor of the panel kept from being removed, which the caller counts;
     ``courses``: the values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable
     images.
     """
@@ -27,6 +28,7 @@ class Tally:
     def __init__(self) -> None:
         self.images = self.failed = self.objects = self.unstable = self.removable = 0
         self.outcomes: Counter[str] = Counter()
+        self.objections: Counter[str] = Counter()
         self.failures: list[tuple[str, str]] = []
         self.courses = {name: array("d") for name in COURSES}
         self._timings: dict[str, array[float]] = {}

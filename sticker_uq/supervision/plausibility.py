@@ -158,7 +158,7 @@ def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:
     elif facts.calibration and reference.calibration and facts.calibration != reference.calibration:
         yield Closed.SOURCE_CHANGED, "its calibration is another one"
     if facts.judges != reference.judges:
-        names = ("weights", "perception settings", "policy")
+        names = ("weights", "perception settings", "panel of supervisors", "policy")
         changed = [
             name for name, new, old in zip(names, facts.judges, reference.judges, strict=True) if new != old
         ]

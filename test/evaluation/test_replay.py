@@ -142,7 +142,7 @@ def test_csv_holds_the_same_numbers_to_the_last_digit(folder, perception, tmp_pa
                         np.float32(float(line[name])) if name[:2] in ("x1", "p_") else float(line[name]),
                         value,
                     )
-                elif name == "timings_ms":
+                elif name in ("timings_ms", "supervisors"):
                     assert json.loads(line[name]) == dict(value)
                 elif name == "box_covariance":
                     np.testing.assert_equal(json.loads(line[name]), value)

@@ -16,7 +16,6 @@ from sticker_uq.supervisors import (
     SUPERVISORS,
     Objects,
     concatenate,
-    load_panel,
     load_supervisor,
     measure_cost,
     save_supervisor,
@@ -109,7 +108,7 @@ def test_what_learns_must_be_fitted(name: str, usual: Objects) -> None:
 def test_files_that_do_not_belong_together_are_refused(usual: Objects, tmp_path: Path) -> None:
     path = save_supervisor(new("knn").fit(usual), tmp_path)
     with pytest.raises(InvalidInput, match=r"mdsa.json: no such file; fitted there: knn"):
-        load_panel(tmp_path, ["knn", "mdsa"])
+        load_supervisor(tmp_path, "mdsa")
     data = path.with_suffix(".safetensors")
     data.write_bytes(data.read_bytes()[:-8] + b"\0" * 8)
     with pytest.raises(InvalidInput, match="checksum"):

@@ -124,13 +124,15 @@ function recall(id) {
 
 function reasonLine(reason) {
   const line = document.createElement("div");
-  const template = STRINGS.reasons[reason.metric];
+  // "supervisor.mdsa": a reason that one of the panel gave
+  const [metric, name] = reason.metric.split(".");
+  const template = STRINGS.reasons[metric];
   line.className = "why";
   // a reason without numbers is said in the cell's own words where the template needs them
   const complete = template && (!template.includes("{value}") || reason.value !== null) && (!template.includes("{limit}") || reason.limit !== null);
   // so many digits that the value can be told from its limit
   const digits = [3, 4, 5, 6, 7].find((n) => reason.value === reason.limit || short(reason.value, n) !== short(reason.limit, n)) || 3;
-  line.textContent = complete ? fill(template, { value: short(reason.value, digits), limit: short(reason.limit, digits) }) : reason.text;
+  line.textContent = complete ? fill(template, { name, value: short(reason.value, digits), limit: short(reason.limit, digits) }) : reason.text;
   return line;
 }
 

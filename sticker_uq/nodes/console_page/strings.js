@@ -83,6 +83,7 @@ export const STRINGS = {
     unexplained_objectness: "Something that no box explains may be a missed sticker: {value}, {limit} is allowed.",
     logo_overlap: "It touches something that may be a logo: {value} of the smaller box, {limit} is allowed.",
     dil: "The detector feels something that no box explains: {value}, {limit} is allowed.",
+    supervisor: "The supervisor {name} does not trust it: {value}, {limit} is allowed.",
     duplicated: "One pass saw it twice: it may be two things.",
     unstable: "Too few passes saw it.",
   },
