@@ -5,7 +5,8 @@
 Of every scene all T passes are made once. Adaptive sampling then sees them in its own steps, as it would have made them: a pass
 does not depend on those made with it. Printed per error probability: passes on average, scenes by number of passes, scenes whose
 outcome differs from that of T passes, and objects whose verdict does. An object that only one of the two sees counts as different
-unless it is left alone. The last lines are fixed smaller numbers of passes, for comparison.
+unless it is left alone. Then fixed smaller numbers of passes, for comparison, and what a rule would need that knows all passes in
+advance: the fewest from which on nothing differs, which no rule can undercut without a difference.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ def main() -> None:
         for error in arguments.errors
     ]
     rows += [_row(f"fixed {n}", seen, policy, [_after(s, settings, n)[0] for s in seen]) for n in (6, 10, 14)]
+    rows.append(_row("known in advance", seen, policy, [_foreseen(s, settings, policy) for s in seen]))
     print("| sampling | passes | outcomes that differ | verdicts that differ | scenes by passes |")
     print("|---|---|---|---|---|")
     for row in rows:
@@ -115,6 +117,18 @@ def _stopped(seen: Seen, settings: PerceptionSettings, policy: Policy, error: fl
             scene, samples, settings.passes, settings.min_cluster_size, error, lambda s: decision(s, policy)
         ):
             return scene
+
+
+def _foreseen(seen: Seen, settings: PerceptionSettings, policy: Policy) -> SceneAssessment:
+    """The scene after the fewest passes from which on every decision is that of all passes."""
+    wanted, found = judge(seen.scene, policy), seen.scene
+    for passes in range(settings.passes - 1, settings.min_passes - 1, -1):
+        scene = _after(seen, settings, passes)[0]
+        decided = judge(scene, policy)
+        if decided.outcome != wanted.outcome or different_verdicts(wanted, decided):
+            break
+        found = scene
+    return found
 
 
 def _row(sampling: str, seen: Sequence[Seen], policy: Policy, stopped: Sequence[SceneAssessment]) -> Row:
