@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
@@ -21,8 +22,9 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.time import Time
 
+from sticker_uq.nodes.liveliness import subscribe_to_the_living
 from sticker_uq.nodes.permit import Permit, PermitWatch
-from sticker_uq.nodes.qos import LATCHED, RELIABLE
+from sticker_uq.nodes.qos import ARM_STATUS, GATE_OBEYED
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
@@ -99,8 +101,14 @@ class ArmClient:
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
-        self._subscription = node.create_subscription(
-            GateState, "gate", self._on_gate, LATCHED, callback_group=self._group
+        self._subscription = subscribe_to_the_living(
+            node,
+            GateState,
+            "gate",
+            self._on_gate,
+            GATE_OBEYED,
+            self._on_death_of_supervisor,
+            callback_group=self._group,
         )
         self._server = ActionServer(
             node,
@@ -112,7 +120,7 @@ class ArmClient:
             callback_group=self._group,
         )
         self._identity = uuid.uuid4().hex
-        self._status = node.create_publisher(ArmStatus, "arm/status", RELIABLE)
+        self._status = node.create_publisher(ArmStatus, "arm/status", ARM_STATUS)
         self._status_timer = node.create_timer(
             STATUS_PERIOD_S,
             self._say_that_it_is_there,
@@ -141,6 +149,9 @@ class ArmClient:
             self._watch.update(permit, message.supervisor, active)
         else:
             self._watch.update(None, message.supervisor, active)
+
+    def _on_death_of_supervisor(self) -> None:
+        self._watch.lose()
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
         # only asked here and taken in _execute: rclpy drops an accepted goal whose client has gone away meanwhile
@@ -197,6 +208,7 @@ class ArmClient:
                 RemoveSticker.Result.ERROR_INVALID_GOAL,
                 f"label {goal.label} of decision {goal.decision_id!r} is not a sticker",
             )
+        losses = self._watch.losses
         self._waits = True
         try:
             refusal = self._watch.wait_until_allowed(
@@ -218,26 +230,27 @@ class ArmClient:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
         started = time.monotonic()
         steps = self._motion.steps(goal)
+        reason = partial(self._stop_reason, handle, goal, started, losses)
         while True:
             # before each piece: to ask for the next one starts it
-            stopped = self._stop_reason(handle, goal, started)
+            stopped = reason()
             if stopped is not None:
                 return stopped
             step = next(steps, None)
             if step is None:
                 return RemoveSticker.Result.ERROR_NONE, "peeled"
             handle.publish_feedback(RemoveSticker.Feedback(phase=step.phase, progress=step.progress))
-            stopped = self._during(step, handle, goal, started)
+            stopped = self._during(step, reason)
             if stopped is not None:
                 return stopped
 
     def _during(
-        self, step: MotionStep, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float
+        self, step: MotionStep, reason: Callable[[], tuple[int, str] | None]
     ) -> tuple[int, str] | None:
         """Watch over one piece of the motion: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:
-            stopped = self._stop_reason(handle, goal, started)
+            stopped = reason()
             if stopped is not None:
                 return stopped
             if step.finished is not None and step.finished():
@@ -251,8 +264,10 @@ class ArmClient:
             self._watch.wait(min(left, CHECK_PERIOD_S))
 
     def _stop_reason(
-        self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float
+        self, handle: ServerGoalHandle, goal: RemoveSticker.Goal, started: float, losses: int
     ) -> tuple[int, str] | None:
+        if self._watch.losses != losses:
+            return RemoveSticker.Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone"
         if handle.is_cancel_requested:
             return RemoveSticker.Result.ERROR_OPERATOR_ABORT, "cancelled"
         refusal = self._watch.refusal(goal.decision_id, goal.object_id)

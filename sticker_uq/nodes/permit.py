@@ -46,6 +46,7 @@ class PermitWatch:
         self._changed = threading.Condition()
         self._permit: Permit | None = None
         self._speakers = Speakers()
+        self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
         """Take over what the gate said last; ``None`` is a closed gate. ``supervisor`` said it, which is ``active`` or not."""
@@ -56,6 +57,19 @@ class PermitWatch:
             self._permit = permit
             self._heard_s = self._steady_s()
             self._changed.notify_all()
+
+    def lose(self) -> None:
+        """A supervisor has died: what it permitted is void, whatever of it is still under way to here."""
+        with self._changed:
+            self._permit = None
+            self._losses += 1
+            self._changed.notify_all()
+
+    @property
+    def losses(self) -> int:
+        """How often :meth:`lose` was called; a motion that began before it must end."""
+        with self._changed:
+            return self._losses
 
     def wake(self) -> None:
         """Wake everybody who waits, because something other than the gate has changed (a cancelled goal)."""

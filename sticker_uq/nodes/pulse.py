@@ -28,6 +28,10 @@ class Pulse:
         longer = {arm: looks + 1 for arm, looks in self._silence.items()}
         self._silence = {arm: looks for arm, looks in longer.items() if looks < self._patience}
 
+    def lost(self) -> None:
+        """An arm has died, nobody knows which one: each must speak anew."""
+        self._silence.clear()
+
     @property
     def alone(self) -> bool:
         """Whether exactly one arm speaks."""

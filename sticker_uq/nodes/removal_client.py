@@ -14,8 +14,9 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from sticker_uq.nodes.conversions import box_to_msg, ns_to_stamp, pose_to_msg
+from sticker_uq.nodes.liveliness import subscribe_to_the_living
 from sticker_uq.nodes.pulse import Pulse
-from sticker_uq.nodes.qos import RELIABLE
+from sticker_uq.nodes.qos import ARM_STATUS_WATCH
 from sticker_uq.supervision.events import (
     ArmLost,
     ArmReady,
@@ -37,7 +38,8 @@ class RemovalClient:
     """Sends goals on ``node`` and tells ``happened`` their fate, and whether the arm is there; never waits.
 
     An arm is there while exactly one action server is, and exactly one arm says so on ``arm/status`` at least every
-    ``silence_s`` seconds. A server that was started again knows nothing of its goal; of two nobody knows which one moves.
+    ``silence_s`` seconds, from a process that lives. A server that was started again knows nothing of its goal; of two nobody
+    knows which one moves.
     """
 
     def __init__(self, node: Node, happened: Callable[[Event], object], silence_s: float) -> None:
@@ -50,7 +52,9 @@ class RemovalClient:
         self._served = False
         self._told = False
         self._pulse = Pulse(math.ceil(silence_s / LOOK_PERIOD_S))
-        self._subscription = node.create_subscription(ArmStatus, "arm/status", self._on_status, RELIABLE)
+        self._subscription = subscribe_to_the_living(
+            node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
+        )
         self._timer = node.create_timer(
             LOOK_PERIOD_S, self._look, clock=Clock(clock_type=ClockType.STEADY_TIME)
         )
@@ -74,6 +78,10 @@ class RemovalClient:
     def _on_status(self, message: ArmStatus) -> None:
         if self._pulse.beat(message.arm):
             self._lose()
+        self._tell()
+
+    def _on_death(self) -> None:
+        self._pulse.lost()
         self._tell()
 
     def _look(self) -> None:

@@ -20,8 +20,9 @@ from sticker_uq.nodes.conversions import image_check_from_msg, scene_from_msg, s
 from sticker_uq.nodes.diagnostics import Report
 from sticker_uq.nodes.gate_watch import GateWatch
 from sticker_uq.nodes.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.liveliness import subscribe_to_the_living
 from sticker_uq.nodes.poses import PoseSource
-from sticker_uq.nodes.qos import IMAGE_CHECKS, LATCHED, NEWEST_SCENE
+from sticker_uq.nodes.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.removal_client import RemovalClient
 from sticker_uq.nodes.supervisor_outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor_people import PeopleServices
@@ -98,7 +99,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
         scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
-        images = self.create_subscription(ImageCheck, "image_check", self._on_image, IMAGE_CHECKS)
+        images = subscribe_to_the_living(
+            self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
+        )
         self.while_active.callback(self.destroy_subscription, images)
 
     def reason_for_lock(self, name: str) -> str | None:
@@ -169,6 +172,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     def _on_image(self, message: ImageCheck) -> None:
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
+
+    def _on_death_of_detector(self) -> None:
+        self._happen(ev.SceneUnreadable("the detector has died or gone"))
 
     def _on_workpiece(self, message: Workpiece) -> None:
         if not message.id:

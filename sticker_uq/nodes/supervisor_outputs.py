@@ -17,7 +17,7 @@ from sticker_uq.nodes.conversions import (
     reason_to_msg,
     verdict_to_msg,
 )
-from sticker_uq.nodes.qos import LATCHED, RELIABLE
+from sticker_uq.nodes.qos import GATE, LATCHED, RELIABLE
 from sticker_uq.scene import SceneAssessment, SceneDecision
 from sticker_uq.supervision.events import DeclareDone, OpenIntervention, PublishGate
 from sticker_uq_msgs.msg import (
@@ -41,7 +41,7 @@ class SupervisorOutputs:
         self._identity = identity
         self._audit_head = audit_head
         self._sequence = 0
-        self._gate = node.create_publisher(GateState, "gate", LATCHED)
+        self._gate = node.create_publisher(GateState, "gate", GATE)
         self._decision = node.create_publisher(SceneDecisionMsg, "decision", RELIABLE)
         self._request = node.create_publisher(InterventionRequest, "intervention/request", LATCHED)
         self._answer = node.create_publisher(InterventionAnswer, "intervention/answer", RELIABLE)

@@ -25,10 +25,11 @@ class SupervisorNodeSettings(GateSettings, WatchSettings, StopSettings, PoseSett
         16.0, ge=0.001, le=1000.0, description="Size from which the audit log begins a new file, MB"
     )
     arm_silence: float = Field(
-        0.25,
+        0.5,
         ge=0.1,
         le=5.0,
-        description="An arm that has not said for this time that it is there (arm/status, 20 Hz) closes the gate, s",
+        description="An arm that has not said for this time that it is there (arm/status, 20 Hz) closes the gate, s; one whose "
+        "process has died closes it sooner",
     )
     listen_time: float = Field(
         1.0,

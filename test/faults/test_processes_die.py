@@ -46,10 +46,10 @@ def test_kill_supervisor(cell: FaultCell, state: int) -> None:
 
 @pytest.mark.parametrize("state", [STATES[name] for name in ("permitted", "removing")])
 def test_kill_detector(cell: FaultCell, state: int) -> None:
-    """Its silence closes an open gate; the next detector opens it again."""
+    """Its death closes an open gate, before its last scene is old; the next detector opens it again."""
     cell.bring(state)
     cell.kill("detector")
-    cell.until_gate(reason=Closed.STALE_SCENE)
+    cell.until_gate(reason=Closed.FAILED_SCENE, words="the detector has died or gone")
     cell.quiet()
     cell.hold(False)
 

@@ -67,7 +67,7 @@ class Arm:
         self.accepts = True
         self._end = Future()
         self._bench = bench
-        self._status = bench.publisher(ArmStatus, "arm/status", qos.RELIABLE)
+        self._status = bench.publisher(ArmStatus, "arm/status", qos.ARM_STATUS)
         self._timer = bench.probe.create_timer(0.05, lambda: self._status.publish(ArmStatus(arm="arm")))
         self._server = ActionServer(
             bench.probe,
@@ -96,6 +96,11 @@ class Arm:
 
     def finish(self, code: int = Result.ERROR_NONE) -> None:
         self._end.set_result(code)
+
+    def dies(self) -> None:
+        """As far as the middleware can tell: what says that it lives is gone."""
+        self.falls_silent()
+        self._bench.probe.destroy_publisher(self._status)
 
     def falls_silent(self) -> None:
         self._bench.probe.destroy_timer(self._timer)

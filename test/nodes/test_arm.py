@@ -16,6 +16,7 @@ from rclpy.duration import Duration
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
 from sticker_uq.nodes.conversions import stamp_to_ns
+from sticker_uq.nodes.permit import Permit
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 from test.helpers.ros import Bench
@@ -68,7 +69,7 @@ class Rig:
         self._thread.start()
         self._client = ActionClient(bench.probe, RemoveSticker, "remove_sticker")
         try:
-            self._gate = bench.publisher_matched(GateState, "gate", qos.LATCHED)
+            self._gate = bench.publisher_matched(GateState, "gate", qos.GATE)
             bench.until(self._client.server_is_ready, "the action server")
         except BaseException:
             self.close()
@@ -166,6 +167,34 @@ def test_under_a_permit_all_steps_are_done(rig: Rig, state: int, monkeypatch: py
     assert rig.motion.started == [APPROACH.phase, PEEL.phase, RETREAT.phase]
     assert rig.motion.stops == 0
     assert [(f.phase, f.progress) for f in told] == [(s.phase, s.progress) for s in (APPROACH, PEEL, RETREAT)]
+
+
+def test_a_supervisor_that_dies_takes_its_permit_along(rig: Rig) -> None:
+    """However long it was given for; the next supervisor begins anew."""
+    handle = rig.moving()
+    rig.bench.probe.destroy_publisher(rig._gate)
+    status, code, text = rig.result(handle)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
+    assert text == "the supervisor has died or gone"
+    rig.assert_stopped_before_the_last_step()
+    rig._gate = rig.bench.publisher_matched(GateState, "gate", qos.GATE)
+    rig.assert_usable()
+
+
+def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be read after the news of the death."""
+    handle = rig.moving()
+    lose = rig.arm._watch.lose
+
+    def lose_and_hear() -> None:
+        lose()
+        rig.arm._watch.update(Permit(DECISION, OBJECT, 2**62))
+
+    monkeypatch.setattr(rig.arm._watch, "lose", lose_and_hear)
+    rig.bench.probe.destroy_publisher(rig._gate)
+    assert rig.result(handle)[1:] == (Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone")
 
 
 def test_without_a_permit_nothing_moves(hasty: Rig) -> None:

@@ -59,3 +59,14 @@ def test_a_clock_that_is_put_back_makes_no_permit_longer() -> None:
     steady[0] = 50.6
     assert watch.refusal("d", 1) == "the permit expired 100 ms ago"
     assert watch.expired("d", 1)
+
+
+def test_a_loss_voids_the_permit_and_is_counted() -> None:
+    watch = PermitWatch(lambda: 100)
+    watch.update(Permit("d", 1, 200))
+    assert watch.losses == 0
+    watch.lose()
+    assert watch.refusal("d", 1) == "the gate is closed"
+    assert watch.losses == 1
+    watch.update(Permit("d", 1, 200))
+    assert watch.refusal("d", 1) == ""

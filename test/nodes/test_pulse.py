@@ -20,6 +20,15 @@ def test_silence_is_counted_in_looks() -> None:
     assert pulse.alone
 
 
+def test_after_a_death_each_must_speak_anew() -> None:
+    pulse = Pulse(patience=3)
+    pulse.beat("a")
+    pulse.lost()
+    assert not pulse.alone
+    assert not pulse.beat("a")
+    assert pulse.alone
+
+
 def test_another_arm_is_told_from_the_one_before_and_two_are_too_many() -> None:
     pulse = Pulse(patience=2)
     pulse.beat("a")

@@ -126,6 +126,20 @@ def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: 
     assert "its mean grey level is 1" in closed.text
 
 
+def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) -> None:
+    cell = Cell(bench)
+    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.camera.objects = None
+    bench.probe.destroy_publisher(images)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    assert "the detector has died or gone" in gate.text
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    cell.shows(STICKER)
+    cell.goal(2)
+
+
 def test_unknown_enumerations_close(bench: Bench) -> None:
     cell = Cell(bench)
     cell.shows(STICKER)

@@ -140,11 +140,21 @@ def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(ben
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
 
 
+def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
+    cell.arm.dies()  # type: ignore[union-attr]
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+
+
 def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
     cell = Cell(bench, cancel_timeout=30.0)
     cell.shows(STICKER)
     cell.goal(1)
-    other = bench.publisher_matched(ArmStatus, "arm/status", qos.RELIABLE)
+    other = bench.publisher_matched(ArmStatus, "arm/status", qos.ARM_STATUS)
     other.publish(ArmStatus(arm="another"))
     cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED)
 

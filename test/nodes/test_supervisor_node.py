@@ -33,7 +33,7 @@ def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: 
     assert cell.arm.goals == []  # type: ignore[union-attr]
     bench.probe.destroy_publisher(best_effort)
     cell.goal(1)
-    silent = bench.publisher(GateState, "gate", qos.LATCHED)
+    silent = bench.publisher(GateState, "gate", qos.GATE)
     cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
     silent.publish(GateState(supervisor="other", reasons=int(Closed.NOT_ACTIVE)))
     cell.until(lambda: not cell.gates[-1].reasons & Closed.UNHEARD_SUPERVISOR, "one that stands by is heard")
