@@ -159,9 +159,7 @@ def policy_text(policy: Policy) -> str:
 
 
 def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path) -> list[Assessed]:
-    from sticker_uq.perception import Perception
-
-    perception = Perception(settings)
+    perception = load_perception(settings)
     total = sum(map(len, sources))
     processes = process_count(settings, total)
 

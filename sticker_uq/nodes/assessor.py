@@ -35,7 +35,7 @@ class Assessor(Protocol):
     def model_hash(self) -> str:
         """SHA-256 of the weights, hex."""
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> object:
         """Compute once, so that the first image is not slower than the others."""
 
     def assess(

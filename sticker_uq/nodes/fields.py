@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+
+from sticker_uq.scene import InvalidInput
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def kind_of(info: FieldInfo) -> type:
@@ -50,3 +55,20 @@ def expectation(info: FieldInfo) -> str:
     if high is not None:
         bounds.append(f"below {high}" if high_open else f"of at most {high}")
     return f"{kind} {' and '.join(bounds)}".rstrip()
+
+
+def validated(model: type[M], values: dict[str, Any]) -> M:
+    """``model`` made of ``values``; raises :class:`InvalidInput` naming each bad value and the expected."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InvalidInput("; ".join(_sentence(model, problem) for problem in error.errors())) from None
+
+
+def _sentence(model: type[BaseModel], problem: Any) -> str:
+    name = ".".join(str(part) for part in problem["loc"])
+    if name not in model.model_fields:
+        return f"{name}: {problem['msg']}" if name else str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "value_error":
+        return f"parameter {name} = {problem['input']!r}: {problem['ctx']['error']}"
+    return f"parameter {name} = {problem['input']!r}: expected {expectation(model.model_fields[name])}"

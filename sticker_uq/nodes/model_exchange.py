@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.node import Node
@@ -13,15 +12,13 @@ from rclpy.task import Future
 
 from sticker_uq.nodes.assessor import Assessor
 from sticker_uq.nodes.background import BackgroundTask
-from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
-from sticker_uq.nodes.parameters import validated
+from sticker_uq.nodes.fields import validated
+from sticker_uq.nodes.perceiving import settings_of_file
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs.srv import SelectModel
 
 Factory = Callable[[PerceptionSettings], Assessor]
-_OF_THE_PROCESS = ("device", "threads")
-"""What a parameter file may repeat but not change while another model computes."""
 
 
 class ModelExchange:
@@ -114,9 +111,8 @@ class ModelExchange:
             return False, f"{self._node.get_name()} is not configured"
         if self.busy:
             return False, "a model is being loaded already: try again"
-        present = self.serving.settings.model_dump()
         try:
-            wanted = validated(PerceptionSettings, present | self._asked(request, present))
+            wanted = self._asked(request, self.serving.settings)
         except InvalidInput as error:
             return False, str(error)
         answer: Future = Future()
@@ -124,23 +120,14 @@ class ModelExchange:
         await answer
         return answer.result()
 
-    def _asked(self, request: SelectModel.Request, present: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of perception that ``request`` sets; raises InvalidInput for a file that cannot be used."""
+    def _asked(self, request: SelectModel.Request, present: PerceptionSettings) -> PerceptionSettings:
+        """The settings that ``request`` wants; raises InvalidInput for those that cannot be used."""
         if not request.file:
-            return {"model": request.model, "weights": request.weights}
+            changes = {"model": request.model, "weights": request.weights}
+            return validated(PerceptionSettings, present.model_dump() | changes)
         if request.model or request.weights:
             raise InvalidInput(f"model and file {request.file}: expected one of the two")
-        file = Path(request.file)
-        values = read_parameters(file, self._node.get_name())
-        refuse_unknown(values, list(PerceptionSettings.model_fields), file)
-        if not values:
-            raise InvalidInput(f"{file}: expected parameters of {self._node.get_name()}, found none")
-        for name in _OF_THE_PROCESS:
-            if values.get(name, present[name]) != present[name]:
-                raise InvalidInput(
-                    f"{file}: {name} = {values[name]!r}: expected {present[name]!r}, as it is now"
-                )
-        return {name: value for name, value in values.items() if name in present}
+        return settings_of_file(Path(request.file), self._node.get_name(), present)
 
 
 def _named(perception: Assessor) -> str:

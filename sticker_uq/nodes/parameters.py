@@ -20,7 +20,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sticker_uq.nodes.fields import expectation, kind_of, limits_of
+from sticker_uq.nodes.fields import expectation, kind_of, limits_of, validated
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -160,23 +160,6 @@ def unknown_overrides(node: Node) -> list[str]:
         hint = f", did you mean {nearest[0]}?" if nearest else ""
         problems.append(f"unknown parameter {name}{hint}")
     return problems
-
-
-def validated(model: type[M], values: dict[str, Any]) -> M:
-    """``model`` made of ``values``; raises :class:`InvalidInput` naming each bad value and the expected."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise InvalidInput("; ".join(_sentence(model, problem) for problem in error.errors())) from None
-
-
-def _sentence(model: type[BaseModel], problem: Any) -> str:
-    name = ".".join(str(part) for part in problem["loc"])
-    if name not in model.model_fields:
-        return f"{name}: {problem['msg']}" if name else str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        return f"parameter {name} = {problem['input']!r}: {problem['ctx']['error']}"
-    return f"parameter {name} = {problem['input']!r}: expected {expectation(model.model_fields[name])}"
 
 
 def _checked(name: str, info: FieldInfo, value: Any) -> Any:

@@ -8,9 +8,14 @@ from typing import Any
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch
-_WITH_TORCH = {"ImageFacts": "pipeline", "Perception": "pipeline", "image_facts": "pipeline"}
+_WITH_TORCH = {
+    "Cascade": "cascade",
+    "ImageFacts": "pipeline",
+    "Perception": "pipeline",
+    "image_facts": "pipeline",
+}
 
-__all__ = ["ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
+__all__ = ["Cascade", "ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
 
 
 def __getattr__(name: str) -> Any:

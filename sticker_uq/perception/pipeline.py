@@ -62,6 +62,10 @@ class Perception:
         """
         if settings.adaptive and decide is None:
             raise InvalidInput("adaptive is true, expected false where no decision is known to wait for")
+        if settings.escalate_to:
+            raise InvalidInput(
+                f"escalate_to is {settings.escalate_to!r}, expected none where one model looks"
+            )
         self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
@@ -92,9 +96,9 @@ class Perception:
         """The detector that looks."""
         return self._detector
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> SceneAssessment:
         """Assess an empty picture, so that the first real one is not slower than the others."""
-        self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
+        return self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
 
     def assess(
         self,

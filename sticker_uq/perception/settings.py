@@ -13,8 +13,16 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.localization.settings import LocalizationSettings, Technique
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
-_NOT_PART_OF_THE_RESULT = ("device", "threads", "weights", "adaptive_policy", "panel", "supervisors")
-_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error")
+_NOT_PART_OF_THE_RESULT = (
+    "device",
+    "threads",
+    "weights",
+    "adaptive_policy",
+    "escalate_to",
+    "panel",
+    "supervisors",
+)
+_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
@@ -38,7 +46,19 @@ class PerceptionSettings(DetectorSettings):
         description="probability at which adaptive sampling takes a number to stay in its interval",
     )
     adaptive_policy: str = Field(
-        "", description="policy whose decision adaptive sampling waits for; empty: the packaged one"
+        "",
+        description="policy whose decision adaptive sampling and escalation wait for; empty: the packaged one",
+    )
+    escalate_to: str = Field(
+        "",
+        description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one looks "
+        "at an image that a person would have to be asked about",
+    )
+    escalation_budget: float = Field(
+        0.0,
+        ge=0.0,
+        le=60.0,
+        description="a larger model looks when all looks at the image are expected to take no longer, s; 0: always",
     )
     min_cluster_size: int = _same(ClusterSettings, "min_cluster_size")
     min_samples: int = _same(ClusterSettings, "min_samples")

@@ -1,0 +1,120 @@
+"""Several models behind one look: the small one first, a larger one while the decision is uncertain and the time allows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.perception.pipeline import ImageFacts, Perception, image_facts
+from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment
+
+Unsure = Callable[[SceneAssessment], bool]
+"""Whether a person would have to be asked about a scene."""
+_SMOOTHING = 0.2
+"""Weight of the newest time in the expected one."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A model that may look at an image: ``assess`` does it and probably takes ``expected_ms``."""
+
+    assess: Callable[[], SceneAssessment]
+    expected_ms: float
+
+
+def escalate(looks: Sequence[Look], unsure: Unsure, budget_ms: float) -> list[SceneAssessment]:
+    """What the models say about one image, the smallest first; the last assessment is the one that counts.
+
+    The next model looks while ``unsure`` of the last assessment and while all looks together are expected to take no more than
+    ``budget_ms`` (0: as long as they take). The first always looks. When the last one is unsure too, or the time is up, the
+    decision is left to a person, as the policy has it.
+    """
+    seen = [looks[0].assess()]
+    for look in looks[1:]:
+        spent = sum(scene.timings["total"] for scene in seen)
+        if not unsure(seen[-1]) or (budget_ms and spent + look.expected_ms > budget_ms):
+            break
+        seen.append(look.assess())
+    return seen
+
+
+class Cascade:
+    """A cascade of models with the interface of `Perception`.
+
+    It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them and the hash of
+    its settings over theirs and the budget, so that a policy is made for a cascade as for a model. ``model``, passes and dropout
+    rate of an assessment are those of the model that answered. With a budget the speed of the machine decides who looks.
+    """
+
+    def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], unsure: Unsure) -> None:
+        """``stages`` from small to large, the first made from ``settings`` but for what concerns escalation.
+
+        Raises InvalidInput for fewer than two.
+        """
+        if len(stages) < 2:
+            raise InvalidInput(f"a cascade of {len(stages)} models: expected two or more")
+        self.settings = settings
+        self._stages = list(stages)
+        self._unsure = unsure
+        self._budget_ms = settings.escalation_budget * 1e3
+        self._expected_ms = [0.0] * len(stages)
+        self.model_hash = _digest([stage.model_hash for stage in stages])
+        self.settings_hash = _digest([*(s.settings_hash for s in stages), f"{settings.escalation_budget!r}"])
+        panels = [stage.panel_hash for stage in stages]
+        self.panel_hash = _digest(panels) if any(panels) else ""
+
+    def warm_up(self) -> None:
+        """Let every model look at an empty picture twice: the second time tells how long it takes."""
+        for number, stage in enumerate(self._stages):
+            stage.warm_up()
+            self._expected_ms[number] = stage.warm_up().timings["total"]
+
+    def assess(
+        self,
+        image: NDArray[np.uint8],
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
+    ) -> SceneAssessment:
+        """As `Perception.assess`; the time of all looks is ``total``, that of those before the last ``escalation``."""
+        known = image_facts(image) if facts is None else facts
+
+        def look(number: int) -> SceneAssessment:
+            scene = self._stages[number].assess(image, stamp_ns, frame_id, keep_saliency, known)
+            before, took = self._expected_ms[number], scene.timings["total"]
+            self._expected_ms[number] = before + _SMOOTHING * (took - before) if before else took
+            return self._own(scene)
+
+        looks = [
+            Look(lambda n=number: look(n), expected)  # type: ignore[misc]
+            for number, expected in enumerate(self._expected_ms)
+        ]
+        *earlier, last = escalate(looks, self._unsure, self._budget_ms)
+        if not earlier:
+            return last
+        lost = sum(scene.timings["total"] for scene in earlier)
+        return replace(
+            last, timings=last.timings | {"escalation": lost, "total": lost + last.timings["total"]}
+        )
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
+        return self._own(self._stages[0].failed_assessment(stamp_ns, frame_id, reason))
+
+    def _own(self, scene: SceneAssessment) -> SceneAssessment:
+        return replace(
+            scene,
+            model_hash=self.model_hash,
+            settings_hash=self.settings_hash,
+            panel_hash=self.panel_hash,
+        )
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

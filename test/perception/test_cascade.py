@@ -1,0 +1,129 @@
+"""A cascade: who looks, what counts, one identity, and how it is made from parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sticker_uq.nodes.perceiving import asks_a_person, load_perception
+from sticker_uq.perception import Cascade, Perception, PerceptionSettings
+from sticker_uq.perception.cascade import Look, escalate
+from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.supervision import Policy
+from test.helpers.assessments import assessment, observed
+from test.helpers.models import MIN_SIZE, picture, tiny_detector
+
+SSDLITE, RETINANET = "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"
+SURE = assessment(observed())
+UNSURE = assessment(observed(shannon_entropy=1.5))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other take very long on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def scenes(*kinds: str, ms: float = 10.0) -> list[Look]:
+    known = {"sure": SURE, "unsure": UNSURE}
+    made = [replace(known[kind], timings={"total": ms}) for kind in kinds]
+    return [Look(lambda scene=scene: scene, ms) for scene in made]  # type: ignore[misc]
+
+
+def looked(looks: Sequence[Look], budget_ms: float = 0.0) -> int:
+    return len(escalate(looks, partial(asks_a_person, policy=Policy()), budget_ms))
+
+
+def test_a_larger_model_looks_only_while_a_person_would_be_asked() -> None:
+    assert looked(scenes("sure", "sure", "sure")) == 1
+    assert looked(scenes("unsure", "sure", "sure")) == 2
+    assert looked(scenes("unsure", "unsure", "unsure")) == 3
+
+
+@given(st.lists(st.floats(1, 100), min_size=2, max_size=5), st.floats(1, 400))
+def test_no_more_time_than_the_budget_is_planned(times: list[float], budget: float) -> None:
+    looks = [
+        Look(lambda ms=ms: replace(UNSURE, timings={"total": ms}), ms)  # type: ignore[misc]
+        for ms in times
+    ]
+    count = looked(looks, budget)
+    assert count == 1 or sum(times[:count]) <= budget
+    assert count == len(times) or sum(times[: count + 1]) > budget
+
+
+def test_a_failed_look_is_no_doubt_that_another_model_could_settle() -> None:
+    failed = replace(UNSURE, status=Status.FAILED, timings={"total": 1.0})
+    assert looked([Look(lambda: failed, 1.0), *scenes("sure")]) == 1
+
+
+def stage(name: str) -> Perception:
+    settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=4)
+    return Perception(settings, tiny_detector(name, passes=4))
+
+
+@pytest.mark.parametrize("unsure", [True, False])
+def test_a_cascade_has_one_identity_and_says_who_answered(unsure: bool) -> None:
+    stages = [stage(SSDLITE), stage(RETINANET)]
+    settings = stages[0].settings.model_copy(update={"escalate_to": "large.yaml"})
+    cascade = Cascade(settings, stages, lambda scene: unsure)
+    cascade.warm_up()
+    scene = cascade.assess(picture(), 5, "camera")
+    alone = stages[int(unsure)].assess(picture(), 5, "camera")
+    assert scene.model == alone.model == (RETINANET if unsure else SSDLITE)
+    assert scene.model_hash == cascade.model_hash not in [s.model_hash for s in stages]
+    assert scene.settings_hash == cascade.settings_hash not in [s.settings_hash for s in stages]
+    assert scene.panel_hash == ""
+    own = {"model_hash": alone.model_hash, "settings_hash": alone.settings_hash}
+    assert replace(scene, **own).to_bytes() == alone.to_bytes()
+    assert ("escalation" in scene.timings) is unsure
+    if unsure:
+        assert scene.timings["total"] > scene.timings["escalation"] > 0
+    assert cascade.failed_assessment(7, "camera", "dark").model_hash == cascade.model_hash
+
+
+def test_another_budget_is_another_cascade() -> None:
+    stages = [stage(SSDLITE), stage(RETINANET)]
+    hashes = {
+        Cascade(stages[0].settings.model_copy(update={"escalation_budget": b}), stages, bool).settings_hash
+        for b in (0.0, 0.5)
+    }
+    assert len(hashes) == 2
+    with pytest.raises(InvalidInput, match="a cascade of 1 models"):
+        Cascade(stages[0].settings, stages[:1], bool)
+
+
+def test_parameters_make_a_cascade(tmp_path: Path) -> None:
+    file = tmp_path / "larger.yaml"
+
+    def write(**values: object) -> PerceptionSettings:
+        file.write_text(yaml.safe_dump({"detector": {"ros__parameters": values}}))
+        return PerceptionSettings(passes=4, escalate_to=str(file))
+
+    made = load_perception(write(dropout_site="out", passes=5))
+    assert isinstance(made, Cascade)
+    assert made.settings.escalate_to == str(file)
+    lid = made.assess(picture())
+    assert lid.passes in (4, 5)
+    assert lid.model_hash == made.model_hash
+    for values, reason in (
+        ({"pases": 3}, "unknown parameter pases"),
+        ({"passes": 0}, "passes = 0: expected an integer from 1 to 200"),
+        ({"escalate_to": "more.yaml"}, "expected none in a model of a cascade"),
+        ({"threads": 7}, "threads = 7: expected 1, as it is now"),
+        ({"weights": "/nowhere"}, "/nowhere"),
+    ):
+        with pytest.raises(InvalidInput, match=reason):
+            load_perception(write(**values))
+    with pytest.raises(InvalidInput, match="expected none where one model looks"):
+        Perception(PerceptionSettings(escalate_to="more.yaml"))
