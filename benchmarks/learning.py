@@ -3,10 +3,10 @@
 A delivery of laptops comes whose four makes and some of whose stickers the packaged detector was never trained on. They go past
 the policy; a person, played by the ground truth of the renderer, answers what is asked. The answered pictures, labelled as
 `sticker-uq dataset from-audit` labels them, and pictures of the known kind go into a training that starts from the packaged
-weights. Both detectors get a policy with the same promise, fitted and proved on the same laptops of the delivery by the same
-procedure, and are compared on laptops of it that nobody has seen. The interval of a difference is that of a bootstrap over
-laptops, each with what both detectors did about it. A third training on the known pictures alone tells what the answers
-brought from what longer training brings.
+weights; another training of as many steps on the known pictures alone tells what the answers brought from what longer training
+brings. Each is done once per seed. Every detector gets a policy with the same promise, fitted and proved on the same laptops of
+the delivery by the same procedure, and all are compared on laptops of it that nobody has seen: under the promise, and at the
+same measured risk. Intervals are those of a paired bootstrap over these laptops.
 
 The policies are proved on laptops drawn at random and not on the answered ones: those are the difficult ones, and a promise
 holds only for laptops like those it was proved on. Everything is kept in ``--out``, so that an interrupted run goes on.
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from scipy.stats import bootstrap
 
 from benchmarks.answers import answered
 from benchmarks.deliveries import coco_folder, encoded, known_laptop, new_laptop
+from benchmarks.equal_risk import RESAMPLES, Answers, answers_of, fewer_asked
 from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import measure
@@ -45,7 +47,8 @@ FIT, PROOF, TEST, ASKED, KNOWN = 700_000, 710_000, 720_000, 730_000, 740_000
 """First seeds of the laptops to fit on, to prove on, to test on, that go past the policy, and of the known kind."""
 BATCH = 80
 """Laptops that go past the policy before the answers are counted again."""
-RESAMPLES = 2000
+AFTER = "after the answers"
+CONTROL = "as many steps without them"
 PACKAGED = (
     Path(__file__).parents[1] / "sticker_uq/detection/weights/ssdlite320_mobilenet_v3_large.safetensors"
 )
@@ -57,6 +60,14 @@ RATES = {
     "laptops that end with a question": (6, 5),
 }
 """What is compared, as one column of :func:`counts` over another."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one detector did with the laptops of the test: by its policy, and at every limit."""
+
+    table: FloatArray
+    answers: Answers
 
 
 class Cell:
@@ -104,13 +115,19 @@ def rate(table: FloatArray, name: str) -> float:
     return float(table[:, part].sum() / table[:, whole].sum())
 
 
-def difference(before: FloatArray, after: FloatArray, name: str) -> tuple[float, float, float]:
-    """After minus before of one of :data:`RATES`, with its 95 % interval: percentile bootstrap over laptops that both saw."""
+def difference(
+    before: Sequence[FloatArray], after: Sequence[FloatArray], name: str
+) -> tuple[float, float, float]:
+    """After minus before of one of :data:`RATES`, each the mean over its trainings, with its 95 % interval.
+
+    Percentile bootstrap over the laptops, which all of them saw.
+    """
 
     def of(rows: IntArray) -> float:
-        return rate(after[rows], name) - rate(before[rows], name)
+        means = [np.mean([rate(table[rows], name) for table in tables]) for tables in (after, before)]
+        return float(means[0] - means[1])
 
-    everyone = np.arange(len(before))
+    everyone = np.arange(len(before[0]))
     found = bootstrap(
         (everyone,),
         of,
@@ -147,11 +164,11 @@ def _answered(folder: Path, cell: Cell, policy: Policy) -> Iterator[EncodedScene
             yield encoded(int(record.name), image, corners, np.array([box.label for box in boxes], np.int64))
 
 
-def trained(out: Path, data: tuple[Path, ...], options: argparse.Namespace) -> str:
+def trained(out: Path, data: tuple[Path, ...], epochs: int, seed: int, options: argparse.Namespace) -> str:
     """Weights of a training on ``data`` that starts from the packaged ones; one that was interrupted goes on."""
     settings = TrainSettings(
-        data=data, out=out, start=str(PACKAGED), epochs=options.epochs, learning_rate=options.learning_rate,
-        freeze=options.freeze, threads=1,
+        data=data, out=out, start=str(PACKAGED), epochs=epochs, learning_rate=options.learning_rate,
+        freeze=options.freeze, seed=seed, threads=1,
     )  # fmt: skip
     train(
         settings,
@@ -162,21 +179,42 @@ def trained(out: Path, data: tuple[Path, ...], options: argparse.Namespace) -> s
     return str(out / BEST)
 
 
-def report(tables: dict[str, FloatArray]) -> dict[str, dict[str, object]]:
-    """Rates of every detector, and what the answers changed, with intervals."""
-    rows: dict[str, dict[str, object]] = {
-        name: {of: rate(table, of) for of in RATES} for name, table in tables.items()
-    }
-    after = tables["after the answers"]
-    for name, table in tables.items():
-        if table is not after:
-            rows[f"after the answers minus {name}"] = {of: difference(table, after, of) for of in RATES}
+Rows = dict[str, dict[str, object]]
+
+
+def report(seen: dict[str, list[Seen]], levels: Sequence[float]) -> Rows:
+    """Rates of every detector, means over its seeds, and what the answers changed, with intervals."""
+    rows: Rows = {}
+    for name, of in seen.items():
+        rows[name] = {key: float(np.mean([rate(one.table, key) for one in of])) for key in RATES}
+        rows[name] |= {
+            _at(level): float(np.mean([one.answers.asked(level) for one in of])) for level in levels
+        }
+    if AFTER in seen:
+        for name, of in seen.items():
+            if name != AFTER:
+                rows[f"{AFTER} minus {name}"] = _changes(of, seen[AFTER], levels)
     return rows
 
 
-def show(rows: dict[str, dict[str, object]]) -> None:
+def _changes(before: list[Seen], after: list[Seen], levels: Sequence[float]) -> dict[str, object]:
+    """What changed, with intervals; with as many seeds before as after, the mean of all of them is compared."""
+    changes: dict[str, object] = {}
+    for key in RATES:
+        changes[key] = difference([one.table for one in before], [one.table for one in after], key)
+    for level in levels:
+        changes[_at(level)] = fewer_asked([b.answers for b in before], [a.answers for a in after], level)
+    return changes
+
+
+def _at(level: float) -> str:
+    return f"objects asked at a measured risk of {100 * level:g} %"
+
+
+def show(rows: Rows) -> None:
     """Print the table in Markdown."""
-    print("|  | " + " | ".join(RATES) + " |\n| --- |" + " --- |" * len(RATES))
+    heads = list(next(iter(rows.values())))
+    print("|  | " + " | ".join(heads) + " |\n| --- |" + " --- |" * len(heads))
     for name, row in rows.items():
         cells = [
             f"{v[0]:+.3f} ({v[1]:+.3f} to {v[2]:+.3f})" if isinstance(v, tuple) else f"{v:.3f}"
@@ -193,15 +231,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/learning"))
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--known", type=int, default=300)
-    parser.add_argument("--fit", type=int, default=200)
-    parser.add_argument("--proof", type=int, default=350)
-    parser.add_argument("--test", type=int, default=350)
+    parser.add_argument("--fit", type=int, default=300)
+    parser.add_argument("--proof", type=int, default=1000)
+    parser.add_argument("--test", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=2, help="trainings of either kind")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--learning-rate", type=float, default=7e-4)
     parser.add_argument("--freeze", default="statistics")
     parser.add_argument("--alpha", type=float, default=0.02)
     parser.add_argument("--beta", type=float, default=0.2)
     parser.add_argument("--delta", type=float, default=0.1)
+    parser.add_argument(
+        "--risks", type=float, nargs="*", default=[0.005, 0.01, 0.02], help="measured risks to compare at"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     out, levels = options.out, Levels(options.alpha, options.beta, options.delta)
@@ -210,21 +252,30 @@ def main() -> None:
     proof = coco_folder(out / "proof", PROOF, options.proof, new_laptop)
     test = coco_folder(out / "test", TEST, options.test, new_laptop)
     known = coco_folder(out / "known", KNOWN, options.known, known_laptop, "jpg")
+    # the control sees as many pictures as the other training, so that it takes as many steps
+    instead = coco_folder(out / "known-instead", KNOWN + options.known, options.cases, known_laptop, "jpg")
 
     with AssessmentCache(out / "assessments.sqlite") as cache:
-        cell = Cell("", cache, options.jobs)
+        cell = Cell(str(PACKAGED), cache, options.jobs)
         policy = cell.policy(fit, proof, levels)
-        tables = {"packaged weights": counts(cell.records(test), policy)}
+        seen = {"packaged weights": [seen_by(cell, test, policy)]}
         answers = gather(out, options.cases, cell, policy)
         recipe = f"{options.freeze}-{options.learning_rate:g}-{options.epochs}-{options.known}"
-        for name, data in (("after the answers", (known, answers)), ("without the answers", (known,))):
-            weights = trained(out / f"{name.replace(' ', '-')}-{recipe}", data, options)
-            cell = Cell(weights, cache, options.jobs)
-            tables[name] = counts(cell.records(test), cell.policy(fit, proof, levels))
-            rows = report(tables)
+        for seed in range(options.seeds):
+            for name, data in ((AFTER, (known, answers)), (CONTROL, (known, instead))):
+                folder = out / f"{name.replace(' ', '-')}-{recipe}-{seed}"
+                cell = Cell(trained(folder, data, options.epochs, seed, options), cache, options.jobs)
+                seen.setdefault(name, []).append(seen_by(cell, test, cell.policy(fit, proof, levels)))
+            rows = report(seen, options.risks)
             with atomic_write(out / "learning.json", "w") as file:
                 json.dump(rows, file, indent=1)
             show(rows)
+
+
+def seen_by(cell: Cell, test: Path, policy: Policy) -> Seen:
+    """What ``cell`` does with the laptops in the folder ``test``."""
+    records = cell.records(test)
+    return Seen(counts(records, policy), answers_of(records, policy))
 
 
 if __name__ == "__main__":
