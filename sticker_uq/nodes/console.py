@@ -139,13 +139,11 @@ class Console(Node):
 
     def _on_workpiece(self, message: Workpiece) -> None:
         self.state.put("workpiece", message.id)
-        self.state.happened(stamp_to_ns(message.header.stamp), "arrived", message.id)
+        self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
 
     def _on_done(self, message: WorkpieceDone) -> None:
         kind = "done_clean" if message.result == WorkpieceDone.RESULT_CLEAN else "done_left"
-        self.state.happened(
-            stamp_to_ns(message.header.stamp), kind, f"{message.workpiece_id}: {message.text}"
-        )
+        self.state.happened(stamp_to_ns(message.header.stamp), kind, message.text, name=message.workpiece_id)
 
     def _on_request(self, message: InterventionRequest) -> None:
         self._question = shown_request(message)
@@ -174,10 +172,8 @@ class Console(Node):
     def _on_answer(self, message: InterventionAnswer) -> None:
         answer = shown_answer(message)
         self.state.put("answered", answer)
-        words = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]
-        self.state.happened(
-            stamp_to_ns(message.header.stamp), "answered", f"{message.person}: {', '.join(words)}"
-        )
+        said = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]
+        self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
         here = self.get_namespace().rstrip("/") + "/"
@@ -225,7 +221,7 @@ class Console(Node):
         self.get_logger().info(f"{wanted.person}: {wanted.command}")
         reply = await self.supervisor.command(wanted)
         if reply.accepted:
-            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, wanted.person)
+            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=wanted.person)
         return reply
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 FRESH_S = 2.0
@@ -42,10 +42,23 @@ class ConsoleState:
             self._values[name] = value
             self._bump()
 
-    def happened(self, stamp_ns: int, kind: str, text: str) -> None:
-        """Add a line to the history, newest first."""
+    def happened(
+        self, stamp_ns: int, kind: str, text: str = "", name: str = "", answers: Sequence[str] = ()
+    ) -> None:
+        """Add a line to the history, newest first: what happened (``kind``), to whom or by whom (``name``), what was answered.
+
+        ``text``: what a node said about it.
+        """
         with self._changed:
-            self._history.appendleft({"stamp_ms": stamp_ns // 1_000_000, "kind": kind, "text": text})
+            self._history.appendleft(
+                {
+                    "stamp_ms": stamp_ns // 1_000_000,
+                    "kind": kind,
+                    "name": name,
+                    "answers": list(answers),
+                    "text": text,
+                }
+            )
             self._bump()
 
     def report(self, node: str, part: str, level: int, message: str) -> None:

@@ -127,10 +127,15 @@ def test_an_answer_says_what_was_pressed(operator):
 
 
 def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
-    gate = {"state": "blocked", "text": "the newest scene is 3 s old", "held": False}
+    text = "the newest scene is too old; the arm is not ready: the arm is silent; something nobody put into words"
+    gate = {"state": "blocked", "text": text, "held": False}
     operator.state.put("gate", {**gate, "reasons": ["stale_scene", "made_up"]})
-    expect(operator.page.locator("#closed")).to_have_text("What was seen last is too old. made_up")
-    expect(operator.page.locator("#why")).to_have_text("the newest scene is 3 s old")
+    expect(operator.page.locator("#closed")).to_have_text(
+        "What was seen last is too old. Details are in the log"
+    )
+    expect(operator.page.locator("#why")).to_have_text("The arm is silent")
+    operator.state.put("gate", {**gate, "reasons": ["stale_scene"]})
+    expect(operator.page.locator("#why")).to_have_text("The arm is silent. Details are in the log")
     operator.see(asked(), asked(1, OTHER))
     expect(operator.page.locator("#todo")).to_have_text("To be decided: 2.")
 
@@ -144,30 +149,34 @@ def test_without_a_name_nothing_is_sent(operator):
 
 
 def test_a_refusal_is_shown_with_its_reason(operator):
-    operator.cell.refusal = f"request 'r1' is not open {EVIL}"
+    operator.cell.refusal = "box 1, 2, 3, 4 lies outside the image of 960 x 720 px"
     operator.see(asked())
     operator.is_called("Ada")
     operator.says(0, "Peel it")
     operator.page.click("#send")
-    expect(operator.page.locator("#message")).to_have_text(f"Not accepted: {operator.cell.refusal}")
+    expect(operator.page.locator("#message")).to_have_text(
+        "Not accepted: a box lies outside the picture (1, 2, 3, 4 px)."
+    )
 
 
 def test_everything_from_the_cell_is_text(operator):
+    refused = f"the arm rejected the goal {EVIL}"
     operator.see(
-        asked(reasons=[reason(metric="made_up", text=EVIL), reason(value=None, text=EVIL)]),
+        asked(reasons=[reason(metric="made_up", text=refused), reason(value=None, text=refused)]),
         text=EVIL,
         reasons=[reason(metric="made_up", text=EVIL)],
     )
-    operator.state.put("gate", {"state": "fault", "text": EVIL, "held": False})
+    operator.state.put("gate", {"state": "fault", "text": refused, "held": False})
     operator.state.put("workpiece", EVIL)
-    operator.state.happened(10**9, "asked", EVIL)
-    operator.state.report("detector", "model", 2, EVIL)
+    operator.state.happened(10**9, "arrived", name=EVIL)
+    operator.state.report("detector", "lifecycle", 2, f"failed: {EVIL}")
     page = operator.page
-    expect(page.locator("#why")).to_have_text(EVIL)
+    expect(page.locator("#why")).to_have_text(f"The arm refused the task ({EVIL})")
     expect(page.locator("#title")).to_contain_text(EVIL)
     expect(page.locator("#history")).to_contain_text(EVIL)
     expect(page.locator("#health")).to_contain_text(EVIL)
-    assert page.locator("#objects .why").all_text_contents() == [EVIL, EVIL]
+    assert page.locator("#objects .why").all_text_contents() == [f"The arm refused the task ({EVIL})"] * 2
+    assert page.locator("#reasons .why").all_text_contents() == ["Details are in the log"]
     assert page.locator("img").count() == 2
     assert page.title() != "owned"
 
@@ -366,14 +375,17 @@ def test_states_differ_by_more_than_colour(operator):
 
 
 def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
-    operator.state.report("detector", "input", 2, "nobody publishes it")
-    operator.state.happened(10**9, "arrived", "laptop-1")
+    missing = "waiting for first image on /camera: nobody publishes it yet"
+    operator.state.report("detector", "images", 2, missing)
+    operator.state.happened(10**9, "arrived", name="laptop-1")
     operator.state.happened(2 * 10**9, "gate_blocked", "held")
     operator.page.reload()
     expect(operator.page.locator("#health-title")).to_contain_text("error")
     operator.page.click("#history-title")
     expect(operator.page.locator("#history li")).to_have_count(2)
-    expect(operator.page.locator("#history li").first).to_contain_text("Closed: held")
+    expect(operator.page.locator("#history li").first).to_contain_text("Closed: Held by a person")
     operator.page.click("#health-title")
     screenshot(operator.page, "console-health")
-    expect(operator.page.locator("#health")).to_contain_text("input: nobody publishes it")
+    expect(operator.page.locator("#health")).to_contain_text(
+        "Pictures: Waits for the first picture: nobody sends /camera"
+    )

@@ -1,5 +1,6 @@
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
 import { STRINGS } from "./strings.js";
+import { say } from "./words.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
 import { showGate, showHealth, showHistory, showLost } from "./panels.js";
@@ -12,6 +13,7 @@ const question = new Question(view, post);
 let state = null, socket = null;
 
 function start() {
+  document.documentElement.lang = STRINGS.lang;
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, draw: STRINGS.draw, "draw-hint": STRINGS.drawHint, undo: STRINGS.undo,
     send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle, reset: STRINGS.reset, hold: STRINGS.hold, "keys-title": STRINGS.keysTitle,
@@ -19,7 +21,7 @@ function start() {
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   for (const [key, meaning] of Object.entries(STRINGS.keys)) {
     const term = document.createElement("dt"), what = document.createElement("dd");
-    term.textContent = key; what.textContent = meaning;
+    term.textContent = STRINGS.keyNames[key] || key; what.textContent = meaning;
     $("keys").append(term, what);
   }
   for (const name of Object.keys(STRINGS.layers)) {
@@ -82,9 +84,9 @@ async function post(where, body) {
     });
     const reply = await response.json();
     const said = where === "answer" ? STRINGS.sent : "";
-    $("message").textContent = reply.accepted ? said : STRINGS.refused + (reply.message || JSON.stringify(reply.detail));
-  } catch (error) {
-    $("message").textContent = STRINGS.refused + error.message;
+    $("message").textContent = reply.accepted ? said : STRINGS.refused + (response.ok ? say(reply.message) : STRINGS.replies[response.status] || STRINGS.noWords);
+  } catch {
+    $("message").textContent = STRINGS.refused + STRINGS.unreachable;
   }
 }
 

@@ -1,5 +1,6 @@
 // The gate in one glance, how the nodes are, and what happened lately.
 import { STRINGS } from "./strings.js";
+import { say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
@@ -12,8 +13,9 @@ export function showGate(state) {
   $("state").className = "state " + kind;
   text("symbol", SYMBOLS[kind]);
   text("state-name", STRINGS.states[state.connected ? gate.state : "unknown"]);
-  text("closed", (gate.reasons || []).map((reason) => STRINGS.closed[reason] || reason).join(". "));
-  text("why", gate.text);
+  const closed = (gate.reasons || []).map((reason) => STRINGS.closed[reason] || STRINGS.noWords);
+  text("closed", closed.join(". "));
+  text("why", say(gate.text, closed));
   text("title", state.workpiece ? STRINGS.laptop + " " + state.workpiece : STRINGS.title);
   document.title = STRINGS.states[state.connected ? gate.state : "unknown"] + " – " + STRINGS.title;
   text("hold", gate.held ? STRINGS.release : STRINGS.hold);
@@ -33,16 +35,18 @@ export function showHealth(health) {
   const worst = ["ok", "warning", "silent", "error"].reduce((before, level) => (health.some((node) => node.level === level) ? level : before), "ok");
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
   $("health").replaceChildren(...health.flatMap((node) => [
-    line(node.level, MARKS[node.level] + " " + node.node + ": " + STRINGS.levels[node.level]),
-    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", part.part + ": " + part.message)),
+    line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
+    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || say(part.part)) + ": " + say(part.message))),
   ]));
 }
 
 export function showHistory(history) {
   text("history-title", STRINGS.history);
   $("history").replaceChildren(...history.map((event) => {
-    const time = new Date(event.stamp_ms).toLocaleTimeString();
-    return line(event.kind, time + "  " + (STRINGS.kinds[event.kind] || event.kind) + (event.text ? ": " + event.text : ""));
+    const time = new Date(event.stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false });
+    const answers = event.answers.map((answer) => STRINGS.answers[answer] || STRINGS.scenes[answer] || STRINGS.noWords).join(", ");
+    const what = STRINGS.kinds[event.kind] || STRINGS.noWords;
+    return line(event.kind, time + "  " + [what, event.name, answers, say(event.text, [what])].filter(Boolean).join(": "));
   }));
 }
 

@@ -1,5 +1,6 @@
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
 import { STRINGS, fill } from "./strings.js";
+import { say } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWERS = ["remove", "keep", "not_there"];
@@ -38,7 +39,7 @@ export class Question {
     text("asked", request ? STRINGS.question : STRINGS.nothingAsked);
     text("todo", request ? fill(request.objects.length ? STRINGS.toDecide : STRINGS.toLook, { count: request.objects.length }) : STRINGS.nothingAskedHint);
     // the reasons say the same more plainly, where there are any
-    text("request", request && !request.objects.length && !request.reasons.length ? request.text : "");
+    text("request", request && !request.objects.length && !request.reasons.length ? say(request.text) : "");
     $("panel").classList.toggle("open", Boolean(request));
     $("actions").hidden = $("send").hidden = !request;
     $("reasons").replaceChildren(...(request ? request.reasons.map(reasonLine) : []));
@@ -128,11 +129,11 @@ function reasonLine(reason) {
   const [metric, name] = reason.metric.split(".");
   const template = STRINGS.reasons[metric];
   line.className = "why";
-  // a reason without numbers is said in the cell's own words where the template needs them
+  // a reason without the numbers that its words need, or with words of its own, is a sentence of the cell
   const complete = template && (!template.includes("{value}") || reason.value !== null) && (!template.includes("{limit}") || reason.limit !== null);
   // so many digits that the value can be told from its limit
   const digits = [3, 4, 5, 6, 7].find((n) => reason.value === reason.limit || short(reason.value, n) !== short(reason.limit, n)) || 3;
-  line.textContent = complete ? fill(template, { name, value: short(reason.value, digits), limit: short(reason.limit, digits) }) : reason.text;
+  line.textContent = complete ? fill(template, { name, value: short(reason.value, digits), limit: short(reason.limit, digits) }) : say(reason.text);
   return line;
 }
 
