@@ -121,6 +121,7 @@ export const STRINGS = {
     "other {one:changed}": "Other {one}",
     "other {one:changed} and {two:changed}": "Other {one} and {two}",
     "other {one:changed} and {two:changed} and {three:changed}": "Other {one}, {two} and {three}",
+    "other {one:changed} and {two:changed} and {three:changed} and {four:changed}": "Other {one}, {two}, {three} and {four}",
     "the stamp of the image is {stamp}": "The picture's time is {stamp}",
     "the stamp of the image lies {age} s in the future": "The picture is {age} s ahead of the clock",
     "the stamps go back by {age} s": "The times of the pictures go back by {age} s",
@@ -141,6 +142,7 @@ export const STRINGS = {
     // the policy and the watch over it
     "the policy was made for the weights {one}, not for {other}": "The policy was made for another detector ({one}, not {other})",
     "the policy was made for perception settings {one}, not for {other}": "The policy was made for other settings ({one}, not {other})",
+    "the policy was made with the panel of supervisors {one}, not with {other}": "The policy was made with other supervisors ({one}, not {other})",
     "the policy was made for the camera {one}, not for {other}": "The policy was made for the camera {one}, not for {other}",
     "the policy was made for images of {width} x {height}, not of {w} x {h}": "The policy was made for pictures of {width} x {height}, not of {w} x {h}",
     "the policy was valid until {day}": "The policy was valid until {day}",
@@ -157,6 +159,8 @@ export const STRINGS = {
     // objects
     "{count} object to be decided": "",
     "{count} objects to be decided": "",
+    "objected by the supervisor {names}": "The supervisor {names} does not trust it",
+    "objected by the supervisors {names}": "The supervisors {names} do not trust it",
     "{count} possible stickers were seen in too few passes to tell": "{count} possible stickers were seen by too few passes",
     "something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {what:measure} {value:number} is above the limit {limit:number}":
       "Something was perhaps missed where the picture is marked: {value}, {limit} is allowed",
@@ -165,6 +169,9 @@ export const STRINGS = {
     "box or probabilities are not finite numbers with an area": "What was measured of it is no number",
     "not a sticker: its probability {value} is below {limit}": "It is no sticker: probability {value}, below {limit}",
     "it may be a sticker: probability {value}, notable from {limit}": "It may be a sticker: probability {value}, notable from {limit}",
+    "score of the supervisor {name} could not be measured": "The supervisor {name} could not judge it",
+    "score of the supervisor {name} {value:number} is above the limit {limit:number}": "The supervisor {name} does not trust it: {value}, {limit} is allowed",
+    "score of the supervisor {name} {value:number} is within {limit:number}": "The supervisor {name} trusts it: {value}, {limit} is allowed",
     "{what:measure} could not be measured": "{what} could not be measured",
     "{what:measure} {value:number} is above the limit {limit:number}": "{what} {value}, {limit} is allowed",
     "{what:measure} {value:number} is below the limit {limit:number}": "{what} {value}, {limit} is needed",
@@ -278,7 +285,7 @@ export const STRINGS = {
     strangeness: "strangeness",
   },
   things: { background: "thing", logo: "logo", sticker: "sticker" },
-  changed: { weights: "weights", "perception settings": "settings of perception", policy: "policy" },
+  changed: { weights: "weights", "perception settings": "settings of perception", "panel of supervisors": "supervisors of the panel", policy: "policy" },
   nodes: {
     detector: "Detector", supervisor: "Supervisor", console: "This page", cell_sim: "Simulated cell", image_source: "Source of pictures",
     recorder: "Recorder",
