@@ -38,7 +38,8 @@ NOT_SHOWN = (
     r"a laptop with a sticker would have been called clean", r"7: on 7 of 7 spot checks, promised at most 7 %",
     r"7 \(false alarm probability 7 %\)", r"something at x 7 to 7 px.*", r"7 publishes 7, expected 7: set image_transport",
     r"7 offers 7 but 7 is asked for: set image_reliability", r"perception settings", r"7 7 is 77 7", r"7 could not be measured",
-    r"other 7", r"; objected by the supervisor7 7", r"score of the supervisor 7", r"panel of supervisors", r"another 7 has come over the object", r"the 7 beside the object has moved", r"7: 7",
+    r"other 7", r"; objected by the supervisor7 7", r"score of the supervisor 7", r"panel of supervisors",
+    r"another 7 has come over the object", r"the 7 beside the object has moved", r"7: 7",
 )  # fmt: skip
 BRACKETED = """
 const wrap = (value, name) => name === "lang" ? value : typeof value === "string" ? "\u27e6" + value + "\u27e7"
