@@ -31,10 +31,11 @@ from benchmarks.equal_risk import RESAMPLES, Answers, answers_of, fewer_asked
 from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import measure
-from sticker_uq.calibration.records import LabelledSource, Record, assess
+from sticker_uq.calibration.records import Record, assess
 from sticker_uq.cli.replay import load_perception
 from sticker_uq.datasets.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.labelled import LabelledSource
 from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.detection.training import BEST, TrainSettings, train
 from sticker_uq.detection.training_state import STATE

@@ -20,11 +20,12 @@ from rich.table import Table
 
 from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
-from sticker_uq.calibration.records import Assessed, LabelledSource, Record, assess, units_of
+from sticker_uq.calibration.records import Assessed, Record, assess, units_of
 from sticker_uq.calibration.report import calibration_report
 from sticker_uq.cli.options import settings_options
 from sticker_uq.cli.replay import load_perception
 from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.labelled import LabelledSource
 from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.evaluation.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.nodes.processes import share_folder

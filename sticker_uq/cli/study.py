@@ -38,7 +38,11 @@ def run(
         ),
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option(metavar="[NAME=]FOLDER", help="COCO folder; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FOLDER",
+            help="COCO folder, or a recording with annotations.json; may be repeated.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the study; a killed run goes on in it.")] = Path(
         "out/study"
@@ -55,6 +59,10 @@ def run(
     mode: Annotated[
         str, typer.Option(metavar="swap|vanish|random", help="What an attack turns objects into.")
     ] = "swap",
+    patches: Annotated[
+        int, typer.Option(help="Variants of each image and model with adversarial patches on stickers.")
+    ] = 0,
+    patch_steps: Annotated[int, typer.Option(help="Steps in which a patch is made.")] = 40,
     transfer: Annotated[
         bool, typer.Option(help="Also let every model look at the attacks on the others.")
     ] = True,
@@ -100,6 +108,8 @@ def run(
         "rates": _rates(rates) or RATES,
         "passes": passes,
         "adversarial": adversarial,
+        "patches": patches,
+        "patch_steps": patch_steps,
         "images": images,
     }
     attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
@@ -123,8 +133,8 @@ def run(
         "precision": precision,
     }
     settings = _settings(values)
-    with _stages() as advance:
-        study = run_study(settings, out, executor(jobs, ray_address), advance)
+    with _stages() as advance, executor(jobs, ray_address) as execute:
+        study = run_study(settings, out, execute, advance)
     report = write_report(study, out, resamples)
     Console().print(report.summary)
     typer.echo(

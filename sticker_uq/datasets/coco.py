@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from sticker_uq.datasets.categories import CATEGORIES, OWN_NAMES, category_names, check_used
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.datasets.render import RenderedScene
 from sticker_uq.scene import InvalidInput, ObjectClass
@@ -23,7 +24,8 @@ IMAGE_FORMATS = ("jpg", "png")
 _JPEG_QUALITY = 93
 _ROUNDING = 1.0
 """Pixels by which labelling tools let a box stick out of its image; such a box is clipped."""
-_CATEGORIES = {label.name.lower(): label for label in (ObjectClass.LOGO, ObjectClass.STICKER)}
+_Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
+"""Of a category's id: its name, what it means to us, and whether it means anything."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def write_coco(
             progress(image_id)
     document = {
         "info": {"description": description},
-        "categories": [{"id": int(label), "name": name} for name, label in _CATEGORIES.items()],
+        "categories": [{"id": int(label), "name": name} for name, label in OWN_NAMES.items()],
         "images": images,
         "annotations": annotations,
     }
@@ -131,7 +133,8 @@ def _annotation(identity: int, image_id: int, box: list[float], label: int) -> d
 def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     """The labelled pictures of a COCO folder, in the order of the file.
 
-    Categories are matched by name ("logo", "sticker", any case), whatever their ids. A file name is looked up
+    Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
+    :mod:`sticker_uq.datasets.categories`), whatever their ids. A file name is looked up
     in the folder itself and in its `images/`. InvalidInput names the file and the entry that is wrong: no or
     broken annotations.json, a category that is neither, a box outside its image or without area, an id used
     twice, an image that is not in the file or not on the disk.
@@ -165,8 +168,13 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
             raise InvalidInput(
                 f"{path}: annotation {identity}: image_id {image_id!r} is not among the images"
             )
-        boxes[image_id].append(_box(path, identity, annotation, entries[image_id]))
-        labels[image_id].append(_label(path, identity, annotation, labels_of))
+        box, label = (
+            _box(path, identity, annotation, entries[image_id]),
+            _label(path, identity, annotation, labels_of),
+        )
+        if label is not None:
+            boxes[image_id].append(box)
+            labels[image_id].append(label)
     return [
         LabelledImage(
             path=Path(_file_name(path, identity, entry)),
@@ -210,30 +218,32 @@ def _unique(path: Path, kind: str, entry: Mapping[str, Any], known: Mapping[int,
     return identity
 
 
-def _category_labels(path: Path, document: Mapping[str, Any]) -> dict[int, tuple[str, ObjectClass | None]]:
-    labels: dict[int, tuple[str, ObjectClass | None]] = {}
+def _category_labels(path: Path, document: Mapping[str, Any]) -> _Labels:
+    labels: dict[int, tuple[str, ObjectClass | None, bool]] = {}
+    means = category_names(path.parent)
     for category in _entries(path, document, "categories"):
         name = str(category.get("name"))
+        key = name.strip().lower()
         # Labelling tools list parent categories too; only one that is used has to be known.
-        labels[_unique(path, "category", category, labels)] = (name, _CATEGORIES.get(name.strip().lower()))
+        labels[_unique(path, "category", category, labels)] = (name, means.get(key), key in means)
+    check_used(path.parent, {name.strip().lower() for name, _, _ in labels.values()})
     return labels
 
 
-def _label(
-    path: Path,
-    identity: int,
-    annotation: Mapping[str, Any],
-    labels_of: Mapping[int, tuple[str, ObjectClass | None]],
-) -> int:
+def _label(path: Path, identity: int, annotation: Mapping[str, Any], labels_of: _Labels) -> int | None:
+    """The class of an annotation, None for one that is to be left out."""
     category = annotation.get("category_id")
-    name, label = labels_of.get(category, (None, None)) if isinstance(category, int) else (None, None)
-    if label is None:
+    name, label, known = (
+        labels_of.get(category, (None, None, False)) if isinstance(category, int) else (None, None, False)
+    )
+    if not known:
         called = f" ({name!r})" if name is not None else ""
-        expected = " or ".join(repr(known) for known in _CATEGORIES)
+        expected = " or ".join(repr(own) for own in OWN_NAMES)
+        hint = f", or a line {name}: ... in {CATEGORIES}" if name is not None else ""
         raise InvalidInput(
-            f"{path}: annotation {identity}: category_id {category!r}{called}: expected {expected}"
+            f"{path}: annotation {identity}: category_id {category!r}{called}: expected {expected}{hint}"
         )
-    return int(label)
+    return None if label is None else int(label)
 
 
 def _length(path: Path, identity: int, entry: Mapping[str, Any], key: str) -> int:

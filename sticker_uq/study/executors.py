@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,10 +24,11 @@ _UNDER_WAY = 4
 """Tasks on a cluster at once, per core."""
 
 
-def executor(jobs: int, ray_address: str = "") -> Executor:
+@contextmanager
+def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
     """``ray_address``: a Ray cluster ("auto", "local", or its address), else ``jobs`` processes of this machine.
 
-    Raises InvalidInput when Ray is wanted and not installed.
+    Processes and cluster serve all calls until the context ends. Raises InvalidInput when Ray is wanted and not installed.
     """
     if ray_address:
         try:
@@ -35,24 +37,30 @@ def executor(jobs: int, ray_address: str = "") -> Executor:
             raise InvalidInput(
                 f"--ray-address {ray_address}: expected the Python package ray; pip install ray"
             ) from None
-        return partial(_on_ray, address=ray_address)
-    return _here if jobs == 1 else partial(_in_processes, jobs=jobs)
+        with _cluster(ray_address):
+            yield _on_ray
+    elif jobs == 1:
+        yield _here
+    else:
+        context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+        pool = ProcessPoolExecutor(
+            jobs, context, _start_process
+        )  # starts a process when there is work for it
+        try:
+            yield partial(_in_processes, pool=pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _here(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, Any]]:
     return (perform(task, settings) for task in tasks)
 
 
-def _in_processes(tasks: Sequence[Task], settings: StudySettings, jobs: int) -> Iterator[dict[str, Any]]:
-    if not tasks:
-        return
-    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-    pool = ProcessPoolExecutor(min(jobs, len(tasks)), context, _start_process)
-    try:
-        for done in as_completed([pool.submit(perform, task, settings) for task in tasks]):
-            yield done.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _in_processes(
+    tasks: Sequence[Task], settings: StudySettings, pool: ProcessPoolExecutor
+) -> Iterator[dict[str, Any]]:
+    for done in as_completed([pool.submit(perform, task, settings) for task in tasks]):
+        yield done.result()
 
 
 def _start_process() -> None:
@@ -60,7 +68,9 @@ def _start_process() -> None:
     cv2.setNumThreads(1)
 
 
-def _on_ray(tasks: Sequence[Task], settings: StudySettings, address: str) -> Iterator[dict[str, Any]]:
+@contextmanager
+def _cluster(address: str) -> Iterator[None]:
+    """Connected to the Ray cluster at ``address``; one that is there already stays."""
     ray: Any = importlib.import_module("ray")
     started_here = not ray.is_initialized()
     if started_here:
@@ -68,16 +78,21 @@ def _on_ray(tasks: Sequence[Task], settings: StudySettings, address: str) -> Ite
             address=None if address == "local" else address, include_dashboard=False, log_to_driver=False
         )
     try:
-        remote = ray.remote(perform)
-        plan, waiting = ray.put(settings), list(tasks)[::-1]
-        most = max(int(ray.cluster_resources().get("CPU", 1)) * _UNDER_WAY, 1)
-        running: list[Any] = []
-        while waiting or running:
-            while waiting and len(running) < most:
-                running.append(remote.remote(waiting.pop(), plan))
-            finished, running = ray.wait(running)
-            for reference in finished:
-                yield ray.get(reference)
+        yield
     finally:
         if started_here:
             ray.shutdown()
+
+
+def _on_ray(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, Any]]:
+    ray: Any = importlib.import_module("ray")
+    remote = ray.remote(perform)
+    plan, waiting = ray.put(settings), list(tasks)[::-1]
+    most = max(int(ray.cluster_resources().get("CPU", 1)) * _UNDER_WAY, 1)
+    running: list[Any] = []
+    while waiting or running:
+        while waiting and len(running) < most:
+            running.append(remote.remote(waiting.pop(), plan))
+        finished, running = ray.wait(running)
+        for reference in finished:
+            yield ray.get(reference)

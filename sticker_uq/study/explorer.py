@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sticker_uq.datasets.coco import LabelledImage, read_coco
+from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.datasets.images import encode_jpeg
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.scene import ObjectClass
+from sticker_uq.study.labelled import labelled_images
 from sticker_uq.study.plan import ADVERSARIAL
 from sticker_uq.study.results import CLEAN
 from sticker_uq.study.running import ATTACKED, Study
@@ -43,7 +45,9 @@ def choose(study: Study, scores: pd.DataFrame, folder: str) -> list[Shown]:
     rate = reference_rate(study)
     groups = len(study.settings.models) * len(study.settings.datasets)
     each = max(1, min(4, _MOST_PICTURES // (3 * groups)))
-    items = {d.name: {i.path.name: i for i in read_coco(d.folder)} for d in study.settings.datasets}
+    items = {
+        d.name: {i.path.name: i for i in labelled_images(d, Path(folder))} for d in study.settings.datasets
+    }
     rows = study.images[study.images["dropout_rate"] == rate]
     found = []
     for (dataset, model), own in rows[rows["variant"] == CLEAN].groupby(["dataset", "model"], sort=True):
@@ -82,8 +86,6 @@ def _pair(
 
 
 def _attacked(folder: str, model: str, dataset: str, variant: str, item: LabelledImage) -> str:
-    from pathlib import Path
-
     found = sorted(Path(folder, ATTACKED, model, dataset, variant).glob(f"{item.path.stem}-????????.png"))
     return str(max(found, key=lambda path: path.stat().st_mtime)) if found else ""
 

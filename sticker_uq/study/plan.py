@@ -17,6 +17,8 @@ RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 """Dropout rates of the paper, and none."""
 ADVERSARIAL = "adv-"
 """Variants that begin so are white-box attacks on the model that looks."""
+PATCHED = "patch-"
+"""Variants that begin so have adversarial patches on stickers, made against the model that looks."""
 TRANSFER = "from "
 """Variants that begin so are attacks on the model that follows."""
 _MODEL = re.compile(
@@ -80,7 +82,7 @@ class Circumstance(BaseModel):
 
 
 class DataSet(BaseModel):
-    """A COCO folder and what it is called."""
+    """A COCO folder or labelled recording and what it is called."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,6 +107,8 @@ class StudySettings(BaseModel):
     rates: tuple[float, ...] = Field(RATES, min_length=1)
     passes: int = Field(20, ge=2, le=200)
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
+    patches: int = Field(0, ge=0, le=100, description="variants of each image with patches on stickers")
+    patch_steps: int = Field(40, ge=1, le=10_000, description="steps in which a patch is made")
     transfer: bool = Field(True, description="whether every model also looks at the attacks on the others")
     circumstances: tuple[Circumstance, ...] = ()
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
@@ -149,3 +153,8 @@ class StudySettings(BaseModel):
     def variants(self) -> tuple[str, ...]:
         """Names of the adversarial variants."""
         return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
+
+    @property
+    def patched(self) -> tuple[str, ...]:
+        """Names of the variants with patches."""
+        return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

@@ -114,7 +114,7 @@ def _shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.Dat
         ],
         "Attacks": tables["attacks"],
         "Whose attack breaks whom: mAP of the model in the column": tables["transfer"],
-        "Circumstances": tables["circumstances"],
+        "Circumstances and patches": tables["circumstances"],
         "Correlation of mAP with uncertainty, all rates": tables["pooled"],
     }
     return {title: table for title, table in found.items() if not table.empty}

@@ -11,11 +11,12 @@ from typing import Any
 
 import pandas as pd
 
-from sticker_uq.datasets.coco import LabelledImage, read_coco
+from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.scene import InvalidInput
 from sticker_uq.study.executors import Executor
-from sticker_uq.study.plan import TRANSFER, ModelChoice, StudySettings
+from sticker_uq.study.labelled import labelled_images
+from sticker_uq.study.plan import PATCHED, TRANSFER, ModelChoice, StudySettings
 from sticker_uq.study.results import CLEAN
 from sticker_uq.study.store import Store, key_of
 from sticker_uq.study.tables import write_parquet
@@ -68,7 +69,9 @@ def run_study(
     rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
     InvalidInput for data, weights or pictures that cannot be used.
     """
-    data = {one.name: _items(one.name, read_coco(one.folder), settings.images) for one in settings.datasets}
+    data = {
+        one.name: _items(one.name, labelled_images(one, folder), settings.images) for one in settings.datasets
+    }
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
     with Store(folder / CELLS) as store:
@@ -118,7 +121,7 @@ class _Work:
             )
             for model in self._settings.models
             for name, items in self._data.items()
-            for variant in self._settings.variants
+            for variant in (*self._settings.variants, *self._settings.patched)
             for item in items
         ]
 
@@ -134,7 +137,7 @@ class _Work:
             for name, items in self._data.items():
                 for item in items:
                     found.append(self._look(model, name, item, CLEAN, settings.rates))
-                    for variant in settings.variants:
+                    for variant in (*settings.variants, *settings.patched):
                         found.append(self._look(model, name, item, variant, settings.rates, (model, variant)))
                     for circumstance in settings.circumstances:
                         look = self._look(model, name, item, circumstance.variant, settings.rates)
@@ -197,7 +200,9 @@ class _Work:
                 "image": item.path.name,
                 "digest": self._digests[dataset, item.path.name],
                 "variant": variant,
-                "settings": self._settings.attack.model_dump(),
+                "settings": {"steps": self._settings.patch_steps}
+                if variant.startswith(PATCHED)
+                else self._settings.attack.model_dump(),
                 "seed": self._settings.seed,
             }
         )

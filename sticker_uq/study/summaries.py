@@ -11,7 +11,7 @@ from sticker_uq.evaluation.reliability import (
 )
 from sticker_uq.study.analysis import Analysis
 from sticker_uq.study.measures import in_order
-from sticker_uq.study.plan import ADVERSARIAL, TRANSFER
+from sticker_uq.study.plan import ADVERSARIAL, PATCHED, TRANSFER
 from sticker_uq.study.results import CLEAN
 from sticker_uq.study.running import Study
 
@@ -83,14 +83,19 @@ def quality(study: Study) -> pd.DataFrame:
 
 
 def attack_table(study: Study) -> pd.DataFrame:
-    """Per data set and attacked model: pictures, share of the targets fooled, iterations, RMS and L-inf in grey levels."""
+    """Per data set, attacked model and kind of attack: pictures, share of the targets fooled, iterations, RMS and L-inf in grey
+
+    levels. The targets of DAG are boxes of the model, those of a patch the stickers under it.
+    """
     if study.attacks.empty:
         return pd.DataFrame()
-    groups = study.attacks.groupby(["dataset", "attacked"], sort=True)
+    kinds = np.where(study.attacks["variant"].str.startswith(PATCHED), "patch", "DAG")
+    groups = study.attacks.assign(attack=kinds).groupby(["dataset", "attacked", "attack"], sort=True)
     rows = [
         {
             "dataset": dataset,
             "attacked": model,
+            "attack": kind,
             "pictures": len(own),
             "fooled": own["fooled"].sum() / max(own["targets"].sum(), 1),
             "iterations": own["iterations"].mean(),
@@ -98,7 +103,7 @@ def attack_table(study: Study) -> pd.DataFrame:
             "largest_rms": own["rms"].max(),
             "linf": own["linf"].max(),
         }
-        for (dataset, model), own in groups
+        for (dataset, model, kind), own in groups
     ]
     return pd.DataFrame(rows)
 
@@ -125,8 +130,8 @@ def transfer_table(study: Study) -> pd.DataFrame:
 
 
 def circumstance_table(study: Study) -> pd.DataFrame:
-    """Mean mAP and uncertainty of each model in each circumstance at the reference rate; empty without any."""
-    names = [c.variant for c in study.settings.circumstances]
+    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate; empty without any."""
+    names = [*(c.variant for c in study.settings.circumstances), *study.settings.patched]
     rows = study.images[
         study.images["variant"].isin([CLEAN, *names])
         & (study.images["dropout_rate"] == reference_rate(study))
@@ -134,7 +139,10 @@ def circumstance_table(study: Study) -> pd.DataFrame:
     if not names:
         return pd.DataFrame()
     columns = ["map", "shannon_entropy", "relative_total_variance", "detection_rate", "dil"]
-    return rows.groupby(["dataset", "model", "variant"], sort=True)[columns].mean().reset_index()
+    # the patches of one kind count together
+    variants = np.where(rows["variant"].str.startswith(PATCHED), PATCHED.rstrip("-"), rows["variant"])
+    groups = rows.assign(variant=variants).groupby(["dataset", "model", "variant"], sort=True)
+    return groups[columns].mean().reset_index()
 
 
 def _of(images: pd.DataFrame, dataset: object, model: object, variant: str) -> pd.DataFrame:

@@ -20,7 +20,8 @@ from sticker_uq.detection.sampling import read_picture
 from sticker_uq.localization import LocalizationSettings, localize
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import InvalidInput
-from sticker_uq.study.plan import Circumstance, ModelChoice, StudySettings
+from sticker_uq.study.patching import patch_picture
+from sticker_uq.study.plan import PATCHED, Circumstance, ModelChoice, StudySettings
 from sticker_uq.study.scoring import score
 
 Picture = NDArray[np.uint8]
@@ -66,7 +67,10 @@ def perform(task: Task, settings: StudySettings) -> dict[str, Any]:
 def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
     detector = _detectors(settings.detector(task.model), (0.0,))[0.0]
     seed = variant_seed(settings.seed, int(task.variant[-2:]), task.item.path.name)
-    (found,) = attack(detector, [task.item], settings.attack, [seed])
+    if task.variant.startswith(PATCHED):
+        found = patch_picture(detector, task.item, settings.patch_steps, seed)
+    else:
+        (found,) = attack(detector, [task.item], settings.attack, [seed])
     task.file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(task.file) as stream:
         stream.write(encode_picture(found.image, "png"))

@@ -16,10 +16,11 @@ from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import clean_tests, removal_tests
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of
-from sticker_uq.calibration.records import LabelledSource, Record, assess, units_of
+from sticker_uq.calibration.records import Record, assess, units_of
 from sticker_uq.cli.calibrate import _split, _tell_of_workpieces
 from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.datasets.images import encode_jpeg
+from sticker_uq.datasets.labelled import LabelledSource
 from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import SceneAssessment

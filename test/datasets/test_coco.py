@@ -157,3 +157,38 @@ def test_broken_annotations_file(tmp_path, text, message):
 def test_missing_annotations_file(tmp_path):
     with pytest.raises(InvalidInput, match=r"annotations\.json: no such file"):
         read_coco(tmp_path)
+
+
+def test_other_names_of_categories_come_from_a_small_file(folder):
+    def rename(document):
+        document["categories"] = [{"id": 5, "name": "Badge"}, {"id": 9, "name": "brand mark"}]
+
+    root = folder(rename)
+    with pytest.raises(
+        InvalidInput, match=r"\('Badge'\): expected 'logo' or 'sticker', or a line Badge: \.\.\. in cat"
+    ):
+        read_coco(root)
+    mapping = root / "categories.yaml"
+    mapping.write_text("badge: sticker\nBrand Mark: logo\n")
+    (item,) = read_coco(root)
+    assert item.labels.tolist() == [2, 1]
+    mapping.write_text("badge: ignore\nbrand mark: logo\n")
+    (item,) = read_coco(root)
+    assert item.labels.tolist() == [1]
+    assert len(item.boxes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("badge: [", "not a YAML file"),
+        ("badge", "expected lines NAME: one of logo, sticker, ignore"),
+        ("sticker: screw", "sticker: 'screw': expected one of logo, sticker, ignore"),
+        ("bage: sticker", "'bage' is no category of the annotations, expected one of logo, sticker"),
+    ],
+)
+def test_a_wrong_line_of_the_names_is_told(folder, text, message):
+    root = folder()
+    (root / "categories.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_coco(root)

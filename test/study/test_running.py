@@ -1,18 +1,29 @@
+import json
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
+from builtin_interfaces.msg import Time
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
-from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
+from sticker_uq.datasets import encode_scene, read_coco, render, sample_scene, write_coco
+from sticker_uq.datasets.bag_writer import BagWriter
 from sticker_uq.detection.dag import DagSettings
-from sticker_uq.scene import InvalidInput
+from sticker_uq.detection.sampling import read_picture
+from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.study import executors
 from sticker_uq.study.executors import executor
 from sticker_uq.study.plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.study.running import CELLS, TIMINGS, Study, run_study
 from sticker_uq.study.store import Store
+from sticker_uq.study.summaries import attack_table, circumstance_table
 from sticker_uq.study.tasks import perform
 
 MODEL = "ssdlite320_mobilenet_v3_large"
@@ -60,7 +71,8 @@ class Spy:
 @pytest.fixture(scope="module")
 def finished(data, tmp_path_factory) -> tuple[Study, Path]:
     folder = tmp_path_factory.mktemp("study")
-    return run_study(settings(data), folder, executor(1)), folder
+    with executor(1) as execute:
+        return run_study(settings(data), folder, execute), folder
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> None:
@@ -106,14 +118,15 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
 
 def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    study = run_study(settings(data), tmp_path / "s", executor(1, "local"))
+    with executor(1, "local") as execute:
+        study = run_study(settings(data), tmp_path / "s", execute)
     same(study.images, finished[0].images)
     same(study.objects, finished[0].objects)
 
 
 def test_another_rate_computes_only_that(finished, data, tmp_path) -> None:
     alone = (ModelChoice.parse(MODEL),)
-    run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", executor(1))
+    run_study(settings(data, models=alone, adversarial=0), tmp_path / "s", Spy())
     spy = Spy()
     study = run_study(settings(data, models=alone, adversarial=0, rates=(0.1, 0.2, 0.3)), tmp_path / "s", spy)
     assert [task.rates for task in spy.tasks] == [(0.2,), (0.2,)]
@@ -128,12 +141,74 @@ def test_a_circumstance_changes_the_picture_and_its_labels(data, tmp_path) -> No
         rates=(0.1,),
         circumstances=(Circumstance.parse("defocus=4"),),
     )
-    images = run_study(plan, tmp_path / "s", executor(1)).images.set_index(["variant", "image"])
+    images = run_study(plan, tmp_path / "s", Spy()).images.set_index(["variant", "image"])
     assert set(images.index.get_level_values(0)) == {"clean", "defocus=4"}
     assert (images.loc["clean", "dil"] != images.loc["defocus=4", "dil"]).all()
 
 
-def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path) -> None:
+def test_patches_lie_on_stickers_and_are_counted(data, tmp_path) -> None:
+    alone = (ModelChoice.parse(MODEL),)
+    plan = settings(data, models=alone, adversarial=0, rates=(0.1,), patches=2, patch_steps=2)
+    study = run_study(plan, tmp_path / "s", Spy())
+    assert set(study.images["variant"]) == {"clean", "patch-00", "patch-01"}
+    assert study.attacks["targets"].between(1, 2).all()
+    assert (study.attacks["fooled"] <= study.attacks["targets"]).all()
+    for item in read_coco(data):
+        clean = read_picture(item)
+        stickers = np.zeros(clean.shape[:2], bool)
+        for x1, y1, x2, y2 in item.boxes[item.labels == ObjectClass.STICKER].astype(int):
+            stickers[max(y1 - 3, 0) : y2 + 4, max(x1 - 3, 0) : x2 + 4] = True
+        places = [
+            next((tmp_path / "s").glob(f"adversarial/*/*/patch-0{n}/{item.path.stem}-*.png")) for n in (0, 1)
+        ]
+        changed = [(cv2.imread(str(place)) != clean).any(axis=2) for place in places]
+        assert all(one.any() and not one[~stickers].any() for one in changed)
+        assert (cv2.imread(str(places[0])) != cv2.imread(str(places[1]))).any(), "another seed, another patch"
+    shown = circumstance_table(study)
+    assert set(shown["variant"]) == {"clean", "patch"}
+    assert attack_table(study)["attack"].tolist() == ["patch"]
+    spy = Spy()
+    run_study(plan, tmp_path / "s", spy)
+    assert spy.tasks == []
+
+
+def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
+    """The same pictures give the same results, whether they lie in a folder or in a recording."""
+    items = read_coco(data)
+    bag = tmp_path / "bag"
+    with BagWriter(bag) as writer:
+        writer.add_topic("/image/compressed", "sensor_msgs/msg/CompressedImage")
+        for number, item in enumerate(items):
+            message = CompressedImage(
+                header=Header(stamp=Time(sec=number + 1)), format="png", data=item.path.read_bytes()
+            )
+            writer.write("/image/compressed", 10**9 * (number + 1), serialize_message(message))
+    document = json.loads((data / "annotations.json").read_text())
+    for number, entry in enumerate(document["images"]):
+        entry["file_name"] = f"{number:06d}.jpg"
+    (bag / "annotations.json").write_text(json.dumps(document))
+    both = (DataSet.parse(f"lids={data}"), DataSet.parse(f"recorded={bag}"))
+    plan = settings(data, datasets=both, models=(ModelChoice.parse(MODEL),), adversarial=0, rates=(0.1,))
+    images = run_study(plan, tmp_path / "s", Spy()).images.drop(columns=["image", *TIMINGS])
+    lids, recorded = (
+        images[images["dataset"] == name].drop(columns="dataset") for name in ("lids", "recorded")
+    )
+    pd.testing.assert_frame_equal(lids.reset_index(drop=True), recorded.reset_index(drop=True))
+    document["images"][0]["width"] += 1
+    (bag / "annotations.json").write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match="000000 is labelled as 241x180, but recorded as 240x180"):
+        run_study(plan, tmp_path / "s", Spy())
+
+
+def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, monkeypatch) -> None:
+    pools = []
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, *arguments) -> None:
+            pools.append(self)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Pool)
     out = tmp_path / "out"
     options = [
         "--data",
@@ -150,6 +225,7 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path) -> 
     options += ["--iterations", "2", "--gamma", "8", "--jobs", "2", "--resamples", "50", "--device", "cpu"]
     done = CliRunner().invoke(app, [*options, "--out", str(out)])
     assert done.exit_code == 0, (done.output, done.exception)
+    assert len(pools) == 1, "attacks and cells share their processes"
     html = (out / "report.html").read_text()
     assert len(html) < 10_000_000
     assert "<script" not in html
@@ -198,7 +274,7 @@ def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
     )
     (twice / "annotations.json").write_text(changed)
     with pytest.raises(InvalidInput, match=r"two images are called 00000001\.png"):
-        run_study(settings(twice), tmp_path / "s", executor(1))
+        run_study(settings(twice), tmp_path / "s", Spy())
 
 
 def test_a_store_is_a_store(tmp_path) -> None:

@@ -1,0 +1,48 @@
+"""Other people's names of logos and stickers: a small file beside the annotations of a COCO folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+CATEGORIES = "categories.yaml"
+IGNORE = "ignore"
+OWN_NAMES = {label.name.lower(): label for label in (ObjectClass.LOGO, ObjectClass.STICKER)}
+_TARGETS = ", ".join((*OWN_NAMES, IGNORE))
+
+
+def category_names(folder: Path) -> dict[str, ObjectClass | None]:
+    """What the names of categories mean in ``folder``, in lower case; None: objects of it are left out.
+
+    ``logo`` and ``sticker`` mean themselves; ``categories.yaml``, if there is one, adds lines NAME: logo, sticker or ignore.
+    Raises InvalidInput, naming the line, for a file that is no such table.
+    """
+    names: dict[str, ObjectClass | None] = dict(OWN_NAMES)
+    path = folder / CATEGORIES
+    if not path.is_file():
+        return names
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict) or not content:
+        raise InvalidInput(f"{path}: expected lines NAME: one of {_TARGETS}")
+    for name, target in content.items():
+        word = str(target).strip().lower()
+        if word not in (*OWN_NAMES, IGNORE):
+            raise InvalidInput(f"{path}: {name}: {target!r}: expected one of {_TARGETS}")
+        names[str(name).strip().lower()] = OWN_NAMES.get(word)
+    return names
+
+
+def check_used(folder: Path, known: set[str]) -> None:
+    """Raise InvalidInput for a line of ``categories.yaml`` whose name is none of ``known``, the categories of the annotations."""
+    unknown = set(category_names(folder)) - set(OWN_NAMES) - known
+    if unknown:
+        raise InvalidInput(
+            f"{folder / CATEGORIES}: {min(unknown)!r} is no category of the annotations, expected one of "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )

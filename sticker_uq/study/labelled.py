@@ -1,0 +1,46 @@
+"""The labelled pictures of a study's data sets, those of recordings as files of the study."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from sticker_uq.datasets.coco import ANNOTATIONS, LabelledImage, encode_picture, read_coco
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.datasets.labelled import LabelledSource
+from sticker_uq.scene import InvalidInput
+from sticker_uq.study.plan import DataSet
+
+_RECORDING = "metadata.yaml"
+
+
+def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
+    """The pictures of ``data`` with their labels, in order.
+
+    Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
+    `sticker-uq calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every
+    process of the study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot
+    be decoded.
+    """
+    if not (data.folder / _RECORDING).is_file():
+        return read_coco(data.folder)
+    source = LabelledSource(data.folder)
+    facts = b"".join((data.folder / name).read_bytes() for name in (_RECORDING, ANNOTATIONS))
+    own = folder / "recordings" / data.name / hashlib.blake2b(facts, digest_size=8).hexdigest()
+    places = {name: own / f"{name}.png" for name in source.items}
+    if not all(place.is_file() for place in places.values()):
+        own.mkdir(parents=True, exist_ok=True)
+        for image in source:
+            if image.image is None:
+                raise InvalidInput(f"{data.folder}: image {image.name}: {image.error}")
+            item = source.items[image.name]
+            height, width = image.image.shape[:2]
+            if (width, height) != (item.width, item.height):
+                raise InvalidInput(
+                    f"{data.folder / ANNOTATIONS}: image {image.name} is labelled as {item.width}x{item.height}, "
+                    f"but recorded as {width}x{height}"
+                )
+            with atomic_write(places[image.name]) as stream:
+                stream.write(encode_picture(image.image, "png"))
+    return [replace(item, path=places[name]) for name, item in source.items.items()]
