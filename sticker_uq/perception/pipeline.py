@@ -87,6 +87,11 @@ class Perception:
         return self._strangeness.settings_hash
 
     @property
+    def votes(self) -> tuple[str, ...]:
+        """Names of the supervisors that have a vote."""
+        return () if self._panel is None else tuple(seat.name for seat in self._panel.seats)
+
+    @property
     def panel_hash(self) -> str:
         """SHA-256 of the panel of supervisors and who of it votes, hex; empty without one."""
         return "" if self._panel is None else self._panel.hash
