@@ -5,7 +5,7 @@
 Rendered laptops come as they are, with things that no training picture had, and with objects between logo and sticker or between
 sticker and lid (AmbiGuess on the crops of COCO_FOLDER, pasted in). One after the other is looked at, judged and changed as the
 cell would do it: what the policy removes is gone from the next picture, a question is answered by somebody who knows the truth.
-All variants share the pictures and the scores. PANEL is a folder of `sticker-uq supervisors fit` with the limits that are used; the
+All variants share the pictures and the scores. PANEL is a folder of `sticker-uq supervisors fit`, whose limits are used; the
 policy is config/policy.yaml unless another is given. A removal that nobody was asked about is wrongful where no sticker lies: a
 logo, the bare lid, a strange thing, or a thing that is half a sticker at most.
 """
