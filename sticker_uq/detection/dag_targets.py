@@ -97,7 +97,20 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
 
 def see(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> Sight:
     """What the model says about ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size."""
+    return see_with_maps(detector, pixels, targets)[0]
+
+
+def see_with_maps(
+    detector: StochasticDetector, pixels: Tensor, targets: Targets
+) -> tuple[Sight, Features, list[Tensor]]:
+    """As :func:`see`, and what it was read from: the features and the maps (n, C, h, w) that enter the heads."""
     features, maps = _look(detector, pixels)
+    return _sight_of(detector, features, maps, targets), features, maps
+
+
+def _sight_of(
+    detector: StochasticDetector, features: Features, maps: list[Tensor], targets: Targets
+) -> Sight:
     if detector.family.two_stage:
         return _judge_proposals(detector.model, features, maps, list(targets.boxes))
     logits = detector.model.head.classification_head(maps)

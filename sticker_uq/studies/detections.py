@@ -23,9 +23,17 @@ from sticker_uq.detection.sampling import read_picture
 from sticker_uq.evaluation.matching import match
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass
 from sticker_uq.studies.cell import PAIRS, RAAE, crops_of
+from sticker_uq.studies.detections_adaptive import ATTACKED, EPSILON, attacked_picture
 from sticker_uq.studies.measures import auc, missed_share, threshold_at
 from sticker_uq.studies.report import clopper_pearson
-from sticker_uq.supervisors import SUPERVISORS, Objects, concatenate, measure_cost, supervisor_named
+from sticker_uq.supervisors import (
+    SUPERVISORS,
+    Objects,
+    Supervisor,
+    concatenate,
+    measure_cost,
+    supervisor_named,
+)
 from sticker_uq.supervisors.detections import Probe, observe_boxes
 from sticker_uq.uncertainty import iou_matrix
 
@@ -53,7 +61,7 @@ _NOWHERE = Path("picture")
 @dataclass(frozen=True)
 class DetectionSettings:
     """``passes``: T; ``min_score``: of the detections that are supervised; ``attacked``: pictures that DAG attacks as ``dag``
-    says; ``each``: ambiguous objects per picture; ``alarms``: share of nominal detections that a threshold may refuse;
+    says; ``steps`` of attacks that know the supervisor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal detections that a threshold may refuse;
     ``seed`` of everything that is drawn.
     """
 
@@ -61,6 +69,7 @@ class DetectionSettings:
     min_score: float = 0.3
     attacked: int = 24
     dag: DagSettings = field(default_factory=lambda: DagSettings(iterations=60, gamma=1.0))
+    steps: int = 40
     each: int = 2
     alarms: float = 0.05
     seed: int = 0
@@ -145,7 +154,8 @@ class Eye:
 @dataclass(frozen=True)
 class DetectionResult:
     """What a study of detections found; ``auc`` by supervisor and set, ``augrc``, ``missed`` (wrong detections that the
-    threshold let through, and wrong ones) and ``cost_ms`` by supervisor; ``seen`` by set with "nominal" and "fitted".
+    threshold let through, and wrong ones) and ``cost_ms`` by supervisor; ``adaptive``: by supervisor
+    that was attacked itself; ``seen`` by set with "nominal" and "fitted".
     """
 
     seen: dict[str, tuple[int, int, int]]
@@ -154,6 +164,19 @@ class DetectionResult:
     missed: dict[str, tuple[int, int]]
     cost_ms: dict[str, float]
     alarms: float
+    adaptive: dict[str, AdaptiveDetections] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AdaptiveDetections:
+    """Detections of a wrong class, and AUC-ROC of a supervisor on them against nominal ones: of an attack that does not know the
+    supervisor, and of one of the same bound that does.
+    """
+
+    wrong: int
+    auc: float
+    wrong_adaptive: int
+    auc_adaptive: float
 
 
 def run_detections(
@@ -191,7 +214,40 @@ def run_detections(
     for name, (pictures, keep) in stages.items():
         tell(f"{name} pictures")
         seen[name] = eye.see(pictures, keep, settings.passes)
-    return _scored(seen, fitted_on, bool(members), settings)
+    result = _scored(seen, fitted_on, bool(members), settings)
+    tell("attacks that know the supervisor")
+    return replace(result, adaptive=_adaptive(eye, detector, testing, fitted_on, seen["nominal"], settings))
+
+
+def _adaptive(
+    eye: Eye,
+    detector: StochasticDetector,
+    testing: Sequence[LabelledImage],
+    fitted_on: Objects,
+    nominal: Seen,
+    settings: DetectionSettings,
+) -> dict[str, AdaptiveDetections]:
+    items = [item for item in testing if len(item.labels)][: settings.attacked]
+
+    def seen(supervisor: Supervisor | None) -> Objects:
+        pictures = (
+            (attacked_picture(detector, item, supervisor, settings.steps), item.boxes, item.labels, None)
+            for item in items
+        )
+        return eye.see(pictures, "wrong", settings.passes).objects
+
+    unaware = seen(None)
+    found = {}
+    for name in ATTACKED:
+        supervisor = supervisor_named(name).fit(fitted_on)
+        usual, aware = supervisor.score(nominal.objects), seen(supervisor)
+        found[name] = AdaptiveDetections(
+            len(unaware),
+            auc(usual, supervisor.score(unaware)),
+            len(aware),
+            auc(usual, supervisor.score(aware)),
+        )
+    return found
 
 
 def _scored(
@@ -294,5 +350,19 @@ def as_markdown(result: DetectionResult, title: str) -> str:
         lines.append(
             f"| {name} | {' | '.join(cells)} | {result.augrc[name]:.4f} | {rate:.2f} ({low:.2f} to {high:.2f}) "
             f"| {result.cost_ms[name]:.3f} |"
+        )
+    lines += [
+        "",
+        "## Attacks that know the supervisor",
+        "",
+        f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, and "
+        "AUC-ROC of the supervisor on them.",
+        "",
+        "| supervisor | wrong detections | AUC | wrong detections, knowing it | AUC, knowing it |",
+        "|---|---|---|---|---|",
+    ]
+    for name, one in result.adaptive.items():
+        lines.append(
+            f"| {name} | {one.wrong} | {one.auc:.3f} | {one.wrong_adaptive} | {one.auc_adaptive:.3f} |"
         )
     return "\n".join(lines) + "\n"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sticker_uq.datasets.coco import LabelledImage, encode_scene, read_coco, write_coco
 from sticker_uq.datasets.render import render
 from sticker_uq.datasets.scenes import sample_scene
 from sticker_uq.detection import StochasticDetector, load_detector
 from sticker_uq.detection.dag import DagSettings
+from sticker_uq.detection.sampling import read_picture
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.studies import detections
@@ -22,8 +24,11 @@ from sticker_uq.studies.detections import (
     as_markdown,
     plain,
 )
+from sticker_uq.studies.detections_adaptive import EPSILON, attacked_picture
+from sticker_uq.supervisors import supervisor_named
+from sticker_uq.supervisors.detections import observe_boxes
 
-SETTINGS = DetectionSettings(passes=2, attacked=1, dag=DagSettings(iterations=8, gamma=4.0))
+SETTINGS = DetectionSettings(passes=2, attacked=1, steps=6, dag=DagSettings(iterations=8, gamma=4.0))
 SOME = ("max_softmax", "mc_mean_softmax", "ensemble_mean_softmax", "energy", "knn")
 
 
@@ -85,7 +90,9 @@ def test_the_whole_study(
     assert "adversarial" not in result.auc["ensemble_mean_softmax"]
     assert set(result.seen) == {"fitted", "nominal", "ambiguous", "adversarial", "corrupted", "invalid"}
     assert all(0 <= missed <= wrong for missed, wrong in result.missed.values())
+    assert set(result.adaptive) == {"max_softmax", "mdsa", "autoencoder"}
     text = as_markdown(result, "Detections")
+    assert "| mdsa | " in text.split("## Attacks that know the supervisor")[1]
     assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
     with pytest.raises(InvalidInput, match="expected 6 or more"):
         detections.run_detections(detector, [], items[:5], SETTINGS)
@@ -96,3 +103,29 @@ def test_an_ensemble_is_left_out_without_members(
 ) -> None:
     seen = Eye(detector, [], SETTINGS).see(plain(items[:1]), "all", passes=1)
     assert seen.objects.members is None
+
+
+def test_an_attack_that_knows_the_supervisor_lowers_its_score(
+    items: list[LabelledImage], detector: StochasticDetector
+) -> None:
+    seen = Eye(detector, [], SETTINGS).see(plain(items), "all", passes=1)
+    supervisor = supervisor_named("mdsa").fit(seen.objects)
+    item = next(item for item in items if len(item.labels) > 1)
+    clean = read_picture(item)
+
+    def score(image: NDArray[np.uint8]) -> float:
+        """Of the places of the objects, taken for the other class."""
+        boxes, swapped = item.boxes, np.eye(3)[3 - item.labels]
+        features = detector.encode(image)
+        samples = detector.decode(features, 1, 0)
+        return float(
+            supervisor.score(observe_boxes(detector, image, features, boxes, swapped, samples)).mean()
+        )
+
+    plain_attack = attacked_picture(detector, item, None, steps=12)
+    aware = attacked_picture(detector, item, supervisor, steps=12)
+    for image in (plain_attack, aware):
+        assert 0 < np.abs(image.astype(int) - clean).max() <= EPSILON
+    assert score(aware) < score(plain_attack)
+    with pytest.raises(InvalidInput, match="no gradient known"):
+        attacked_picture(detector, item, supervisor_named("knn").fit(seen.objects), steps=1)
