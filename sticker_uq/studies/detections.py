@@ -61,7 +61,8 @@ _NOWHERE = Path("picture")
 @dataclass(frozen=True)
 class DetectionSettings:
     """``passes``: T; ``min_score``: of the detections that are supervised; ``attacked``: pictures that DAG attacks as ``dag``
-    says; ``steps`` of attacks that know the supervisor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal detections that a threshold may refuse;
+    says; ``steps`` of attacks that know the supervisor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal
+    detections that a threshold may refuse;
     ``seed`` of everything that is drawn.
     """
 
