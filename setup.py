@@ -23,6 +23,7 @@ setup(
     maintainer_email="sticker-uq@users.noreply.github.com",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
     package_data={
+        f"{NAME}.cli": ["review.html"],
         f"{NAME}.datasets": ["prompts.yaml"],
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation": ["templates/*"],

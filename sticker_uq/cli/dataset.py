@@ -16,7 +16,14 @@ import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli import dataset_attack, dataset_check, dataset_generate, dataset_prompts, from_audit
+from sticker_uq.cli import (
+    dataset_attack,
+    dataset_check,
+    dataset_generate,
+    dataset_prompts,
+    dataset_review,
+    from_audit,
+)
 from sticker_uq.cli.options import checked
 from sticker_uq.datasets.abnormal import CASES
 from sticker_uq.datasets.abnormal_coco import CLEAN, abnormal_scenes
@@ -40,6 +47,7 @@ app.command("attack")(dataset_attack.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
 app.command("generate")(dataset_generate.command)
+app.command("review")(dataset_review.command)
 
 
 @app.callback()

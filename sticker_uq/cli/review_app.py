@@ -1,0 +1,66 @@
+"""The page on which a person keeps or drops generated pictures, for a browser on the same machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from fastapi.responses import FileResponse, HTMLResponse
+from pydantic import BaseModel, ConfigDict
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from sticker_uq.datasets.reviewing import Review
+from sticker_uq.scene import InvalidInput
+
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Decision(BaseModel):
+    """What a person decided about one picture."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    picture: str
+    verdict: str
+
+
+def make_app(review: Review) -> FastAPI:
+    """The page ``/``, the state of the review ``/state``, its pictures ``/pictures/NAME``, and ``/decide`` for a verdict.
+
+    Answers only to this machine's own name, so that a page from elsewhere cannot reach it through a name that points here.
+    """
+    app = FastAPI(openapi_url=None)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))
+    page = resources.files("sticker_uq.cli").joinpath("review.html").read_text(encoding="utf-8")
+
+    @app.get("/")
+    def index() -> HTMLResponse:
+        return HTMLResponse(page, headers={"Content-Security-Policy": "default-src 'self' 'unsafe-inline'"})
+
+    @app.get("/state")
+    def state() -> dict[str, Any]:
+        return {"pictures": [asdict(picture) for picture in review.pictures]}
+
+    @app.get("/pictures/{name}")
+    def picture(name: str) -> FileResponse:
+        return FileResponse(_known(review, name))
+
+    @app.post("/decide")
+    def decide(decision: Decision) -> dict[str, Any]:
+        try:
+            review.decide(decision.picture, decision.verdict)
+        except InvalidInput as error:
+            raise HTTPException(422, str(error)) from None
+        return state()
+
+    return app
+
+
+def _known(review: Review, name: str) -> Path:
+    try:
+        return review.path(name)
+    except InvalidInput as error:
+        raise HTTPException(404, str(error)) from None
