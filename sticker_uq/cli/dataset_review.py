@@ -38,6 +38,7 @@ def command(
         socket = config.bind_socket()
     except SystemExit:
         raise InvalidInput(f"--port {port}: cannot be listened on, expected a free port") from None
+    socket.listen()  # a browser that comes before the server runs waits instead of being turned away
     typer.echo(
         f"http://{_HOST}:{socket.getsockname()[1]}/ shows {len(review.pictures)} pictures; Ctrl-C ends"
     )

@@ -1,120 +1,29 @@
 """Generators against a server on this machine that speaks the services' APIs."""
 
-import base64
-import io
 import json
-import logging
-import subprocess
-import sys
-import threading
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from PIL import Image
-from typer.testing import CliRunner
 
-from sticker_uq.cli.dataset import app
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.datasets.generating import Limits, generate_pictures
-from sticker_uq.datasets.generators import CAMERA_SIZE, Picture, RenderedGenerator
+from sticker_uq.datasets.generators import Picture, RenderedGenerator
 from sticker_uq.datasets.image_services import OpenAIGenerator, StabilityGenerator
 from sticker_uq.datasets.manifest import open_manifest
-from sticker_uq.datasets.prompts import Prompt, write_prompts
+from sticker_uq.datasets.prompts import Prompt
 from sticker_uq.scene import InvalidInput
-
-KEY = "sk-very-secret-4711"
-REFUSAL = (
-    400,
-    {"error": {"code": "content_policy_violation", "message": "rejected by our safety system"}},
-    {},
+from test.helpers.image_service import (
+    KEY,
+    PNG,
+    REFUSAL,
+    Service,
+    encoded,
+    entries,
+    go,
+    openai_answer,
+    prompts,
+    stability_answer,
+    statuses,
 )
-
-
-def encoded(colour=(10, 200, 30), kind="PNG"):
-    stream = io.BytesIO()
-    Image.new("RGB", (40, 32), colour).save(stream, kind)
-    return stream.getvalue()
-
-
-PNG = encoded()
-
-
-def openai_answer(data=PNG):
-    return (
-        200,
-        {"data": [{"b64_json": base64.b64encode(data).decode(), "revised_prompt": "a grey laptop"}]},
-        {},
-    )
-
-
-def stability_answer(data=PNG, reason="SUCCESS"):
-    return 200, {"image": base64.b64encode(data).decode(), "finish_reason": reason, "seed": 1}, {}
-
-
-class Service(ThreadingHTTPServer):
-    """Answers requests in the order of `answers`, and a last one for ever; None: no answer until the test ends."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers, self.requests, self.ended = [], [], threading.Event()
-        self.silent = threading.Event()  # set while a request waits for nothing
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        service = self.server
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        service.requests.append((self.path, dict(self.headers.items()), body))
-        answer = service.answers.pop(0) if len(service.answers) > 1 else service.answers[0]
-        if answer is None:
-            service.silent.set()
-            service.ended.wait(60)
-            return
-        status, content, headers = answer
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture
-def service():
-    with Service() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.ended.set()
-        server.shutdown()
-        thread.join()
-
-
-def prompts(count=1):
-    return [Prompt(index, 100 + index, 1, f"a laptop, number {index}") for index in range(count)]
-
-
-def entries(folder):
-    return [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
-
-
-def statuses(folder):
-    return [entry["status"] for entry in entries(folder) if entry["status"] != "asked"]
-
-
-def go(folder, service, count=1, waits=None, timeout=30.0, **limits):
-    generator = OpenAIGenerator(KEY, base_url=service.url, timeout=timeout)
-    sleep = (lambda _: None) if waits is None else waits.append
-    return generate_pictures(folder, prompts(count), generator, Limits(**limits), sleep=sleep)
 
 
 def test_openai_is_asked_as_its_api_wants_and_the_picture_is_kept_byte_for_byte(tmp_path, service):
@@ -385,127 +294,3 @@ def test_a_key_that_fits_no_header_is_refused_unseen(key):
     with pytest.raises(InvalidInput, match="one word") as caught:
         OpenAIGenerator(key)
     assert not key or key not in str(caught.value)
-
-
-def run(tmp_path, *arguments, count=2):
-    write_prompts(tmp_path / "p.jsonl", prompts(count))
-    given = [
-        "generate",
-        "--prompts",
-        str(tmp_path / "p.jsonl"),
-        "--out",
-        str(tmp_path / "out"),
-        *map(str, arguments),
-    ]
-    return CliRunner().invoke(app, given)
-
-
-def test_the_key_appears_nowhere(tmp_path, service, monkeypatch, caplog):
-    caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY + "\n")
-    echo = (500, {"error": {"code": "server_error", "message": f"bad {KEY}"}}, {"Retry-After": "0"})
-    service.answers = [echo, openai_answer()]
-    result = run(
-        tmp_path, "--generator", "openai", "--base-url", service.url, "--price", 0.04, "--max-cost", 1
-    )
-    assert result.exit_code == 0, result.output
-    assert "2 pictures" in result.output
-    assert "cost at most 0.08" in result.output
-    assert service.requests[0][1]["Authorization"] == f"Bearer {KEY}"
-    manifest = (tmp_path / "out" / "manifest.jsonl").read_text()
-    assert "bad ***" in manifest
-    assert KEY not in manifest + caplog.text + result.output
-
-
-def test_the_renderer_always_works_and_follows_seed_and_number(tmp_path):
-    result = run(tmp_path, count=1)
-    assert result.exit_code == 0, result.output
-    made = np.asarray(Image.open(tmp_path / "out" / "images" / "00000.png"))[..., ::-1]
-    np.testing.assert_array_equal(made, render(sample_scene(100, stickers=1), CAMERA_SIZE).image)
-
-
-def test_a_killed_command_goes_on_where_it_was(tmp_path, service, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    service.answers = [openai_answer(), None]
-    options = ("--generator", "openai", "--base-url", service.url, "--price", 1)
-    write_prompts(tmp_path / "p.jsonl", prompts(3))
-    files = ("--prompts", tmp_path / "p.jsonl", "--out", tmp_path / "out")
-    command = [sys.executable, "-m", "sticker_uq.cli", "dataset", "generate", *map(str, (*files, *options))]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        assert service.silent.wait(60)
-        process.kill()
-    service.answers = [openai_answer()]
-    result = run(tmp_path, *options, count=3)
-    assert result.exit_code == 0, result.output
-    assert "3 pictures" in result.output
-    assert "cost at most 4.00" in result.output
-    asked = [json.loads(body)["prompt"][-1] for _, _, body in service.requests]
-    assert asked == ["0", "1", "1", "2"]
-
-
-def test_failed_prompts_are_an_exit_status(tmp_path, service, monkeypatch):
-    monkeypatch.setenv("STABILITY_API_KEY", KEY)
-    service.answers = [(500, b"", {}), stability_answer()]
-    result = run(tmp_path, "--generator", "stability", "--base-url", service.url, "--attempts", 1)
-    assert result.exit_code == 1
-    assert "1 pictures" in result.output
-    assert "1 failed" in result.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("--generator", "openai"), "OPENAI_API_KEY"),
-        (("--generator", "stability"), "STABILITY_API_KEY"),
-        (("--generator", "midjourney"), "expected rendered, openai"),
-        (("--max-cost", 1), "--price"),
-        (("--count", 0), "--count 0"),
-        (("--attempts", 0), "--attempts 0"),
-        (("--timeout", 0), "--timeout"),
-        (("--price", -1), "--price"),
-        (("--base-url", "https://x"), "--base-url"),
-        (("--model", "x"), "--model x"),
-    ],
-)
-def test_bad_options_are_named_and_write_nothing(tmp_path, monkeypatch, arguments, named):
-    for name in ("OPENAI_API_KEY", "STABILITY_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    result = run(tmp_path, *arguments)
-    assert isinstance(result.exception, InvalidInput)
-    assert named in str(result.exception)
-    assert not (tmp_path / "out").exists()
-
-
-def test_diffusers_says_how_it_is_installed(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "diffusers", None)
-    result = run(tmp_path, "--generator", "diffusers")
-    assert isinstance(result.exception, InvalidInput)
-    assert "pip install diffusers" in str(result.exception)
-    assert not (tmp_path / "out").exists()
-
-
-def test_diffusers_gets_prompt_and_seed(tmp_path, monkeypatch):
-    asked = []
-
-    class Pipeline:
-        @classmethod
-        def from_pretrained(cls, model, torch_dtype):
-            if model == "missing":
-                raise OSError("no such model")
-            return cls()
-
-        def to(self, device):
-            return self
-
-        def set_progress_bar_config(self, disable):
-            pass
-
-        def __call__(self, prompt, width, height, generator):
-            asked.append((prompt, generator.initial_seed()))
-            return SimpleNamespace(images=[Image.new("RGB", (width, height))])
-
-    monkeypatch.setitem(sys.modules, "diffusers", SimpleNamespace(DiffusionPipeline=Pipeline))
-    assert run(tmp_path, "--generator", "diffusers").exit_code == 0
-    assert asked == [(prompt.prompt, prompt.seed) for prompt in prompts(2)]
-    result = run(tmp_path, "--generator", "diffusers", "--model", "missing")
-    assert "no such model" in str(result.exception)
