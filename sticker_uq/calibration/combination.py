@@ -15,13 +15,14 @@ from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervision.sections import RiskScore, RiskTerm
 from sticker_uq.supervision.signals import SignalName
 
-_KNOT_QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.97, 1.0)
+_KNOT_QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0)
 _DIGITS = 9  # of what goes into the file; the score that is certified is the one read back from these digits
-DEFAULT_PENALTY = 1.0
+PENALTIES = (1.0, 10.0, 0.1, 100.0)
+"""Strengths of the shrinkage to choose from, the usual one first."""
 
 
 def fit_risk(
-    signals: Mapping[SignalName, FloatArray], badness: FloatArray, penalty: float = DEFAULT_PENALTY
+    signals: Mapping[SignalName, FloatArray], badness: FloatArray, penalty: float = PENALTIES[0]
 ) -> RiskScore:
     """The risk score that best tells how bad the removal of an object would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
 

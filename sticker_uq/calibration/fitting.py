@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sticker_uq.calibration import control
-from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.choosing import choose_risk
 from sticker_uq.calibration.control import Trial
 from sticker_uq.calibration.outcomes import (
     MATCH_IOU,
@@ -70,12 +70,14 @@ def fit_policy(
     match_iou: float = MATCH_IOU,
     familiar: float = FAMILIAR,
     signals: Sequence[SignalName] | None = None,
+    level: float = 0.01,
 ) -> Policy:
     """A policy without a promise: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
     Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
     person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the
     scores of a panel only where ``base`` combines them so; one that was not measured on every object is left out.
+    ``level``: rate of wrongful removals at which ways to combine them are compared.
     Raises :class:`InvalidInput` when the images do not suffice.
     """
     amounts = clean_saliency(records, saliency)
@@ -106,8 +108,8 @@ def fit_policy(
     objects = outcomes_of(records, draft, match_iou).detected
     combined = base.panel is not None and base.panel.combination == "risk"
     chosen = signals if signals is not None else [n for n in objects.signals if combined or n in SIGNALS]
-    measured = {name: objects.signals[name] for name in chosen if np.isfinite(objects.signals[name]).all()}
-    return draft.model_copy(update={"risk": fit_risk(measured, objects.badness)})
+    measured = [n for n in chosen if np.isfinite(objects.signals[n]).all()]
+    return draft.model_copy(update={"risk": choose_risk(objects, measured, level)})
 
 
 def certify(

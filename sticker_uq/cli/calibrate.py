@@ -121,7 +121,7 @@ def command(
     _tell_of_workpieces(sources, everything)
     fit, proof = _split(units_of(everything), fit_share, split_seed)
     fit_records, proof_records = [everything[i] for i in fit], [everything[i] for i in proof]
-    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou, familiar)
+    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou, familiar, level=alpha)
     policy = certify(draft, fit_records, proof_records, levels, match_iou)
     first = everything[0].assessment
     policy = policy.model_copy(

@@ -15,6 +15,7 @@ from sticker_uq.supervision.boxes import as_box, cover, covered
 
 BuiltInSignal = Literal[
     "improbability",
+    "logo_probability",
     "shannon_entropy",
     "mutual_information",
     "variation_ratio",
@@ -61,12 +62,12 @@ Signals = Mapping[SignalName, float]
 def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[SignalName, float]:
     """Every signal of one object of ``scene`` by its name.
 
-    "improbability" is 1 minus the mean probability of sticker, "missed_passes" the share of the passes that did not see it,
-    "crowding" the largest share of the smaller box that it and anything else seen in the scene have in common,
-    "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box that lies
-    in boxes more probably of a sticker or logo than itself (what lies between two things is often neither), "duplicated" 1 if
-    one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector; "supervisor.NAME" what the
-    panel says.
+    "improbability" is 1 minus the mean probability of sticker, "logo_probability" that of logo, "missed_passes" the share of the
+    passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
+    in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
+    that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
+    "duplicated" 1 if one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector;
+    "supervisor.NAME" what the panel says.
     """
     box = as_box(observed.box)
     others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
@@ -76,6 +77,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     surer = [as_box(o.box) for o in others if o.probabilities[ObjectClass.BACKGROUND] < background]
     return {
         "improbability": 1.0 - float(observed.probabilities[ObjectClass.STICKER]),
+        "logo_probability": float(observed.probabilities[ObjectClass.LOGO]),
         "shannon_entropy": observed.shannon_entropy,
         "mutual_information": observed.mutual_information,
         "variation_ratio": observed.variation_ratio,

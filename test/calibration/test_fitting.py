@@ -27,7 +27,7 @@ LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)
 @pytest.fixture(scope="module")
 def made(drawn: Drawn) -> tuple[Policy, Policy, list[Record], list[Record]]:
     fit, proof = drawn(0, 300), drawn(1000, 300)
-    draft = fit_policy(fit, Policy())
+    draft = fit_policy(fit, Policy(), level=LEVELS.alpha)
     return draft, certify(draft, fit, proof, LEVELS), fit, proof
 
 
@@ -63,14 +63,16 @@ def test_two_signals_remove_more_than_one_at_equal_risk(
 
 def test_the_risk_score_is_monotone_and_leaves_useless_signals_out(drawn: Drawn) -> None:
     seen = outcomes_of(drawn(0, 200), Policy()).detected
-    risk = fit_risk(seen.signals, seen.badness)
+    measured = {name: values for name, values in seen.signals.items() if np.isfinite(values).all()}
+    assert "strangeness" not in measured, "there was no head"
+    risk = fit_risk(measured, seen.badness)
     names = {term.signal for term in risk.terms}
     assert {"improbability", "shannon_entropy"} <= names
     assert "variation_ratio" not in names
     reversed_ = {"dil": -seen.signals["improbability"]}
     # it falls with doubt, so that no non-decreasing function of it says anything
     assert all(term.log_odds[-1] < 0.5 for term in fit_risk(reversed_, seen.badness).terms)
-    none_wrong = fit_risk(seen.signals, np.zeros(len(seen)))
+    none_wrong = fit_risk(measured, np.zeros(len(seen)))
     assert 0 < none_wrong(dict.fromkeys(SIGNALS, 0.0)) < 0.01
     with pytest.raises(InvalidInput, match="at least one detected sticker"):
         fit_risk({}, np.zeros(0))

@@ -1,0 +1,54 @@
+"""Which signals a risk score is made of is decided by images that it was not fitted on."""
+
+import numpy as np
+import pytest
+
+from sticker_uq.calibration.choosing import choose_risk, log_odds
+from sticker_uq.calibration.outcomes import Objects
+
+
+def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:
+    """Objects of ``count`` images, three each, that are wrong where their improbability says so, and a second signal as well if
+
+    it is ``useful``; otherwise that one lies, where there is little to learn from.
+    """
+    image = np.repeat(np.arange(count), 3)
+    wrong = rng.random(len(image)) < 0.06
+    improbability = np.clip(np.where(wrong, 0.3, 0.1) + rng.normal(0, 0.06, len(image)), 0, 1)
+    told = wrong if useful else rng.random(len(image)) < 0.06
+    crowding = np.clip(np.where(told, 0.7, 0.1) + rng.normal(0, 0.1, len(image)), 0, 1)
+    truth = np.where(wrong, -1, np.arange(len(image)))
+    signals = {"improbability": improbability, "crowding": crowding}
+    return Objects(image, ~wrong, wrong.astype(float), truth, signals)
+
+
+def test_signals_that_help_are_combined() -> None:
+    risk = choose_risk(objects(np.random.default_rng(0), 600, True), ("improbability", "crowding"), 0.02)
+    assert {term.signal for term in risk.terms} == {"improbability", "crowding"}
+
+
+def test_the_same_objects_give_the_same_score_whatever_the_images_are_called() -> None:
+    known = objects(np.random.default_rng(0), 200, True)
+    renamed = Objects(known.image * 7 + 3, known.right, known.badness, known.truth, known.signals)
+    names = ("improbability", "crowding")
+    assert choose_risk(known, names, 0.02) == choose_risk(renamed, names, 0.02)
+
+
+def test_never_worse_than_the_score_alone_on_images_that_took_no_part() -> None:
+    rng, losses = np.random.default_rng(1), []
+    for _ in range(5):
+        risk = choose_risk(objects(rng, 150, False), ("improbability", "crowding"), 0.02)
+        fresh = objects(rng, 2000, False)
+        doubt = log_odds(risk, fresh.signals)
+        auroc = [
+            np.mean(score[~fresh.right][:, None] > score[fresh.right][None])
+            for score in (doubt, fresh.signals["improbability"])
+        ]
+        losses.append(auroc[1] - auroc[0])
+    assert np.mean(losses) < 0.01
+
+
+def test_with_too_few_images_there_is_still_a_score() -> None:
+    few = objects(np.random.default_rng(0), 3, True)
+    assert choose_risk(few, ("improbability", "crowding"), 0.02).terms is not None
+    assert choose_risk(few, ("improbability",), 0.02).max_removal == pytest.approx(1.0)
