@@ -9,18 +9,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import psutil
 
 from sticker_uq.datasets.images import Picture
 from sticker_uq.datasets.sources import ImageSource, SourceImage
 from sticker_uq.evaluation.ahead import ahead
+from sticker_uq.perception.facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
-
-if TYPE_CHECKING:
-    from sticker_uq.perception import ImageFacts
 
 Assessed = Iterator[tuple[SourceImage, SceneAssessment]]
 
@@ -60,8 +58,6 @@ def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
 
 
 def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | None], None, None]:
-    from sticker_uq.perception import image_facts  # settings of perception are needed without torch
-
     for item in source:
         yield item, None if item.image is None else image_facts(item.image)
 

@@ -9,9 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from sticker_uq.evaluation.tables import Row
-
-MODEL_STAGES = ("encode", "decode", "detect", "dil")
-"""The stages in which the network computes; the others cluster, decide and measure."""
+from sticker_uq.perception.stages import MODEL_STAGES
 
 COURSES = ("dil", "shannon_entropy", "mutual_information", "objects")
 _MOST_FAILURES = 50

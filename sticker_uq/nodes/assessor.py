@@ -7,6 +7,7 @@ a count and a line of log.
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Protocol
@@ -17,7 +18,8 @@ from sticker_uq.datasets.images import Picture
 from sticker_uq.nodes.camera_feed import Arrival, Counters
 from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.mailbox import Mailbox
-from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.facts import ImageFacts
+from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 
 #: One log line of a kind at most this often, s.
@@ -39,9 +41,14 @@ class Assessor(Protocol):
         """Compute once, so that the first image is not slower than the others."""
 
     def assess(
-        self, image: Picture, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+        self,
+        image: Picture,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about ``image``."""
+        """Everything there is to say about ``image``, of which ``facts`` are known."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """A scene with status FAILED, for an image that could not be assessed."""
@@ -84,11 +91,13 @@ class Worker(threading.Thread):
         feed, check, image = arrival
         stamp_ns, frame_id = check.stamp_ns, check.frame_id
         perception, counters = self._serving(), self._counters
+        started = time.perf_counter()
         try:
             self._check_stamp(stamp_ns)
             if image is None:
                 raise InvalidInput(check.problem)
-            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
+            known = ImageFacts("", check.exposure)
+            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted(), known)
         except InvalidInput as error:
             feed.counters.unusable += 1
             counters.last_error = f"unusable image: {error}"
@@ -105,9 +114,9 @@ class Worker(threading.Thread):
         if self._mailbox.closed:
             return
         feed.publish(scene)
+        counters.finished(scene, (time.perf_counter() - started) * 1e3)
         if image is not None:
             feed.outputs.publish_pictures(scene, image, self._options().annotated_rate)
-        counters.finished(scene)
 
     def _check_stamp(self, stamp_ns: int) -> None:
         if stamp_ns == 0:

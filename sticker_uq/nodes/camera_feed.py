@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
 
 from rclpy.clock import Clock, ClockType
@@ -23,6 +24,7 @@ from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.mailbox import Mailbox
 from sticker_uq.nodes.scene_outputs import SceneOutputs
 from sticker_uq.perception.inspection import ImageInspector
+from sticker_uq.perception.stages import MODEL_STAGES
 from sticker_uq.scene import ImageCheck, SceneAssessment
 
 CHECK_PERIOD_S = 1.0
@@ -58,11 +60,18 @@ class Counters:
     last_scene: SceneAssessment | None = None
     last_error: str = ""
     finished_at: list[float] = field(default_factory=list)
+    overheads_ms: list[float] = field(default_factory=list)
 
-    def finished(self, scene: SceneAssessment) -> None:
-        """Note that ``scene`` was published now."""
+    def finished(self, scene: SceneAssessment, busy_ms: float) -> None:
+        """Note that ``scene`` was published now, after ``busy_ms`` of work on it."""
         self.last_scene = scene
         self.finished_at = [*self.finished_at[-19:], time.monotonic()]
+        model_ms = sum(scene.timings.get(stage, 0.0) for stage in MODEL_STAGES)
+        self.overheads_ms = [*self.overheads_ms[-19:], busy_ms - model_ms]
+
+    def overhead_ms(self) -> float | None:
+        """Median of what the last images took beside the networks' own time, until their scenes were published."""
+        return median(self.overheads_ms) if self.overheads_ms else None
 
     def rate(self) -> float:
         """Scenes per second over the last scenes; 0 before the second one."""
@@ -118,7 +127,7 @@ class CameraFeed:
         with self._publishing:
             self._sequence += 1
             self.outputs.publish(scene, self._sequence)
-            self.counters.finished(scene)
+            self.counters.last_scene = scene
 
     def report(self) -> Report:
         """How the images of this camera come."""

@@ -129,6 +129,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "assessed": counters.assessed,
             "failed": counters.failed,
             **{f"{stage}_ms": timings.get(stage) for stage in _STAGES},
+            "overhead_ms": counters.overhead_ms(),
             "memory_mb": self._process.memory_info().rss / 2**20,
             "loading": self.models.busy,
             "last_error": counters.last_error or None,

@@ -5,15 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from sticker_uq.perception.facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch
-_WITH_TORCH = {
-    "Cascade": "cascade",
-    "ImageFacts": "pipeline",
-    "Perception": "pipeline",
-    "image_facts": "pipeline",
-}
+_WITH_TORCH = {"Cascade": "cascade", "Perception": "pipeline"}
 
 __all__ = ["Cascade", "ImageFacts", "Perception", "PerceptionSettings", "image_facts"]
 

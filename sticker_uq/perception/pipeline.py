@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector, load_detector
 from sticker_uq.localization import localize
-from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.facts import ImageFacts, check_picture, image_digest, image_facts
 from sticker_uq.perception.sequential import Decide, joined, settled, step_after
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.perception.unfamiliar import Strangeness
@@ -75,6 +76,7 @@ class Perception:
                 f"supervisors is {settings.supervisors!r}, expected the folder that they are in as panel"
             )
         self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
+        self._beside = ThreadPoolExecutor(1, "measuring")
 
     @property
     def model_hash(self) -> str:
@@ -115,19 +117,20 @@ class Perception:
     ) -> SceneAssessment:
         """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
 
-        ``facts``: those of ``image``, where they were measured beforehand in another thread. Stamp and frame are copied. The
-        saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the distinctive localization is
-        switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises :class:`InvalidInput` for
-        anything that is no such image.
+        ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
+        and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
+        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises
+        :class:`InvalidInput` for anything that is no such image.
         """
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
-            digest, exposure = image_facts(image) if facts is None else facts
+            check_picture(image)
+            measured = self._measured(image, facts)
             try:
-                dil = self.settings.dil and _has_turn(digest, stamp_ns, self.settings.dil_every)
-                found = self._look(image, digest, dil, stamp_ns, keep_saliency, timings)
+                found = self._look(image, measured, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
+            digest, exposure = measured()
         size = (image.shape[1], image.shape[0])
         return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
 
@@ -148,11 +151,19 @@ class Perception:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
 
+    def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> Callable[[], ImageFacts]:
+        """What waits for the facts of ``image``; those that are missing are measured meanwhile."""
+        if facts is not None and facts.digest:
+            return lambda: facts
+        if facts is None:
+            return self._beside.submit(image_facts, image).result
+        digest = self._beside.submit(image_digest, image)
+        return lambda: ImageFacts(digest.result(), facts.exposure)
+
     def _look(
         self,
         image: NDArray[np.uint8],
-        digest: str,
-        dil: bool,
+        facts: Callable[[], ImageFacts],
         stamp_ns: int,
         keep_saliency: bool,
         timings: dict[str, float],
@@ -160,6 +171,8 @@ class Perception:
         settings, detector = self.settings, self._detector
         with _timed(timings, "encode"):
             features = detector.encode(image)
+        digest = facts().digest
+        dil = settings.dil and _has_turn(digest, stamp_ns, settings.dil_every)
         localization = None
         if dil:
             with _timed(timings, "detect"):
@@ -241,19 +254,6 @@ class Perception:
         )
 
 
-class ImageFacts(NamedTuple):
-    """What is measured of an image without any model; see :func:`image_digest`. ``exposure`` None without a pixel."""
-
-    digest: str
-    exposure: Exposure | None
-
-
-def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
-    """The facts of ``image`` (H, W, 3) uint8 BGR; from any thread. Raises :class:`InvalidInput` for anything else."""
-    digest = image_digest(image)
-    return ImageFacts(digest, measure_exposure(image) if image.size else None)
-
-
 class _Found(NamedTuple):
     """The part of an assessment that comes from looking, by its field names."""
 
@@ -286,16 +286,6 @@ def _has_turn(digest: str, stamp_ns: int, every: int) -> bool:
     """
     drawn = hashlib.blake2b(f"{digest}:{stamp_ns}".encode(), digest_size=8).digest()
     return int.from_bytes(drawn, "little") % every == 0
-
-
-def image_digest(image: NDArray[np.uint8]) -> str:
-    """BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises :class:`InvalidInput`."""
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-        shape, dtype = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
-        raise InvalidInput(f"image has shape {shape} and type {dtype}, expected (H, W, 3) uint8 BGR")
-    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
-    digest.update(np.ascontiguousarray(image).data)
-    return digest.hexdigest()
 
 
 def image_seed(digest: str, seed: int) -> int:

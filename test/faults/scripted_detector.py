@@ -16,7 +16,7 @@ import numpy as np
 
 from sticker_uq.nodes.detector import DetectorNode
 from sticker_uq.nodes.lifecycle import exit_process, run_node
-from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.scene import SceneAssessment, Status
 from test.helpers.assessments import assessment, observed
@@ -45,7 +45,12 @@ class ScriptedPerception:
         """Nothing is to be warmed up."""
 
     def assess(
-        self, image: Any, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+        self,
+        image: Any,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
     ) -> SceneAssessment:
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:

@@ -15,7 +15,7 @@ import numpy as np
 from sticker_uq import scene as sc
 from sticker_uq.nodes.detector import DetectorNode
 from sticker_uq.nodes.lifecycle import exit_process, run_node
-from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 
@@ -57,7 +57,12 @@ class FakePerception:
         self._script.warm_ups += 1
 
     def assess(
-        self, image: Any, stamp_ns: int = 0, frame_id: str = "", keep_saliency: bool = False
+        self,
+        image: Any,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
     ) -> sc.SceneAssessment:
         script = self._script
         script.busy.set()
