@@ -1,0 +1,139 @@
+"""Who listens in :mod:`benchmarks.latency`: notes when scenes come and asks the busy detector things. Prints JSON."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from typing import Any
+
+import rclpy
+from diagnostic_msgs.msg import DiagnosticArray
+from lifecycle_msgs.srv import GetState
+from rcl_interfaces.srv import GetParameters
+from rclpy.executors import SingleThreadedExecutor
+
+from sticker_uq.nodes import qos
+from sticker_uq.nodes.conversions import scene_from_msg, stamp_to_ns
+from sticker_uq_msgs.msg import SceneAssessment
+
+ASK_EVERY_S = 0.1
+START_S = 90.0
+
+
+class Listener:
+    """Notes everything since :meth:`start`."""
+
+    def __init__(self) -> None:
+        self.node = rclpy.create_node("listener", enable_rosout=False)
+        self.executor = SingleThreadedExecutor()
+        self.executor.add_node(self.node)
+        self.node.create_subscription(SceneAssessment, "scene", self._on_scene, qos.RELIABLE)
+        self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, qos.DIAGNOSTICS)
+        self.parameters = self.node.create_client(GetParameters, "detector/get_parameters")
+        self.state = self.node.create_client(GetState, "detector/get_state")
+        self.scenes = 0
+        self.active = False
+        self.received = self.received_before = 0
+        self.reports: list[float] = []
+        self.complained = False
+        self.start()
+
+    def start(self) -> None:
+        """Forget what was noted."""
+        self.ages: dict[int, float] = {}
+        self.timings: list[dict[str, float]] = []
+        self.overheads: list[str] = []
+        self.received_before = self.received
+        self.reports = []
+
+    def _on_scene(self, message: SceneAssessment) -> None:
+        now, stamp = time.time_ns(), stamp_to_ns(message.header.stamp)
+        self.scenes += 1
+        self.ages[stamp] = (now - stamp) * 1e-6
+        self.timings.append(dict(scene_from_msg(message).timings))
+
+    def _on_report(self, message: DiagnosticArray) -> None:
+        for status in message.status:
+            values = {pair.key: pair.value for pair in status.values}
+            if status.name == "detector: lifecycle":
+                self.active = values["state"] == "active"
+            elif status.name == "detector: images":
+                self.reports.append(time.monotonic())
+                self.complained = status.level != b"\x00"
+                if values["received"] != "n/a":
+                    self.received = int(values["received"])
+            elif status.name == "detector: perception":
+                self.overheads.append(values["overhead_ms"])
+
+    def spin_until(self, end: float) -> None:
+        """Hear until ``end`` of the monotonic clock."""
+        while (left := end - time.monotonic()) > 0:
+            self.executor.spin_once(timeout_sec=min(left, 0.05))
+
+    def ask(self, client: Any, request: Any) -> float:
+        """How long an answer takes, ms."""
+        started = time.monotonic()
+        future = client.call_async(request)
+        while not future.done() and time.monotonic() - started < 10.0:
+            self.executor.spin_once(timeout_sec=0.05)
+        return (time.monotonic() - started) * 1e3
+
+
+def main() -> None:
+    """Wait for the detector, then for the first image's effect or its absence, then note for so many seconds."""
+    seconds, warm_up = map(float, sys.argv[1:])
+    rclpy.init()
+    listener = Listener()
+    end = time.monotonic() + START_S
+    while not listener.active:
+        if time.monotonic() > end:
+            sys.exit("the detector did not become active")
+        listener.spin_until(time.monotonic() + 0.1)
+    print("ready", flush=True)
+    # the camera needs some seconds to draw its pictures; where nothing arrives at all, that is measured too
+    end = time.monotonic() + 8 * warm_up
+    while not listener.scenes and time.monotonic() < end:
+        listener.spin_until(time.monotonic() + 0.1)
+    listener.spin_until(time.monotonic() + warm_up)
+    listener.ask(listener.parameters, GetParameters.Request(names=["passes"]))
+    listener.ask(listener.state, GetState.Request())
+    # the counts are those of the reports, so the window begins and ends with one
+    _next_report(listener)
+    listener.start()
+    print("measuring", flush=True)
+    first, end = time.time_ns(), time.monotonic() + seconds
+    answers: dict[str, list[float]] = {"parameters_ms": [], "lifecycle_ms": []}
+    while time.monotonic() < end:
+        request = GetParameters.Request(names=["passes"])
+        answers["parameters_ms"].append(listener.ask(listener.parameters, request))
+        answers["lifecycle_ms"].append(listener.ask(listener.state, GetState.Request()))
+        listener.spin_until(min(time.monotonic() + ASK_EVERY_S, end))
+    _next_report(listener)
+    last = time.time_ns()
+    received = listener.received - listener.received_before
+    pauses = [b - a for a, b in itertools.pairwise(listener.reports)]
+    heard = {
+        "window": [first, last],
+        "received": received,
+        "complained": listener.complained,
+        "overheads": listener.overheads,
+        "timings": listener.timings,
+        "diagnostics_ms": (max(pauses, default=float("nan")) - 1.0) * 1e3,
+        **answers,
+    }
+    # the last images are still being looked at
+    listener.spin_until(time.monotonic() + 1.0)
+    print(json.dumps(heard | {"ages": listener.ages}), flush=True)
+    rclpy.try_shutdown()
+
+
+def _next_report(listener: Listener) -> None:
+    before, end = len(listener.reports), time.monotonic() + 5.0
+    while len(listener.reports) == before and time.monotonic() < end:
+        listener.executor.spin_once(timeout_sec=0.05)
+
+
+if __name__ == "__main__":
+    main()
