@@ -7,8 +7,8 @@ Per combination of rate, size, transport of images (raw, compressed), reliabilit
 when its scene is received (p50, p95, p99), the share of the sent images that arrived at the detector and that were assessed, the
 detector's processor time per second, the network's own time and what the detector adds to it (`overhead_ms` of its diagnostics).
 Beside that, while the model is busy: the 95th percentile of the answers of get_parameters and get_state, and the longest pause
-between two diagnostics beyond their second. The transports: `profile` is what the launch files set (64 MiB of shared memory), `default` is
-Fast DDS's own, `large_data` is LARGE_DATA with the options that images need.
+between two diagnostics beyond their second. The transports: `profile` is what the launch files set (64 MiB of shared memory),
+`default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Entropies are in bits and unrounded, with 0 log 0 = 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import shapely
 from scipy.special import xlogy
@@ -75,15 +77,25 @@ def predictive_surface(boxes: FloatArray) -> float:
 
 def surface_and_hulls(boxes: FloatArray) -> tuple[float, tuple[FloatArray, ...]]:
     """:func:`predictive_surface` and :func:`corner_hulls` of ``boxes`` (M, 4) in one go."""
-    points = _boxes(boxes)[:, CORNERS].transpose(1, 0, 2)
+    return surfaces_and_hulls([boxes])[0]
+
+
+def surfaces_and_hulls(groups: Sequence[FloatArray]) -> list[tuple[float, tuple[FloatArray, ...]]]:
+    """:func:`surface_and_hulls` of each of ``groups``, all in one call of GEOS."""
+    if not groups:
+        return []
+    corners = [_boxes(boxes)[:, CORNERS].transpose(1, 0, 2) for boxes in groups]
+    counts = np.repeat([len(boxes) for boxes in groups], 4)
+    points = np.concatenate([corner.reshape(-1, 2) for corner in corners])
     hulls = shapely.convex_hull(
-        shapely.multipoints(points.reshape(-1, 2), indices=np.repeat(np.arange(4), len(boxes)))
+        shapely.multipoints(points, indices=np.repeat(np.arange(len(counts)), counts))
     )
+    areas = shapely.area(hulls).reshape(-1, 4)
     rings, owner = shapely.get_coordinates(hulls, return_index=True)
-    polygons = [rings[owner == corner] for corner in range(4)]
+    polygons = np.split(rings, np.searchsorted(owner, np.arange(1, len(counts))))
     # GEOS closes a polygon with its first vertex; a point or a line has no vertex to spare.
-    open_rings = tuple((ring[:-1] if len(ring) > 2 else ring).astype(np.float32) for ring in polygons)
-    return float(shapely.area(hulls).mean()), open_rings
+    opened = [(ring[:-1] if len(ring) > 2 else ring).astype(np.float32) for ring in polygons]
+    return [(float(area.mean()), tuple(opened[4 * g : 4 * g + 4])) for g, area in enumerate(areas)]
 
 
 def _entropy(vectors: FloatArray) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sticker_uq.scene import (
     METRICS,
+    FloatArray,
     ImageUncertainty,
     IntArray,
     ObjectClass,
@@ -43,8 +44,8 @@ def observe(
     labels = cluster(samples, settings)
     noise = np.flatnonzero(labels == NOISE)
     seldom = overlap_groups(samples.boxes[noise], 1.0 - settings.epsilon)
-    objects = _numbered([_object(samples, rows, False) for rows in _members(labels)], 0)
-    unstable = _numbered([_object(samples, noise[rows], True) for rows in _members(seldom)], len(objects))
+    objects = _numbered(_objects(samples, _members(labels), False), 0)
+    unstable = _numbered(_objects(samples, [noise[rows] for rows in _members(seldom)], True), len(objects))
     return objects, unstable, image_uncertainty(objects, len(unstable))
 
 
@@ -66,12 +67,18 @@ def _numbered(objects: list[ObservedObject], first_id: int) -> tuple[ObservedObj
     return tuple(replace(o, id=first_id + index) for index, o in enumerate(ordered))
 
 
-def _object(samples: StochasticSamples, rows: IntArray, unstable: bool) -> ObservedObject:
+def _objects(samples: StochasticSamples, members: list[IntArray], unstable: bool) -> list[ObservedObject]:
+    outlines = metrics.surfaces_and_hulls([samples.boxes[rows] for rows in members])
+    return [_object(samples, rows, unstable, *o) for rows, o in zip(members, outlines, strict=True)]
+
+
+def _object(
+    samples: StochasticSamples, rows: IntArray, unstable: bool, surface: float, hulls: tuple[FloatArray, ...]
+) -> ObservedObject:
     boxes, probabilities = samples.boxes[rows], samples.probabilities[rows]
     box = boxes.mean(axis=0, dtype=np.float64)
     mean = metrics.mean_probabilities(probabilities).astype(np.float32)
-    passes = len(np.unique(samples.pass_index[rows]))
-    surface, hulls = metrics.surface_and_hulls(boxes)
+    passes = int(np.count_nonzero(np.bincount(samples.pass_index[rows])))
     measured: dict[str, Any] = dict.fromkeys(METRICS, float("nan"))
     if not unstable:
         measured = _measure(boxes, probabilities, surface)

@@ -18,14 +18,17 @@ def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
     """
     a = np.asarray(first, np.float64).reshape(-1, 4)
     b = np.asarray(second, np.float64).reshape(-1, 4)
-    rows, columns = np.indices((len(a), len(b)))
-    return _paired_iou(a[rows.ravel()], b[columns.ravel()]).reshape(len(a), len(b))
+    return _paired_iou(a[:, None], b[None])
 
 
 def box_areas(boxes: FloatArray) -> FloatArray:
     """Area of each box of ``boxes`` (N, 4), (N,) float64 px^2; 0 for a box whose corners are in the wrong order."""
-    sides = np.maximum(np.asarray(boxes, np.float64)[:, 2:] - np.asarray(boxes, np.float64)[:, :2], 0.0)
-    return np.asarray(sides[:, 0] * sides[:, 1])
+    return _areas(np.asarray(boxes, np.float64))
+
+
+def _areas(boxes: FloatArray) -> FloatArray:
+    width, height = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
+    return np.asarray(np.maximum(width, 0.0) * np.maximum(height, 0.0))
 
 
 def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
@@ -56,10 +59,11 @@ def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
 
 
 def _paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
-    width = np.minimum(a[:, 2], b[:, 2]) - np.maximum(a[:, 0], b[:, 0])
-    height = np.minimum(a[:, 3], b[:, 3]) - np.maximum(a[:, 1], b[:, 1])
+    """IoU of boxes (..., 4) whose leading shapes broadcast."""
+    width = np.minimum(a[..., 2], b[..., 2]) - np.maximum(a[..., 0], b[..., 0])
+    height = np.minimum(a[..., 3], b[..., 3]) - np.maximum(a[..., 1], b[..., 1])
     shared = np.maximum(width, 0.0) * np.maximum(height, 0.0)
-    union = box_areas(a) + box_areas(b) - shared
+    union = _areas(a) + _areas(b) - shared
     return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0.0)
 
 

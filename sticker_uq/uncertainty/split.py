@@ -16,6 +16,7 @@ TWIN_IOU = 0.7
 """Mean boxes that overlap more than this outline the same thing, e.g. once as a logo and once as a sticker."""
 
 _MAX_ROUNDS = 20
+_TIE = 1e-9  # differences of sums of overlaps up to which the general assignment decides
 
 
 def split_objects(boxes: np.ndarray, passes: IntArray, min_passes: int) -> list[IntArray]:
@@ -44,7 +45,7 @@ def split_objects(boxes: np.ndarray, passes: IntArray, min_passes: int) -> list[
 
 def _repeated(passes: IntArray) -> int:
     """How many passes occur more than once."""
-    return int((np.unique(passes, return_counts=True)[1] > 1).sum())
+    return int(np.count_nonzero(np.bincount(passes) > 1))
 
 
 def _halve(boxes: np.ndarray, passes: IntArray) -> np.ndarray | None:
@@ -55,14 +56,15 @@ def _halve(boxes: np.ndarray, passes: IntArray) -> np.ndarray | None:
     seeds = np.unravel_index(int(apart.argmin()), apart.shape)
     centres = boxes[list(seeds)]
     halves: np.ndarray | None = None
+    pairs, larger = _same_pass(passes)
     for _ in range(_MAX_ROUNDS):
         closeness = iou_matrix(boxes, centres)
         assigned = closeness[:, 0] >= closeness[:, 1]
-        for number in np.unique(passes):
-            rows = np.flatnonzero(passes == number)
-            if len(rows) > 1:
-                chosen, side = linear_sum_assignment(closeness[rows], maximize=True)
-                assigned[rows[chosen]] = side == 0
+        gain = _gain_of_order(closeness, pairs)
+        assigned[pairs[:, 0]], assigned[pairs[:, 1]] = gain > 0, gain < 0
+        for rows in (*pairs[np.abs(gain) <= _TIE], *larger):
+            chosen, side = linear_sum_assignment(closeness[rows], maximize=True)
+            assigned[rows[chosen]] = side == 0
         if assigned.all() or not assigned.any():
             return None
         if halves is not None and (assigned == halves).all():
@@ -70,3 +72,18 @@ def _halve(boxes: np.ndarray, passes: IntArray) -> np.ndarray | None:
         halves = assigned
         centres = np.stack([boxes[halves].mean(axis=0), boxes[~halves].mean(axis=0)])
     return halves
+
+
+def _same_pass(passes: IntArray) -> tuple[IntArray, list[IntArray]]:
+    """The rows of each pass with two boxes, (K, 2), and those of each pass with more."""
+    order = np.argsort(passes, kind="stable")
+    _, starts = np.unique(passes[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    pairs = [rows for rows in groups if len(rows) == 2]
+    return np.array(pairs, np.int64).reshape(-1, 2), [rows for rows in groups if len(rows) > 2]
+
+
+def _gain_of_order(closeness: np.ndarray, pairs: IntArray) -> np.ndarray:
+    """By how much the first row of each pair belongs to the first centre and the second to the second rather than crossed."""
+    first, second = closeness[pairs[:, 0]], closeness[pairs[:, 1]]
+    return np.asarray((first[:, 0] + second[:, 1]) - (first[:, 1] + second[:, 0]))
