@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from sticker_uq.robustness.answering import AnswerLog, Reply, case_question, sou
 from sticker_uq.robustness.cases import CaseSet, FollowUpCase
 from sticker_uq.robustness.feature_distances import feature_distances, pair_distances
 from sticker_uq.robustness.performance import Judged, Performance
-from sticker_uq.robustness.result import CheckResult, SetResult, SweepResult
+from sticker_uq.robustness.result import SetResult, SweepResult
 from sticker_uq.robustness.spec import Specification
 from sticker_uq.robustness.sweeps import sweep_result
 from sticker_uq.robustness.verdicts import (
@@ -250,11 +250,6 @@ def mean_significance(spec: Specification) -> float:
     able = [c for c in spec.circumstances if c.transformation is not None]
     total = sum(c.frequency for c in able)
     return sum(c.significance * c.frequency for c in able) / total if total else 1.0
-
-
-def as_results(checks: Iterable[RelationCheck]) -> tuple[CheckResult, ...]:
-    """Checks as the file of the assessment holds them."""
-    return tuple(CheckResult(**asdict(check)) for check in checks)
 
 
 def _mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from sticker_uq.robustness.result import CheckResult, SweepResult
+from sticker_uq.robustness.result import SweepResult
+from sticker_uq.robustness.verdicts import RelationCheck
 
 _ROW, _LABEL, _WIDTH = 26, 170, 760
 _PLOT_WIDTH, _PLOT_HEIGHT, _LEFT, _TOP, _BOTTOM = 340, 190, 40, 10, 34
 
 
-def forest_plot(checks: Sequence[CheckResult]) -> Markup:
+def forest_plot(checks: Sequence[RelationCheck]) -> Markup:
     """The change of one metric in each circumstance, with its interval, over the band that epsilon allows."""
     reach = max(
         [0.05] + [abs(v) for c in checks for v in (c.change, c.low, c.high, c.epsilon) if math.isfinite(v)]

@@ -13,10 +13,10 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.robustness.frequencies import coverage
 from sticker_uq.robustness.plots import forest_plot, sweep_plot
-from sticker_uq.robustness.result import Assessment, CheckResult, SweepResult
+from sticker_uq.robustness.result import Assessment, SweepResult
 from sticker_uq.robustness.spec import Circumstance
 from sticker_uq.robustness.tables import Table, all_tables, write_tables
-from sticker_uq.robustness.verdicts import Finding
+from sticker_uq.robustness.verdicts import Finding, RelationCheck
 
 REPORT, SUMMARY = "report.html", "summary.md"
 TONES = {Finding.HOLDS: "good", Finding.VIOLATED: "bad", Finding.UNDECIDED: "warn"}
@@ -187,8 +187,8 @@ def figure(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.3f}"
 
 
-def _by_circumstance(checks: Sequence[CheckResult]) -> dict[str, list[CheckResult]]:
-    grouped: dict[str, list[CheckResult]] = {}
+def _by_circumstance(checks: Sequence[RelationCheck]) -> dict[str, list[RelationCheck]]:
+    grouped: dict[str, list[RelationCheck]] = {}
     for check in checks:
         grouped.setdefault(check.circumstance, []).append(check)
     return grouped

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.robustness.frequencies import CoverageRow
 from sticker_uq.robustness.spec import Specification
-from sticker_uq.robustness.verdicts import Finding
+from sticker_uq.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.scene import InvalidInput
 
 RESULT = "assessment.json"
@@ -31,23 +31,6 @@ class SetResult(_Value):
     strength: float
     figures: dict[str, float]
     distances: dict[str, float]
-
-
-class CheckResult(_Value):
-    """One :class:`~sticker_uq.robustness.verdicts.RelationCheck`, field by field."""
-
-    circumstance: str
-    metric: str
-    images: int
-    source: float
-    target: float
-    change: float
-    low: float
-    high: float
-    distance: float
-    epsilon: float
-    finding: Finding
-    reason: str = ""
 
 
 class SweepPoint(_Value):
@@ -95,7 +78,7 @@ class Assessment(_Value):
     identity: str
     gated: bool
     sets: tuple[SetResult, ...]
-    checks: tuple[CheckResult, ...]
+    checks: tuple[RelationCheck, ...]
     sweeps: tuple[SweepResult, ...]
     coverage: tuple[CoverageRow, ...]
     worst: tuple[WorstImage, ...]

@@ -25,7 +25,7 @@ from sticker_uq.robustness.drawing import (
     target_set,
     with_transformation,
 )
-from sticker_uq.robustness.evaluating import answered, as_results, evaluate
+from sticker_uq.robustness.evaluating import answered, evaluate
 from sticker_uq.robustness.followups import produce
 from sticker_uq.robustness.frequencies import CoverageRow
 from sticker_uq.robustness.performance import Judged
@@ -142,7 +142,7 @@ def assess(
         identity=system.identity,
         gated=any(one.answer.action is not None and not one.answer.failure for one in judged),
         sets=found.sets,
-        checks=as_results(found.checks),
+        checks=tuple(found.checks),
         sweeps=found.sweeps,
         coverage=tuple(coverage),
         worst=worst_images(spec, sets, WORST_SHOWN, folder),

@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 
 from sticker_uq.robustness.performance import Performance
 from sticker_uq.scene import InvalidInput
@@ -40,6 +42,9 @@ class RelationCheck:
     confidence (NaN without an interval); ``distance`` d and ``epsilon`` epsilon(d); ``reason``: why it is undecided, if not
     because of the interval.
     """
+
+    # the stored assessment holds it
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
 
     circumstance: str
     metric: str

@@ -78,6 +78,55 @@ def correlation_map(correlations: pd.DataFrame, dataset: str) -> Markup:
     return _heat(table, "{:.2f}", "RdBu", -1.0, 1.0, "Spearman's rho with mAP")
 
 
+def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
+    """mAP of the model in each column on the attacks on the model in each row; dark is broken."""
+    own = transfer[transfer["dataset"] == dataset].set_index("attacked")
+    table = own.drop(columns=["dataset", "dropout_rate"])
+    return _heat(table, "{:.2f}", "viridis", 0.0, 1.0, "mAP of the model in the column, attacked: row")
+
+
+def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
+    """Mean ranks of the models (Demsar 2006), one line for each measure; a bar joins models that are not better than each other.
+
+    "Better" is that of the tiers: significant after Holm's correction and of medium or large effect, at every rate.
+    """
+    own = ranks[ranks["dataset"] == dataset]
+    measures = [m for m in BY_NAME if (own["measure"] == m).any()]
+    models = in_order(set(own["model"]))
+    figure = Figure(figsize=(8.4, 0.8 + 0.72 * len(measures)), layout="constrained")
+    axes = figure.add_subplot()
+    for row, measure in enumerate(measures):
+        line = own[own["measure"] == measure].set_index("model")
+        axes.axhline(row, color=_INK, linewidth=0.6, alpha=0.5)
+        for number, model in enumerate(models):
+            if model in line.index:
+                axes.plot(
+                    line.loc[model, "rank"],
+                    row,
+                    color=COLOURS[number % len(COLOURS)],
+                    marker=_MARKS[number % len(_MARKS)],
+                    markersize=8,
+                    linestyle="",
+                    label=model if row == 0 else None,
+                )
+        for step, (low, high) in enumerate(
+            sorted({tuple(map(float, bar)) for bars in line["tied"] for bar in bars})
+        ):
+            axes.plot(
+                [low, high], [row + 0.16 + 0.1 * step] * 2, color=_INK, linewidth=2.5, solid_capstyle="round"
+            )
+    axes.set_yticks(range(len(measures)), [BY_NAME[m].short for m in measures])
+    axes.set_ylim(len(measures) - 0.4, -0.6)
+    axes.set_xlim(0.8, len(models) + 0.2)
+    axes.set_xlabel("mean rank over images and rates, 1 is best", fontsize=8)
+    _plain(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    for text in legend.get_texts():
+        text.set_color(_INK)
+    return _svg(figure)
+
+
 def _heat(table: pd.DataFrame, form: str, colours: str, low: float, high: float, label: str) -> Markup:
     values = table.to_numpy(float)
     figure = Figure(
@@ -85,7 +134,7 @@ def _heat(table: pd.DataFrame, form: str, colours: str, low: float, high: float,
     )
     axes = figure.add_subplot()
     drawn = axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
-    axes.set_xticks(range(values.shape[1]), [BY_NAME[m].short for m in table.columns], fontsize=8)
+    axes.set_xticks(range(values.shape[1]), [_short(name) for name in table.columns], fontsize=8)
     axes.set_yticks(range(values.shape[0]), [str(model) for model in table.index], fontsize=8)
     for (row, column), value in np.ndenumerate(values):
         if not np.isnan(value):
@@ -104,6 +153,12 @@ def _heat(table: pd.DataFrame, form: str, colours: str, low: float, high: float,
     _plain(axes)
     axes.grid(False)
     return _svg(figure)
+
+
+def _short(name: object) -> str:
+    """How a measure is written; a model's name on lines of its own."""
+    text = str(name)
+    return BY_NAME[text].short if text in BY_NAME else text.replace("_", "_\n", 1)
 
 
 def _plain(axes: matplotlib.axes.Axes) -> None:

@@ -15,11 +15,12 @@ from markupsafe import Markup
 
 from sticker_uq.datasets.files import atomic_write
 from sticker_uq.evaluation.quality_charts import COLOURS, reliability_diagram
-from sticker_uq.evaluation.reliability import reliability
+from sticker_uq.evaluation.reliability import Bin
 from sticker_uq.study.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.study.explorer import choose
 from sticker_uq.study.measures import BY_NAME
-from sticker_uq.study.plots import correlation_map, rate_curves, tier_map
+from sticker_uq.study.plots import correlation_map, critical_differences, rate_curves, tier_map, transfer_map
+from sticker_uq.study.ranks import mean_ranks
 from sticker_uq.study.results import CLEAN
 from sticker_uq.study.robustness_score import robustness_scores
 from sticker_uq.study.running import Study
@@ -29,6 +30,7 @@ from sticker_uq.study.summaries import (
     headline,
     quality,
     reference_rate,
+    reliability_table,
     transfer_table,
 )
 from sticker_uq.study.tables import write_tables
@@ -76,6 +78,8 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
         "attacks": attack_table(study),
         "transfer": transfer_table(study),
         "circumstances": circumstance_table(study),
+        "ranks": mean_ranks(table, analysis, settings.profile),
+        "reliability": reliability_table(study),
     }
     (folder / TABLES).mkdir(exist_ok=True)
     write_tables(tables, folder / TABLES)
@@ -185,6 +189,9 @@ def _html(
     plots = []
     for dataset in dict.fromkeys(analysis.means["dataset"]):
         charts = [("Over the dropout rate", rate_curves(analysis.means, dataset, list(BY_NAME)))]
+        if not tables["ranks"].empty:
+            title = "Ranks; a bar joins models of which none is better at every rate"
+            charts.append((title, critical_differences(tables["ranks"], dataset)))
         if not analysis.tiers.empty:
             charts.append(("Tiers (1 = best), mean over the rates", tier_map(analysis.tiers, dataset)))
         if not analysis.correlations.empty and analysis.correlations["rho"].notna().any():
@@ -194,27 +201,26 @@ def _html(
                     correlation_map(analysis.correlations, dataset),
                 )
             )
+        if not tables["transfer"].empty:
+            charts.append(("Whose attack breaks whom", transfer_map(tables["transfer"], dataset)))
         plots.append((dataset, charts))
     return environment.get_template("study.html").render(
         lead=_lead(study),
         tables=[(title, *as_text(table)) for title, table in _shown(study, tables).items()],
         plots=plots,
-        diagrams=_diagrams(study),
+        diagrams=_diagrams(tables["reliability"]),
         pictures=choose(study, scores, str(folder)),
         files=[name for name, table in tables.items() if not table.empty],
         environment=_environment(study),
     )
 
 
-def _diagrams(study: Study) -> list[Markup]:
+def _diagrams(table: pd.DataFrame) -> list[Markup]:
     """Reliability of the clusters of every model on every data set at the reference rate."""
     found = []
-    objects = study.objects
-    if objects.empty:
-        return []
-    here = objects[(objects["variant"] == CLEAN) & (objects["dropout_rate"] == reference_rate(study))]
-    for number, ((dataset, model), own) in enumerate(here.groupby(["dataset", "model"], sort=True)):
-        bins = reliability(own["score"].to_numpy(float), own["right"].to_numpy(bool))
+    groups = table.groupby(["dataset", "model"], sort=True) if len(table) else ()
+    for number, ((dataset, model), own) in enumerate(groups):
+        bins = [Bin(**row) for row in own.drop(columns=["dataset", "model"]).to_dict("records")]
         found.append(reliability_diagram(f"{model}, {dataset}", bins, COLOURS[number % len(COLOURS)]))
     return found
 

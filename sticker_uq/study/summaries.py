@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 import pandas as pd
 
 from sticker_uq.evaluation.reliability import (
     detection_calibration_error,
     localization_aware_calibration_error,
+    reliability,
 )
 from sticker_uq.study.analysis import Analysis
 from sticker_uq.study.measures import in_order
@@ -79,6 +82,19 @@ def quality(study: Study) -> pd.DataFrame:
         aware = [localization_aware_calibration_error(score[c], right[c], iou[c]) for c in by_class]
         row["laece"] = float(np.nanmean(aware)) if not np.isnan(aware).all() else np.nan
         rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def reliability_table(study: Study) -> pd.DataFrame:
+    """The bins of the reliability diagrams: clusters on clean images of every model and data set at the reference rate."""
+    objects = study.objects
+    if objects.empty:
+        return pd.DataFrame()
+    here = objects[(objects["variant"] == CLEAN) & (objects["dropout_rate"] == reference_rate(study))]
+    rows = []
+    for (dataset, model), own in here.groupby(["dataset", "model"], sort=True):
+        bins = reliability(own["score"].to_numpy(float), own["right"].to_numpy(bool))
+        rows += [{"dataset": dataset, "model": model} | asdict(one) for one in bins]
     return pd.DataFrame(rows)
 
 

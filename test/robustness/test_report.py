@@ -17,13 +17,12 @@ from sticker_uq.robustness.report import breaks_words, figure, summary, write_re
 from sticker_uq.robustness.result import (
     RESULT,
     Assessment,
-    CheckResult,
     SetResult,
     SweepPoint,
     SweepResult,
     WorstImage,
 )
-from sticker_uq.robustness.verdicts import Finding
+from sticker_uq.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.scene import InvalidInput
 from test.robustness.conftest import specification_of
 
@@ -35,8 +34,8 @@ FIGURES = {
 }  # fmt: skip
 
 
-def check(circumstance: str, finding: Finding, change: float, reason: str = "") -> CheckResult:
-    return CheckResult(
+def check(circumstance: str, finding: Finding, change: float, reason: str = "") -> RelationCheck:
+    return RelationCheck(
         circumstance=circumstance,
         metric="ap50",
         images=40,
