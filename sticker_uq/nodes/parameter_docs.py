@@ -39,6 +39,11 @@ SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ),
     ("Policy file: `risk`", "Written by `sticker-uq calibrate`.", sections.RiskScore),
     ("Policy file: `risk.terms`", "One entry for every signal.", sections.RiskTerm),
+    (
+        "Policy file: `panel`",
+        "Left out: one objection is enough to ask a person.",
+        sections.PanelRule,
+    ),
     ("Policy file: `saliency`", "Left out: `max_dil` and `max_dil_clean` count.", sections.SaliencyLimit),
     (
         "Policy file: `familiarity`",

@@ -19,8 +19,8 @@ def factor(centred: FloatArray) -> FloatArray:
 
 
 def whiten(vectors: FloatArray, lower: FloatArray) -> FloatArray:
-    """Vectors (N, F) in the coordinates in which ``lower @ lower.T`` is the identity, (N, F)."""
-    return np.asarray(solve_triangular(lower, vectors.T, lower=True)).T
+    """Vectors (N, F) in the coordinates in which ``lower @ lower.T`` is the identity, (N, F); NaN where they are."""
+    return np.asarray(solve_triangular(lower, vectors.T, lower=True, check_finite=False)).T
 
 
 def squared_norm(vectors: FloatArray) -> FloatArray:

@@ -8,12 +8,17 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.linalg  # noqa: F401  # its BLAS must be there before the threads are counted
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervisors.objects import Objects
 
 Arrays = dict[str, NDArray[Any]]
+# a handful of objects is too little work for several threads, which cost ten times the work itself where others compute too; and
+# the last bits depend on their number
+_BLAS = ThreadpoolController()
 
 
 class Supervisor(ABC):
@@ -51,7 +56,8 @@ class Supervisor(ABC):
             )
         if len(objects) == 0:
             return np.zeros(0)
-        return np.asarray(self._score(objects), np.float64)
+        with _BLAS.limit(limits=1, user_api="blas"):
+            return np.asarray(self._score(objects), np.float64)
 
     def settings(self) -> dict[str, Any]:
         """What its constructor was given, as JSON can hold it."""
