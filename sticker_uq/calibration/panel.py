@@ -16,7 +16,7 @@ from sticker_uq.datasets.crops import cut_crops, empty_boxes
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.perception import Perception
-from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.supervisors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
 from sticker_uq.supervisors.detections import CROP_SIZE, Probe
 from sticker_uq.supervisors.folder import Calibration, PanelFile, save_panel
@@ -39,12 +39,15 @@ class Evidence:
     """The clustered objects of some pictures as supervisors see them.
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
-    everything labelled and of bare lid; ``images``: how many pictures.
+    everything labelled and of bare lid; ``seen_on`` (N,) and ``cut_from`` (M,): number of the picture of each object and crop;
+    ``images``: how many pictures.
     """
 
     objects: Objects
     crops: FloatArray
     fractions: FloatArray
+    seen_on: IntArray
+    cut_from: IntArray
     images: int
 
     @property
@@ -66,7 +69,7 @@ def examine(
 
     Raises InvalidInput for a picture that cannot be read and when nothing at all is detected.
     """
-    parts, crops, fractions = [], [], []
+    parts, crops, fractions, numbers = [], [], [], []
     for number, (item, shares) in enumerate(pictures):
         image = read_picture(item)
         found, objects = perception.examine(image, members)
@@ -78,12 +81,16 @@ def examine(
         )
         crops.append(cut_crops(image, np.concatenate([lids, item.boxes]), CROP_SIZE))
         fractions.append(np.concatenate([np.zeros(len(lids)), shares]))
+        numbers.append((np.full(len(found), number), np.full(len(lids) + len(shares), number)))
     everything = concatenate([part for part in parts if len(part)] or parts)
     if not len(everything):
         raise InvalidInput(
             f"nothing is detected on {len(parts)} pictures, expected objects to fit supervisors on"
         )
-    return Evidence(everything, np.concatenate(crops), np.concatenate(fractions), len(parts))
+    seen_on, cut_from = (np.concatenate(column) for column in zip(*numbers, strict=True))
+    return Evidence(
+        everything, np.concatenate(crops), np.concatenate(fractions), seen_on, cut_from, len(parts)
+    )
 
 
 def _what_lies_there(
@@ -198,15 +205,17 @@ def _finite(ordered: FloatArray, place: int) -> float:
 def better_task(fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None) -> TaskNetwork:
     """The task network or the probabilistic one, whichever has the smaller mean of FNR and FPR at ``threshold``, learned anew.
 
-    The two share everything but the labels and are compared on every third of the crops, which neither learned. InvalidInput
-    when all fractions lie on one side of the threshold.
+    The two share everything but the labels and are compared on the crops of a third of the pictures, which neither learned.
+    InvalidInput when all fractions lie on one side of the threshold.
     """
     assert fitted.objects.crops is not None
     assert fitted.objects.fractions is not None
     crops = np.concatenate([fitted.crops, fitted.objects.crops])
     fractions = np.concatenate([fitted.fractions, fitted.objects.fractions])
-    order = np.random.default_rng(seed).permutation(len(crops))
-    kept, learned = order[::3], np.delete(order, np.s_[::3])
+    sources = np.concatenate([fitted.cut_from, fitted.seen_on])
+    pictures = np.random.default_rng(seed).permutation(fitted.images)
+    held_back = np.isin(sources, pictures[::3])
+    kept, learned = np.flatnonzero(held_back), np.flatnonzero(~held_back)
     above = fractions[kept] > threshold
     if len(set((fractions[learned] > threshold).tolist())) < 2 or len(set(above.tolist())) < 2:
         raise InvalidInput(
