@@ -168,7 +168,10 @@ def _compare(
     pairs = compare_pairs(values.to_numpy(float), models, measure, profile)
     # two models have no Friedman test that could forbid their comparison
     opened = profile == "simula_rp" or len(models) == 2 or whole.p < ALPHA
-    collected.pairs += [here | asdict(pair) | {"opened": opened} for pair in pairs]
+    dropped = () if profile == "simula_rp" else ("md",)
+    for pair in pairs:
+        found = {name: value for name, value in asdict(pair).items() if name not in dropped}
+        collected.pairs.append(here | found | {"opened": opened})
     order = tiers(models, pairs if opened else [], profile)
     for number, tier in enumerate(order, 1):
         collected.tiers += [here | {"model": model, "tier": number} for model in tier]

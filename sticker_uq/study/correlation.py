@@ -21,13 +21,16 @@ _FEWEST = 3
 class Correlation:
     """Rank correlation ``rho`` -1..1 of mAP with one metric over ``images``; ``p_holm`` corrected over the metrics of a model.
 
-    NaN where one of the two does not vary.
+    ``pearson`` and ``pearson_p_holm``: the same of the values instead of their ranks, which the published code has too. NaN where
+    one of the two does not vary.
     """
 
     images: int
     rho: float
     p: float
     p_holm: float
+    pearson: float
+    pearson_p_holm: float
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,16 @@ def spearman(
     return float(found.statistic), float(found.pvalue)
 
 
+def pearson(
+    first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
+) -> tuple[float, float]:
+    """Pearson's correlation and its p; NaN for fewer than 3 values or where one of the two does not vary."""
+    if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan, math.nan
+    found = stats.pearsonr(first, second, alternative=alternative)
+    return float(found.statistic), float(found.pvalue)
+
+
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
@@ -61,9 +74,14 @@ def correlations(
     found = []
     for values in metrics:
         known = ~(np.isnan(accuracy) | np.isnan(values))
-        found.append((int(known.sum()), *spearman(accuracy[known], values[known], alternative)))
-    adjusted = holm(np.array([p for *_, p in found])).tolist()
-    return [Correlation(n, rho, p, q) for (n, rho, p), q in zip(found, adjusted, strict=True)]
+        both = accuracy[known], values[known], alternative
+        found.append((int(known.sum()), spearman(*both), pearson(*both)))
+    by_rank = holm(np.array([p for _, (_, p), _ in found])).tolist()
+    by_value = holm(np.array([p for *_, (_, p) in found])).tolist()
+    return [
+        Correlation(n, rho, p, p_holm, r, r_holm)
+        for (n, (rho, p), (r, _)), p_holm, r_holm in zip(found, by_rank, by_value, strict=True)
+    ]
 
 
 def pooled_correlation(

@@ -44,7 +44,7 @@ class Pair:
 
     ``alternative`` that was tested; ``p`` of Wilcoxon's signed-rank test and ``p_holm`` corrected over all pairs; ``rbc``:
     matched-pairs rank-biserial correlation -1..1 with its ``band``; ``effect_r``: \\|z\\|/sqrt(n); ``better``: the model that is
-    better, empty where the difference is not significant or not relevant (medium or large).
+    better, empty where the difference is not significant or not relevant (medium or large); ``md``: see :func:`published_md`.
     """
 
     first: str
@@ -58,6 +58,7 @@ class Pair:
     band: str
     effect_r: float
     better: str
+    md: float
 
 
 def friedman(values: FloatArray) -> Friedman:
@@ -109,6 +110,16 @@ def effect_r(difference: FloatArray) -> float:
     middle = count * (count + 1) / 4
     spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
     return abs(min(rising, falling) - middle) / spread / math.sqrt(count)
+
+
+def published_md(difference: FloatArray) -> float:
+    """The published code's "MD": mean of d / (d + 1) over the non-zero differences; NaN without any.
+
+    To compare with published tables only: it has no bounds, is infinite for a d of -1, and its sign misleads below that.
+    """
+    moved = difference[difference != 0]
+    with np.errstate(divide="ignore"):
+        return float(np.mean(moved / (moved + 1))) if len(moved) else math.nan
 
 
 def band(value: float) -> str:
@@ -164,7 +175,18 @@ def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profi
         effect = effect_r(difference)
         pairs.append(
             Pair(
-                first, second, len(difference), median, alternative, p, p_holm, rbc, band(rbc), effect, better
+                first,
+                second,
+                len(difference),
+                median,
+                alternative,
+                p,
+                p_holm,
+                rbc,
+                band(rbc),
+                effect,
+                better,
+                published_md(difference),
             )
         )
     return pairs

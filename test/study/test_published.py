@@ -51,6 +51,7 @@ def test_wilcoxon_and_effect_sizes(analysis: Analysis) -> None:
     np.testing.assert_allclose(both["p_holm"], both["p_value"], atol=1e-12, rtol=1e-9)
     np.testing.assert_allclose(both["rbc"], both["rbc_value"], atol=1e-12)
     np.testing.assert_allclose(both["effect_r"], both["r_value"], atol=1e-12)
+    np.testing.assert_allclose(both["md"], both["MD_value"], atol=1e-12, rtol=1e-9)
     assert both["band"].tolist() == both["rbc_published"].tolist()
 
 
@@ -60,6 +61,8 @@ def test_spearman(analysis: Analysis) -> None:
     assert len(both) == 30
     np.testing.assert_allclose(both["rho"], both["spearman_statistic_value"], atol=1e-12)
     np.testing.assert_allclose(both["p_holm"], both["spearman_p_value"], atol=1e-12, rtol=1e-9)
+    np.testing.assert_allclose(both["pearson"], both["pearson_statistic"], atol=1e-12)
+    np.testing.assert_allclose(both["pearson_p_holm"], both["pearson_p_value"], atol=1e-12, rtol=1e-9)
     assert [correlation_band(rho) for rho in both["rho"]] == both["spearman_statistic"].tolist()
     assert both["rho"].isna().sum() == 4
 

@@ -90,7 +90,7 @@ def test_lower_is_better_for_uncertainty() -> None:
 
 
 def beaten(winner: str, loser: str) -> Pair:
-    return Pair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner)
+    return Pair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner, 0.0)
 
 
 def test_tiers_do_not_depend_on_the_order_of_models() -> None:
