@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from rclpy.action import CancelResponse, GoalResponse
 from rclpy.node import Node
-from std_msgs.msg import String
+from std_msgs.msg import Header, String
 
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionStep
@@ -50,7 +50,7 @@ class TellingMotion:
         self._node = node
         self._script = script
         self._steps = node.create_publisher(GateState, "arm/step", qos.IMAGES)
-        self._stops = node.create_publisher(String, "arm/stopped", qos.RELIABLE)
+        self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         while self._script.get() != "finish":
@@ -60,7 +60,7 @@ class TellingMotion:
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
-        self._stops.publish(String(data="stopped"))
+        self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
 class ScriptedArm(Node):

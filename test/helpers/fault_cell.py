@@ -6,7 +6,6 @@ The camera and the person are the test itself. Every gate message and every step
 
 from __future__ import annotations
 
-import array
 import contextlib
 import itertools
 import os
@@ -14,15 +13,14 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
-from std_msgs.msg import String
+from std_msgs.msg import Header, String
 from std_srvs.srv import SetBool, Trigger
 
 from sticker_uq.nodes import qos, runner
@@ -31,13 +29,13 @@ from sticker_uq.nodes.processes import ProcessSpec, share_folder
 from sticker_uq.nodes.runner import ProcessGroup
 from sticker_uq.supervision import Closed, Phase
 from sticker_uq.supervision.audit import Entry, entries, verify
-from sticker_uq_msgs.msg import GateState, InterventionRequest, ObjectAnswer, SceneAssessment
+from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, ObjectAnswer, SceneAssessment
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.scripted_detector import Seen
+from test.helpers.fault_camera import RATE_HZ, Camera
 from test.helpers.ros import PATIENCE_S, Bench
 
 K = 2
-RATE_HZ = 20.0
 LEASE_S = 1.0
 MAX_SCENE_AGE_S = 1.5
 SLACK_S = 0.5
@@ -73,60 +71,6 @@ class ModuleProcess(ProcessSpec):
         return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
 
 
-class Camera:
-    """Publishes pictures that show what the test wants, each with pixels of its own."""
-
-    def __init__(self, bench: Bench, now_ns: Callable[[], int], topic: str) -> None:
-        self._bench = bench
-        self._now_ns = now_ns
-        self._numbers = itertools.count(1)
-        self._publisher = bench.publisher(Image, topic)
-        self._shown: Iterator[Seen] | None = None
-        self._timer: Any = None
-        self.rate(RATE_HZ)
-
-    def rate(self, rate_hz: float) -> None:
-        """Take so many pictures per second from now on."""
-        if self._timer is not None:
-            self._bench.probe.destroy_timer(self._timer)
-        self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
-
-    def shows(self, *seen: Seen) -> None:
-        """Show these one after the other, again and again; nothing: the camera stands still."""
-        self._shown = itertools.cycle(seen) if seen else None
-
-    def picture(
-        self,
-        seen: Seen,
-        width: int = 640,
-        height: int = 480,
-        stamp_ns: int | None = None,
-        level: int = 120,
-    ) -> Image:
-        """A picture taken now; ``level``: its grey."""
-        pixels = np.full((height, width), level, np.uint8)
-        pixels[0, 0] = seen
-        pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
-        image = Image(width=width, height=height, encoding="mono8", step=width)
-        image.data = array.array("B", pixels.tobytes())
-        image.header.frame_id = "camera"
-        stamp = self._now_ns() if stamp_ns is None else stamp_ns
-        image.header.stamp.sec, image.header.stamp.nanosec = divmod(stamp, 10**9)
-        return image
-
-    def until_heard(self) -> None:
-        """Wait until every subscription is a reliable one; a detector begins with another."""
-        self._bench.until_heard(self._publisher)
-
-    def publish(self, image: Image) -> None:
-        """Publish this one picture."""
-        self._publisher.publish(image)
-
-    def _take(self) -> None:
-        if self._shown is not None:
-            self.publish(self.picture(next(self._shown)))
-
-
 class FaultCell:
     """Supervisor, detector and arm as processes that are started again when they die. Use as a context manager."""
 
@@ -151,8 +95,9 @@ class FaultCell:
         self.lines: list[str] = []
         self.gates: list[GateState] = bench.collect(GateState, prefix + "gate", MANY)
         self.steps: list[GateState] = bench.collect(GateState, prefix + "arm/step", MANY)
-        self.stopped: list[String] = bench.collect(String, prefix + "arm/stopped", MANY)
+        self.stopped: list[Header] = bench.collect(Header, prefix + "arm/stopped", MANY)
         self.scenes: list[SceneAssessment] = bench.collect(SceneAssessment, prefix + "scene", MANY)
+        self.checks: list[ImageCheck] = bench.collect(ImageCheck, prefix + "image_check", MANY)
         self.requests: list[InterventionRequest] = bench.collect(
             InterventionRequest, prefix + "intervention/request", qos.LATCHED
         )
@@ -285,6 +230,13 @@ class FaultCell:
         self.until(enough, "more scenes and gate messages")
         assert not any(gate.open for gate in self.gates[said:])
         self.check_motion()
+
+    def until_arrived(self, image: Image) -> None:
+        """Wait until the detector has received ``image``."""
+        stamp = image.header.stamp
+        self.until(
+            lambda: any(c.header.stamp == stamp for c in self.checks[-20:]), "a picture that has arrived"
+        )
 
     def until_no_scene_comes(self) -> None:
         """Wait until the gate has spoken a few times in a row without a new scene in between: the detector hangs."""
@@ -447,4 +399,4 @@ def _packaged() -> Path:
     return share_folder() / "config" / "cell.yaml"
 
 
-__all__ = ["Camera", "FaultCell", "ObjectAnswer", "Seen"]
+__all__ = ["RATE_HZ", "Camera", "FaultCell", "ObjectAnswer", "Seen"]
