@@ -13,7 +13,7 @@ from typing import Literal, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from sticker_uq.scene import InvalidInput, Reason, SceneAssessment
+from sticker_uq.scene import FloatArray, InvalidInput, Reason, SceneAssessment
 from sticker_uq.supervision.sections import Section
 from sticker_uq.supervision.signals import scene_saliency
 
@@ -39,7 +39,7 @@ SceneSignal = Literal[
 
 METRIC = "unfamiliarity"
 """The metric of the reason of a scene that is too unusual."""
-_OUTER = (0.1, 99.9)
+_TAIL, _LEAST_IN_TAIL = 0.02, 5
 _RATIOS: frozenset[SceneSignal] = frozenset({"noise", "sharpness"})
 """Signals whose distances are ratios: half as sharp is as far as twice as sharp."""
 _DIGITS = 6
@@ -87,11 +87,11 @@ SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 
 
 class Usual(Section):
-    """What one signal was like: its median, and outer quantiles."""
+    """What one signal was like: its median, and how far it went to either side."""
 
-    low: float = Field(description="0.1 % quantile")
+    low: float = Field(description="Lowest usual value")
     middle: float = Field(description="Median")
-    high: float = Field(description="99.9 % quantile")
+    high: float = Field(description="Highest usual value")
 
     @model_validator(mode="after")
     def _ascending(self) -> Self:
@@ -113,6 +113,29 @@ class Usual(Section):
         return abs(at - middle) / spread if spread > 0.0 else 0.0
 
 
+def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
+    """Limits that a share ``beyond`` of values like ``values`` (N,) lies above, and as many below."""
+    at = np.log1p(values) if ratio else values
+    high, low = _limit(at, beyond), max(-_limit(-at, beyond), 0.0)  # no signal is negative
+    middle = float(np.median(at))
+    found = (math.expm1(v) if ratio else v for v in (low, middle, high))
+    low, middle, high = (float(f"{v:.{_DIGITS}g}") for v in found)
+    return Usual(low=low, middle=middle, high=high)
+
+
+def _limit(values: FloatArray, beyond: float) -> float:
+    """What a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
+    tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
+    threshold = float(np.quantile(values, 1.0 - tail))
+    above = values[values > threshold]
+    excess = float(np.mean(above)) - threshold if len(above) else 0.0
+    return (
+        threshold + excess * max(math.log(len(above) / len(values) / beyond), 0.0)
+        if len(above)
+        else threshold
+    )
+
+
 class Familiarity(Section):
     """Which scenes are like those that a policy was made from; nothing is decided about others without a person."""
 
@@ -124,23 +147,24 @@ class Familiarity(Section):
 
     @classmethod
     def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
-        """What ``scenes`` have in common. Raises :class:`InvalidInput` for fewer than 20."""
+        """What ``scenes`` have in common; of others like them about ``percentile`` percent are within it.
+
+        Every signal has a limit of its own on either side, beyond which an equal part of the rest lies. So little of it is
+        seen in the scenes that their tails are continued as exponential ones (peaks over threshold; Pickands 1975).
+        Raises :class:`InvalidInput` for fewer than 20 scenes.
+        """
         if len(scenes) < _MIN_SCENES:
             raise InvalidInput(f"{len(scenes)} scenes, expected at least {_MIN_SCENES} to tell what is usual")
-        usual = {}
-        for name, measure in _MEASURES.items():
-            values = np.array([measure(scene) for scene in scenes], float)
-            values = values[np.isfinite(values)]
-            if len(values) >= _MIN_SCENES:
-                low, middle, high = (
-                    float(f"{q:.{_DIGITS}g}") for q in np.percentile(values, [_OUTER[0], 50, _OUTER[1]])
-                )
-                usual[name] = Usual(low=low, middle=middle, high=high)
-        if not usual:
+        measured = {
+            name: np.array([measure(scene) for scene in scenes], float) for name, measure in _MEASURES.items()
+        }
+        known = {name: values[np.isfinite(values)] for name, values in measured.items()}
+        known = {name: values for name, values in known.items() if len(values) >= _MIN_SCENES}
+        if not known:
             raise InvalidInput("nothing was measured on enough scenes to tell what is usual")
-        draft = cls(usual=usual, max_distance=1.0, percentile=percentile)
-        limit = float(np.percentile([draft.distance(scene)[0] for scene in scenes], percentile))
-        return draft.model_copy(update={"max_distance": float(f"{max(limit, 1e-6):.{_DIGITS}g}")})
+        beyond = max(1.0 - percentile / 100.0, 1e-9) / (2 * len(known))
+        usual = {name: _usual(values, beyond, name in _RATIOS) for name, values in known.items()}
+        return cls(usual=usual, max_distance=1.0, percentile=percentile)
 
     def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
         """The unfamiliarity of ``scene`` and the signal in which it is the most unusual."""

@@ -41,7 +41,10 @@ def made() -> Familiarity:
 def test_new_scenes_like_those_it_was_made_of_pass(made: Familiarity) -> None:
     rng = np.random.default_rng(1)
     strange = [bool(made.doubts(scene(rng, unstable=int(rng.integers(0, 3))))) for _ in range(1000)]
-    assert 0.0 < np.mean(strange) < 0.03
+    assert np.mean(strange) < 0.02
+    many = [scene(rng) for _ in range(1000)]
+    strict = Familiarity.of(many[:500], 80.0)
+    assert 0.05 < np.mean([bool(strict.doubts(one)) for one in many[500:]]) < 0.3
 
 
 def test_a_strange_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> None:
@@ -76,6 +79,20 @@ def test_the_distance_is_one_at_the_outer_quantiles() -> None:
         "it never went there: nothing to compare with"
     )
     assert usual.distance(float("nan")) == 0.0
+
+
+def test_a_signal_with_a_long_tail_does_not_hide_the_others() -> None:
+    rng = np.random.default_rng(3)
+    scenes = [
+        replace(
+            taken(float(rng.normal(12.0, 2.0)), 2.0), unstable=(rarely_seen(),) * int(rng.geometric(0.5) - 1)
+        )
+        for _ in range(1000)
+    ]
+    made = Familiarity.of(scenes, 99.9)
+    assert made.doubts(taken(2.0, 2.0)), "hardly an edge"
+    assert made.usual["unstable"].high > 10
+    assert 0.0 <= made.usual["unstable"].low <= made.usual["unstable"].middle
 
 
 def test_noise_and_sharpness_are_compared_by_ratio() -> None:
