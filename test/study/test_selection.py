@@ -12,6 +12,8 @@ from sticker_uq.cli.options import combine
 from sticker_uq.cli.select import command as select
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.nodes.parameter_files import read_parameters
+from sticker_uq.nodes.perceiving import settings_of_file
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.study.plan import DataSet, ModelChoice, StudySettings
 from sticker_uq.study.running import ATTACKS, IMAGES, OBJECTS, PLAN, Study
@@ -108,6 +110,8 @@ def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> No
     settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
     assert settings.weights == str(Path.cwd() / "a.safetensors")
     assert settings.dropout_rate == 0.2
+    loaded = settings_of_file(file, "detector", PerceptionSettings(dil_every=2))
+    assert (loaded.weights, loaded.dropout_rate, loaded.dil_every) == (settings.weights, 0.2, 2)
     assert parameters(study, "a", 0.2)["weights"] == settings.weights
     refused = CliRunner().invoke(app, [str(tmp_path), "--require", "accuracy=much"])
     assert "--require 'accuracy=much'" in str(refused.exception)
