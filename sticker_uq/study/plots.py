@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib
@@ -82,7 +83,7 @@ def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
     """mAP of the model in each column on the attacks on the model in each row; dark is broken."""
     own = transfer[transfer["dataset"] == dataset].set_index("attacked")
     table = own.drop(columns=["dataset", "dropout_rate"])
-    return _heat(table, "{:.2f}", "viridis", 0.0, 1.0, "mAP of the model in the column, attacked: row")
+    return _heat(table, "{:.2f}", "viridis", 0.0, 1.0, "mAP: rows were attacked, columns look", wide=1.3)
 
 
 def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
@@ -127,10 +128,12 @@ def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
     return _svg(figure)
 
 
-def _heat(table: pd.DataFrame, form: str, colours: str, low: float, high: float, label: str) -> Markup:
+def _heat(
+    table: pd.DataFrame, form: str, colours: str, low: float, high: float, label: str, wide: float = 0.95
+) -> Markup:
     values = table.to_numpy(float)
     figure = Figure(
-        figsize=(1.2 + 0.95 * values.shape[1], 1.1 + 0.42 * values.shape[0]), layout="constrained"
+        figsize=(2.4 + wide * values.shape[1], 1.1 + 0.42 * values.shape[0]), layout="constrained"
     )
     axes = figure.add_subplot()
     drawn = axes.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
@@ -156,9 +159,11 @@ def _heat(table: pd.DataFrame, form: str, colours: str, low: float, high: float,
 
 
 def _short(name: object) -> str:
-    """How a measure is written; a model's name on lines of its own."""
+    """How a measure is written; a model's name in lines of at most a dozen letters where it allows."""
     text = str(name)
-    return BY_NAME[text].short if text in BY_NAME else text.replace("_", "_\n", 1)
+    if text in BY_NAME:
+        return BY_NAME[text].short
+    return "\n".join(textwrap.wrap(text.replace("_", "_ "), 14)).replace("_ ", "_")
 
 
 def _plain(axes: matplotlib.axes.Axes) -> None:
