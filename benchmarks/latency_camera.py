@@ -39,6 +39,7 @@ def main() -> None:
         messages.append(make(picture, stamp, "camera"))
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end comes as SIGTERM
     stamps, period, due = array("q"), 1.0 / case["rate"], time.monotonic()
     for number in range(sys.maxsize):
         if stop:

@@ -35,7 +35,7 @@ class Listener:
         self.state = self.node.create_client(GetState, "detector/get_state")
         self.scenes = 0
         self.active = False
-        self.received = self.received_before = 0
+        self.received = self.received_before = self.lost = self.lost_before = 0
         self.reports: list[float] = []
         self.complained = False
         self.start()
@@ -45,8 +45,9 @@ class Listener:
         self.ages: dict[int, float] = {}
         self.timings: list[dict[str, float]] = []
         self.overheads: list[str] = []
-        self.received_before = self.received
+        self.received_before, self.lost_before = self.received, self.lost
         self.reports = []
+        self.complained = False
 
     def _on_scene(self, message: SceneAssessment) -> None:
         now, stamp = time.time_ns(), stamp_to_ns(message.header.stamp)
@@ -61,9 +62,9 @@ class Listener:
                 self.active = values["state"] == "active"
             elif status.name == "detector: images":
                 self.reports.append(time.monotonic())
-                self.complained = status.level != b"\x00"
+                self.complained |= status.level != b"\x00"
                 if values["received"] != "n/a":
-                    self.received = int(values["received"])
+                    self.received, self.lost = int(values["received"]), int(values["lost"])
             elif status.name == "detector: perception":
                 self.overheads.append(values["overhead_ms"])
 
@@ -117,6 +118,7 @@ def main() -> None:
     heard = {
         "window": [first, last],
         "received": received,
+        "lost": listener.lost - listener.lost_before,
         "complained": listener.complained,
         "overheads": listener.overheads,
         "timings": listener.timings,

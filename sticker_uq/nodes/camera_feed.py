@@ -142,6 +142,7 @@ class CameraFeed:
             "reliability": source.profile.reliability.name.lower() if source else None,
             "rate_hz": source.rate() if source else None,
             "received": source.received if source else None,
+            "lost": source.lost if source else None,
             "dropped": self._mailbox.dropped_of(self.topic),
             "unusable": self.counters.unusable,
             "last_image_age_s": (now_ns - stamp_ns) * 1e-9 if now_ns and stamp_ns else None,

@@ -23,6 +23,8 @@ Reliability = Literal["auto", "reliable", "best_effort"]
 
 #: So long a matched publisher may be silent before it is called a fault, s.
 QUIET_S = 3.0
+#: What helps against lost images.
+SEGMENT = "large images need a large shared-memory segment of Fast DDS"
 #: From a transport to the class of its messages, what it appends to the topic, and the name of the type.
 TRANSPORTS: dict[str, tuple[type, str, str]] = {
     "raw": (Image, "", "sensor_msgs/msg/Image"),
@@ -53,6 +55,8 @@ class ImageInput:
         self._deliver = deliver
         self.topic = node.resolve_topic_name(self._name)
         self.received = 0
+        self.lost = 0
+        self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
         self._since = time.monotonic()
         self._told = ""
@@ -89,6 +93,8 @@ class ImageInput:
         last = self._arrivals[-1] if self._arrivals else self._since
         quiet = time.monotonic() - last
         if self.received and quiet < QUIET_S:
+            if self._losses and time.monotonic() - self._losses[-1] < QUIET_S:
+                return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {SEGMENT}"
             return Level.OK, f"receiving {self.topic}"
         if problem := self._mismatch(publishers):
             return Level.ERROR, problem
@@ -101,7 +107,7 @@ class ImageInput:
         offers = ", ".join(sorted({qos.describe(p.qos_profile) for p in publishers}))
         return Level.ERROR, (
             f"{self.topic}: {len(publishers)} publisher(s) matched but no image for {quiet:.0f} s (offered: {offers}; "
-            f"asked: {qos.describe(self.profile)}); large images need a large shared-memory segment of Fast DDS"
+            f"asked: {qos.describe(self.profile)}); {SEGMENT}"
         )
 
     def rate(self) -> float:
@@ -119,12 +125,18 @@ class ImageInput:
         self._arrivals.append(time.monotonic())
         self._deliver(message)
 
+    def _on_lost(self, info: Any) -> None:
+        self.lost += info.total_count_change
+        self._losses.append(time.monotonic())
+
     def _on_event(self, _: Any) -> None:
         # the subscription must not be replaced from inside its own event
         self._recheck.trigger()
 
     def _subscribe(self) -> Subscription:
-        events = SubscriptionEventCallbacks(matched=self._on_event, incompatible_qos=self._on_event)
+        events = SubscriptionEventCallbacks(
+            matched=self._on_event, incompatible_qos=self._on_event, message_lost=self._on_lost
+        )
         return self._node.create_subscription(
             self._type, self._name, self._on_message, self.profile, event_callbacks=events
         )
