@@ -37,6 +37,10 @@ class Assessor(Protocol):
     def model_hash(self) -> str:
         """SHA-256 of the weights, hex."""
 
+    @property
+    def shortage(self) -> str:
+        """What the device's memory did not suffice for, in words; "" where it did."""
+
     def warm_up(self) -> object:
         """Compute once, so that the first image is not slower than the others."""
 

@@ -131,11 +131,14 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             **{f"{stage}_ms": timings.get(stage) for stage in _STAGES},
             "overhead_ms": counters.overhead_ms(),
             "memory_mb": self._process.memory_info().rss / 2**20,
+            "shortage": serving.shortage or None if serving else None,
             "loading": self.models.busy,
             "last_error": counters.last_error or None,
         }
         if serving is None:
             return Report(Level.WARN, "no model is loaded", values)
+        if serving.shortage and (scene is None or scene.status is Status.OK):
+            return Report(Level.WARN, serving.shortage, values)
         if scene is None:
             return Report(Level.OK, f"{serving.settings.model} is ready", values)
         if scene.status is not Status.OK:

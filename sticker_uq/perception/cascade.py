@@ -68,6 +68,11 @@ class Cascade:
         panels = [stage.panel_hash for stage in stages]
         self.panel_hash = _digest(panels) if any(panels) else ""
 
+    @property
+    def shortage(self) -> str:
+        """What the device's memory did not suffice for, of all models; "" where it did."""
+        return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
+
     def warm_up(self) -> None:
         """Let every model look at an empty picture twice: the second time tells how long it takes."""
         for number, stage in enumerate(self._stages):

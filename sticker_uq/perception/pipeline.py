@@ -76,6 +76,7 @@ class Perception:
                 f"supervisors is {settings.supervisors!r}, expected the folder that they are in as panel"
             )
         self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
+        self._chunk = self._detector.chunk
         self._beside = ThreadPoolExecutor(1, "measuring")
 
     @property
@@ -97,6 +98,15 @@ class Perception:
     def panel_hash(self) -> str:
         """SHA-256 of the panel of supervisors and who of it votes, hex; empty without one."""
         return "" if self._panel is None else self._panel.hash
+
+    @property
+    def shortage(self) -> str:
+        """What the device's memory did not suffice for, in words; "" where it did."""
+        detector = self._detector
+        if detector.chunk >= self._chunk:
+            return ""
+        passes = "1 pass" if detector.chunk == 1 else f"{detector.chunk} passes"
+        return f"the memory of {detector.device} suffices for {passes} at once, not for {self._chunk}"
 
     @property
     def detector(self) -> StochasticDetector:

@@ -40,6 +40,7 @@ class ScriptedPerception:
     def __init__(self, settings: PerceptionSettings) -> None:
         self.settings = settings
         self.model_hash = "m" * 64
+        self.shortage = ""
 
     def warm_up(self) -> None:
         """Nothing is to be warmed up."""

@@ -1,6 +1,7 @@
-"""Two processes for test_transport: `receive` answers every image it gets, `send COUNT` counts the answers.
+"""Processes for test_transport: `receive` answers every image it gets, `send SIZE COUNT` counts the answers,
+`flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
 
-The next image is sent when the last one was answered or after a second, so that the count does not depend on
+The next image of `send` is sent when the last one was answered or after a second, so that the count does not depend on
 how busy the machine is.
 """
 
@@ -29,11 +30,39 @@ def receive(node: Node) -> None:
     rclpy.spin(node)
 
 
-def send(node: Node, count: int) -> int:
-    """Returns how many of `count` images of 1280 x 960 pixels were answered."""
-    images = node.create_publisher(Image, "image", CAMERA)
-    image = Image(height=960, width=1280, encoding="bgr8", step=3840)
+def blank(size: str) -> Image:
+    """A black picture, WIDTHxHEIGHT px."""
+    width, height = map(int, size.split("x"))
+    image = Image(height=height, width=width, encoding="bgr8", step=3 * width)
     image.data = array.array("B", bytes(image.step * image.height))
+    return image
+
+
+def flood(node: Node, size: str, count: int) -> None:
+    """Sends `count` images, 20 per second, and says so."""
+    images = node.create_publisher(Image, "image", CAMERA)
+    image = blank(size)
+    while not images.get_subscription_count():
+        rclpy.spin_once(node, timeout_sec=0.05)
+    sent = 0
+
+    def publish() -> None:
+        nonlocal sent
+        sent += 1
+        image.header.stamp.sec = sent
+        images.publish(image)
+        if sent == count:
+            timer.cancel()
+            print("sent", sent, flush=True)
+
+    timer = node.create_timer(0.05, publish)
+    rclpy.spin(node)
+
+
+def send(node: Node, size: str, count: int) -> int:
+    """Returns how many of `count` images were answered."""
+    images = node.create_publisher(Image, "image", CAMERA)
+    image = blank(size)
     seen: set[int] = set()
     waiting: list[Future] = []
 
@@ -57,6 +86,8 @@ if __name__ == "__main__":
     relay = rclpy.create_node(f"image_relay_{sys.argv[1]}")
     if sys.argv[1] == "receive":
         receive(relay)
+    elif sys.argv[1] == "flood":
+        flood(relay, sys.argv[2], int(sys.argv[3]))
     else:
-        print(send(relay, int(sys.argv[2])))
+        print(send(relay, sys.argv[2], int(sys.argv[3])))
     rclpy.shutdown()

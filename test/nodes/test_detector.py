@@ -549,6 +549,16 @@ def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script
     assert float(after["detector: images"]["last_image_age_s"]) > 1e6
 
 
+def test_a_shortage_of_memory_is_told_and_the_node_goes_on(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    active(bench, script)
+    part = "detector: perception"
+    bench.until(lambda: newest.value(part, "shortage") == "n/a", "a report without shortage")
+    script.shortage = "the memory of cuda:0 suffices for 5 passes at once, not for 20"
+    bench.until(lambda: newest.value(part, "shortage") == script.shortage, "the shortage")
+    assert (newest[part].message, newest[part].level) == (script.shortage, b"\x01")
+
+
 # Real processes
 
 

@@ -197,3 +197,22 @@ def test_every_nth_image_has_a_localization_whatever_came_before():
         scene.digest for scene in reversed(scenes)
     ]
     assert all("left out" in s.status_text for s, has in zip(scenes, located, strict=True) if not has)
+
+
+def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):
+    plain = perception(passes=6)
+    wanted = plain.assess(picture(), stamp_ns=1)
+    assert plain.shortage == ""
+    tight = perception(passes=6)
+    compute = tight.detector._pass_rows
+
+    def limited(features, dropout):
+        if len(dropout._numbers) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return compute(features, dropout)
+
+    monkeypatch.setattr(tight.detector, "_pass_rows", limited)
+    found = tight.assess(picture(), stamp_ns=1)
+    assert found.status is wanted.status
+    assert [o.detections for o in found.objects] == [o.detections for o in wanted.objects]
+    assert tight.shortage == "the memory of cpu suffices for 1 pass at once, not for 10"
