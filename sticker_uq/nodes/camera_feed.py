@@ -34,6 +34,7 @@ _KEYS = (
     "reliability",
     "rate_hz",
     "received",
+    "lost",
     "dropped",
     "unusable",
     "last_image_age_s",
