@@ -39,13 +39,22 @@ def main() -> None:
     )
     parser.add_argument("--scenes", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--model", default=PerceptionSettings().model)
+    parser.add_argument("--weights", default="", help="safetensors file; empty: the packaged one")
+    parser.add_argument("--min-size", type=int, default=PerceptionSettings().min_size)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--policy", type=Path, default=share_folder() / "config" / "policy.yaml")
     arguments = parser.parse_args()
     policy = Policy.load(arguments.policy)
-    exact = Perception(PerceptionSettings(device=arguments.device))
-    reduced = Perception(PerceptionSettings(device=arguments.device, precision=arguments.precision))
+    settings = PerceptionSettings(
+        model=arguments.model,
+        weights=arguments.weights,
+        min_size=arguments.min_size,
+        device=arguments.device,
+    )
+    exact = Perception(settings)
+    reduced = Perception(settings.model_copy(update={"precision": arguments.precision}))
     pairs: list[tuple[ObservedObject, ObservedObject]] = []
     alone = outcomes = verdicts = objects = 0
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.scenes):

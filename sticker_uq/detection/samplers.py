@@ -1,0 +1,150 @@
+"""Other ways to several opinions about one image, behind the interface with which dropout passes are sampled.
+
+They are what Monte-Carlo dropout is compared with at equal cost (`python -m benchmarks.samplers`); the cell does not use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.features import Features
+from sticker_uq.scene import Detections, FloatArray, InvalidInput, StochasticSamples
+
+F = TypeVar("F")
+_MOST_SHIFT = 0.03  # of the image's size
+_SCALES = (0.92, 1.08)
+_GAINS = (0.8, 1.2)
+
+
+class Sampler(Protocol[F]):
+    """What samples detections: :class:`StochasticDetector` and the classes of this module."""
+
+    def encode(self, image: NDArray[np.uint8]) -> F:
+        """What all passes over ``image`` (H, W, 3) uint8 BGR share."""
+
+    def decode(self, features: F, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
+        """The ``passes`` passes numbered from ``first_pass`` on; a pass follows from ``seed`` and its number alone."""
+
+
+@dataclass(frozen=True)
+class View:
+    """How a pass of test-time augmentation sees the image: mirrored or not, scaled about the corner, shifted px, brighter."""
+
+    mirrored: bool
+    scale: float
+    shift: tuple[float, float]
+    gain: float
+
+    def of(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """``image`` (H, W, 3) as it is seen; what the image does not show is filled with its border."""
+        height, width = image.shape[:2]
+        sign = -1.0 if self.mirrored else 1.0
+        offset = self.shift[0] + (self.scale * (width - 1) if self.mirrored else 0.0)
+        matrix = np.array([[sign * self.scale, 0.0, offset], [0.0, self.scale, self.shift[1]]])
+        seen = cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_REPLICATE)
+        return np.asarray(cv2.convertScaleAbs(seen, alpha=self.gain), np.uint8)
+
+    def back(self, boxes: FloatArray, size: tuple[int, int]) -> FloatArray:
+        """``boxes`` (N, 4) px of what is seen as boxes of the image of ``size`` (width, height), cut at its edges."""
+        width, height = size
+        x, y = (
+            (boxes[:, [0, 2]] - self.shift[0]) / self.scale,
+            (boxes[:, [1, 3]] - self.shift[1]) / self.scale,
+        )
+        if self.mirrored:
+            x = (width - 1) - x[:, ::-1]
+        corners = np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1)
+        return np.clip(corners, 0, [width, height, width, height]).astype(np.float32)
+
+
+PLAIN = View(False, 1.0, (0.0, 0.0), 1.0)
+
+
+class TestTimeAugmentation:
+    """Every pass is a whole detection without dropout in another view of the image (Ayhan and Berens, 2018).
+
+    Pass 0 sees the image as it is.
+    """
+
+    __test__ = False  # the name begins like a test's
+
+    def __init__(self, detector: StochasticDetector) -> None:
+        self._detector = detector
+
+    def encode(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The image itself: nothing is shared."""
+        return image
+
+    def decode(
+        self, features: NDArray[np.uint8], passes: int, seed: int, first_pass: int = 0
+    ) -> StochasticSamples:
+        """See :meth:`StochasticDetector.decode`. Raises InvalidInput if ``passes`` < 1."""
+        size = (features.shape[1], features.shape[0])
+        found = []
+        for number in _numbers(passes, first_pass):
+            view = _view(seed, number, size)
+            seen = self._detector.detect(self._detector.encode(view.of(features)))
+            boxes = view.back(seen.boxes, size)
+            there = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
+            found.append(Detections(boxes[there], seen.probabilities[there]))
+        return _joined(found)
+
+
+class Ensemble:
+    """Every pass is a whole detection without dropout by another network (Lakshminarayanan et al., 2017)."""
+
+    def __init__(self, members: Sequence[StochasticDetector]) -> None:
+        """``members``: detectors with different weights. Raises InvalidInput for fewer than two."""
+        if len(members) < 2:
+            raise InvalidInput(f"an ensemble of {len(members)} networks: expected two or more")
+        self._members = tuple(members)
+
+    def encode(self, image: NDArray[np.uint8]) -> tuple[Features, ...]:
+        """The features of every member."""
+        return tuple(member.encode(image) for member in self._members)
+
+    def decode(
+        self, features: tuple[Features, ...], passes: int, seed: int, first_pass: int = 0
+    ) -> StochasticSamples:
+        """See :meth:`StochasticDetector.decode`; ``seed`` changes nothing. Raises InvalidInput for more passes than members."""
+        numbers = _numbers(passes, first_pass)
+        if numbers.stop > len(self._members):
+            raise InvalidInput(
+                f"pass {numbers.stop} of an ensemble of {len(self._members)}: expected at most that many"
+            )
+        return _joined([self._members[n].detect(features[n]) for n in numbers])
+
+
+def _view(seed: int, number: int, size: tuple[int, int]) -> View:
+    if number == 0:
+        return PLAIN
+    generator = np.random.default_rng((seed, number))
+    shift = generator.uniform(-_MOST_SHIFT, _MOST_SHIFT, 2) * size
+    return View(
+        mirrored=bool(generator.random() < 0.5),
+        scale=float(generator.uniform(*_SCALES)),
+        shift=(float(shift[0]), float(shift[1])),
+        gain=float(generator.uniform(*_GAINS)),
+    )
+
+
+def _numbers(passes: int, first_pass: int) -> range:
+    if passes < 1:
+        raise InvalidInput(f"passes is {passes}, expected at least 1")
+    return range(first_pass, first_pass + passes)
+
+
+def _joined(found: Sequence[Detections]) -> StochasticSamples:
+    return StochasticSamples(
+        np.concatenate([one.boxes for one in found]),
+        np.concatenate([one.probabilities for one in found]),
+        np.repeat(np.arange(len(found)), [len(one) for one in found]),
+        len(found),
+    )
