@@ -88,7 +88,7 @@ def image_problems(
     if check.problem:
         return ((Closed.FAILED_SCENE, check.problem),)
     found = [
-        *_time(check.stamp_ns, check.previous_stamp_ns or None, now_ns, settings),
+        *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
     if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
