@@ -44,6 +44,7 @@ TESTS = (
     "test/supervision/test_gate_people.py",
     "test/supervision/test_gate_words.py",
     "test/supervision/test_unexplained.py",
+    "test/supervision/test_panel_votes.py",
     "test/supervision/test_watch.py",
     "test/supervision/test_exploration.py",
 )

@@ -109,6 +109,8 @@ class Reactions:
 
     def silence(self, cause: Callable[[], None]) -> float:
         """From the time at which the newest scene became too old."""
+        scenes = len(self._cell.scenes)
+        self._cell.until(lambda: len(self._cell.scenes) > scenes, "a scene: its stamp is heard here, too")
         self._mark()
         cause()
         closed = self._closed_ns(Closed.STALE_SCENE)
@@ -288,6 +290,8 @@ FAULTS: dict[str, Fault] = {
 
 def clock_jump(cell: FaultCell, clock: SimulatedClock, seconds: float) -> float:
     """From the jump of the clock to the arrival of the first closed gate, by a clock that does not jump; ms."""
+    cell.quiet()  # the supervisor asks a person after a number of stops
+    cell.hold(False)
     cell.works()
     said = len(cell.gates)
     start = time.monotonic()

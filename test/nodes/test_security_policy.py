@@ -31,6 +31,8 @@ def allowed(kind: str, right: str, name: str) -> set[str]:
         ("action", "call", "remove_sticker", {"/supervisor"}),
         ("action", "execute", "remove_sticker", {"/arm"}),
         ("topic", "publish", "scene", {"/detector"}),
+        ("topic", "publish", "image_check", {"/detector"}),
+        ("topic", "subscribe", "image_check", {"/supervisor", "/console", "/recorder"}),
         ("topic", "publish", "image", {"/camera"}),
         ("topic", "publish", "intervention/request", {"/supervisor"}),
         ("service", "request", "intervention/resolve", {"/console"}),
