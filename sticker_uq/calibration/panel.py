@@ -17,6 +17,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
+from sticker_uq.supervision import Memory, Policy, judge
 from sticker_uq.supervisors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
 from sticker_uq.supervisors.detections import CROP_SIZE, Probe
 from sticker_uq.supervisors.folder import Calibration, PanelFile, save_panel
@@ -24,11 +25,13 @@ from sticker_uq.supervisors.panel import Seat
 from sticker_uq.supervisors.task import KINDS, TaskNetwork
 from sticker_uq.uncertainty import iou_matrix
 
-DEFAULT = ("pcs", "dissector", "relative_mahalanobis", "mdsa", "autoencoder")
-"""Who is fitted where nobody says: one of each family that costs no further look at the picture."""
+DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
+"""Who is fitted where nobody says: one for each thing that is known of an object without a further look at the picture."""
 LEAST = 20
-"""Rightly detected stickers that limits need at least."""
+"""Rightly removed stickers that limits need at least."""
 _LIDS = 2  # crops of bare lid per picture, for a task network
+LOOKED_OVER = Memory().checked()
+"""Doubts about a scene as a whole are not what a panel is for."""
 Tell = Callable[[str], None]
 Labelled = tuple[LabelledImage, FloatArray]
 """A picture of a COCO folder with the share (N,) of annotators who call each of its objects a sticker."""
@@ -40,7 +43,7 @@ class Evidence:
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
     everything labelled and of bare lid; ``seen_on`` (N,) and ``cut_from`` (M,): number of the picture of each object and crop;
-    ``images``: how many pictures.
+    ``removable`` (N,): which of the objects the policy would remove by itself; ``images``: how many pictures.
     """
 
     objects: Objects
@@ -48,12 +51,8 @@ class Evidence:
     fractions: FloatArray
     seen_on: IntArray
     cut_from: IntArray
+    removable: NDArray[np.bool_]
     images: int
-
-    @property
-    def stickers(self) -> NDArray[np.bool_]:
-        """Which of the objects are called stickers, (N,): those that may come to be removed."""
-        return np.asarray(self.objects.predicted == ObjectClass.STICKER)
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -63,16 +62,24 @@ class Evidence:
 
 
 def examine(
-    perception: Perception, pictures: Iterable[Labelled], members: Sequence[StochasticDetector], seed: int
+    perception: Perception,
+    pictures: Iterable[Labelled],
+    policy: Policy,
+    members: Sequence[StochasticDetector],
+    seed: int,
 ) -> Evidence:
-    """What ``perception`` sees on ``pictures``; an object is what the labelled box is that it overlaps most, from IoU 0.3 on.
+    """What ``perception`` sees on ``pictures``, and what ``policy`` would remove.
 
-    Raises InvalidInput for a picture that cannot be read and when nothing at all is detected.
+    An object is what the labelled box is that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that cannot be
+    read and when nothing at all is detected.
     """
-    parts, crops, fractions, numbers = [], [], [], []
+    parts, crops, fractions, numbers, removable = [], [], [], [], []
     for number, (item, shares) in enumerate(pictures):
         image = read_picture(item)
-        found, objects = perception.examine(image, members)
+        scene, objects = perception.examine(image, members)
+        found = scene.objects
+        chosen = {v.object.id for v in judge(scene, policy, LOOKED_OVER).removable()}
+        removable += [one.id in chosen for one in found]
         boxes = np.array([one.box for one in found], np.float32).reshape(-1, 4)
         labels, known = _what_lies_there(boxes, item, shares)
         parts.append(replace(objects, labels=labels, fractions=known))
@@ -89,7 +96,13 @@ def examine(
         )
     seen_on, cut_from = (np.concatenate(column) for column in zip(*numbers, strict=True))
     return Evidence(
-        everything, np.concatenate(crops), np.concatenate(fractions), seen_on, cut_from, len(parts)
+        everything,
+        np.concatenate(crops),
+        np.concatenate(fractions),
+        seen_on,
+        cut_from,
+        np.array(removable, bool),
+        len(parts),
     )
 
 
@@ -110,6 +123,7 @@ def fit_panel(
     calibrating: Sequence[Labelled],
     names: Sequence[str],
     out: Path,
+    policy: Policy,
     alarms: float = 0.05,
     task: float | None = None,
     members: Sequence[Path] = (),
@@ -120,9 +134,10 @@ def fit_panel(
 ) -> PanelFile:
     """Fit the supervisors ``names`` and write them to the folder ``out``; what panel.json says.
 
-    ``alarms``: share of the rightly detected stickers of ``calibrating`` that the panel as a whole may refuse; ``task``:
-    threshold of a task network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their
-    detectors. InvalidInput when names or pictures do not suffice.
+    ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
+    refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
+    network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput when
+    names or pictures do not suffice.
     """
     if not 0 < alarms < 1:
         raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
@@ -131,17 +146,18 @@ def fit_panel(
         if "members" in one.needs and not members:
             raise InvalidInput(f"supervisor {one.name} needs an ensemble: expected --member WEIGHTS")
     tell(f"{len(fitting)} pictures to fit on")
-    fitted = examine(perception, fitting, loaded, seed)
+    fitted = examine(perception, fitting, policy, loaded, seed)
     assert fitted.objects.features is not None
     assert fitted.objects.labels is not None
     probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
     tell(f"{len(calibrating)} pictures to set limits on")
-    seen = examine(perception, calibrating, loaded, seed)
+    seen = examine(perception, calibrating, policy, loaded, seed)
     own, others = (with_logits(one.objects, probe) for one in (fitted, seen))
-    usable = seen.stickers & seen.right
+    usable = seen.removable & seen.right
     if usable.sum() < LEAST:
         raise InvalidInput(
-            f"{int(usable.sum())} rightly detected stickers on {seen.images} pictures to set limits on, expected {LEAST} or more"
+            f"{int(usable.sum())} stickers on {seen.images} pictures would rightly be removed, expected {LEAST} or more to set "
+            "limits on"
         )
     tell("supervisors")
     panel: list[Supervisor] = [one.fit(own) for one in wanted]
@@ -153,7 +169,7 @@ def fit_panel(
     limits = joint_limits({name: values[usable] for name, values in scores.items()}, alarms)
     refused = {name: ~(values <= limits[name]) for name, values in scores.items()}
     together = np.any(list(refused.values()), axis=0)
-    wrong = seen.stickers & ~seen.right
+    wrong = seen.removable & ~seen.right
     return save_panel(
         out,
         perception.detector,
@@ -168,6 +184,7 @@ def fit_panel(
             wrong=int(wrong.sum()),
             caught=int(together[wrong].sum()),
             alarms=alarms,
+            policy_hash=policy.hash,
         ),
         about or {},
     )

@@ -18,9 +18,11 @@ from sticker_uq.cli.options import settings_options
 from sticker_uq.datasets.coco import read_coco
 from sticker_uq.datasets.opinions import sticker_fractions
 from sticker_uq.detection.detector import load_detector
+from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.studies.report import clopper_pearson
+from sticker_uq.supervision import Policy
 from sticker_uq.supervisors.folder import PanelFile
 
 _DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
@@ -51,8 +53,13 @@ def command(
     ] = None,
     alarms: Annotated[
         float,
-        typer.Option(help="Share of the rightly detected stickers that the whole panel may refuse."),
+        typer.Option(
+            help="Share of the stickers rightly removed by the policy that the whole panel may refuse."
+        ),
     ] = 0.05,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy that the panel is to work with. Default: the packaged one.")
+    ] = None,
 ) -> None:
     """Fit supervisors on the objects that a detector sees, and set the limits above which each objects to a removal.
 
@@ -78,6 +85,7 @@ def command(
         calibrating,
         settings.votes or (DEFAULT if not files else (*DEFAULT, "ensemble_mean_softmax")),
         out,
+        Policy.load(policy or share_folder() / "config" / "policy.yaml"),
         alarms,
         task,
         files,
@@ -102,8 +110,8 @@ def _print(document: PanelFile, out: Path) -> None:
         table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")
     Console().print(table)
     for words, hits, count in (
-        ("right stickers refused by any", found.refused, found.stickers),
-        ("wrong stickers caught by any", found.caught, found.wrong),
+        ("right removals refused by any", found.refused, found.stickers),
+        ("wrong removals caught by any", found.caught, found.wrong),
     ):
         low, high = clopper_pearson(hits, count)
         share = f", {hits / count:.3f} ({low:.3f} to {high:.3f})" if count else ""

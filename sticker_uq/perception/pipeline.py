@@ -146,16 +146,21 @@ class Perception:
 
     def examine(
         self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
-    ) -> tuple[tuple[ObservedObject, ...], Objects]:
-        """The clustered objects of ``image`` after all passes, and everything that supervisors may read of them but logits.
+    ) -> tuple[SceneAssessment, Objects]:
+        """What is seen on ``image`` after all passes, without distinctive localization, and everything that supervisors may read
+        of its clustered objects but logits.
 
         ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
+        digest = image_digest(image)
         features = self._detector.encode(image)
-        seed = image_seed(image_digest(image), self.settings.seed)
-        samples = self._detector.decode(features, self.settings.passes, seed)
-        objects, _, _ = observe(samples, self.settings.cluster)
-        return objects, observe_objects(self._detector, image, features, samples, objects, members)
+        samples = self._detector.decode(
+            features, self.settings.passes, image_seed(digest, self.settings.seed)
+        )
+        objects, unstable, uncertainty = observe(samples, self.settings.cluster)
+        found = _Found(*_status(None), objects, unstable, uncertainty, None, samples.passes)
+        scene = self._assessment(0, "", (image.shape[1], image.shape[0]), digest, found, {})
+        return scene, observe_objects(self._detector, image, features, samples, objects, members)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""

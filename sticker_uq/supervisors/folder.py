@@ -31,8 +31,8 @@ class _Section(BaseModel):
 
 
 class SeatFile(_Section):
-    """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and of how many rightly
-    detected stickers of the calibration images it alone refuses.
+    """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
+    stickers that would rightly be removed it alone refuses.
     """
 
     limit: float
@@ -42,8 +42,8 @@ class SeatFile(_Section):
 
 
 class Calibration(_Section):
-    """The images that limits come from: rightly detected ``stickers`` on them, those ``refused`` by any supervisor, the share
-    ``alarms`` that was allowed; ``wrong`` objects called stickers, and those ``caught``.
+    """The images that limits come from: ``stickers`` that the policy with ``policy_hash`` would rightly remove, those ``refused``
+    by any supervisor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
     """
 
     images: int = Field(ge=0)
@@ -52,6 +52,7 @@ class Calibration(_Section):
     wrong: int = Field(ge=0)
     caught: int = Field(ge=0)
     alarms: float
+    policy_hash: str
 
 
 class PanelFile(_Section):

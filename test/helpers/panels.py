@@ -11,12 +11,27 @@ from sticker_uq.calibration.panel import Labelled, fit_panel
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import ObjectClass
+from sticker_uq.supervision import Policy
 from sticker_uq.supervisors.folder import PanelFile
 from test.helpers.models import MIN_SIZE, picture, tiny_weights
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 NAMES = ("pcs", "mdsa", "energy", "knn")
 PICTURES = 4
+OPEN = Policy(
+    min_probability=0.34,
+    min_detection_rate=0,
+    max_variation_ratio=1,
+    max_shannon_entropy=1.6,
+    max_mutual_information=1.6,
+    max_relative_total_variance=100,
+    max_relative_predictive_surface=100,
+    max_logo_overlap=1,
+    ask_duplicated=False,
+    max_dil=1,
+    max_dil_clean=1,
+)
+"""Removes whatever is called a sticker: the tiny detector is sure of nothing."""
 
 
 def settings(folder: Path, **changes: object) -> PerceptionSettings:
@@ -40,9 +55,11 @@ def labelled(folder: Path, perception: Perception) -> list[Labelled]:
         image = picture(number)
         path = folder / f"{number}.png"
         cv2.imwrite(str(path), image)
-        seen, _ = perception.examine(image)
+        scene, _ = perception.examine(image)
         kept = [
-            one for place, one in enumerate(seen) if one.label is not ObjectClass.BACKGROUND and place % 5 < 4
+            one
+            for place, one in enumerate(scene.objects)
+            if one.label is not ObjectClass.BACKGROUND and place % 5 < 4
         ]
         height, width = image.shape[:2]
         boxes = np.array([one.box for one in kept], np.float32).reshape(-1, 4)
@@ -58,5 +75,5 @@ def tiny_panel(folder: Path, names: tuple[str, ...] = NAMES, **changes: object) 
     perception = Perception(chosen)
     pictures = labelled(folder, perception)
     out = folder / "panel"
-    document = fit_panel(perception, pictures, pictures, names, out, **changes)  # type: ignore[arg-type]
+    document = fit_panel(perception, pictures, pictures, names, out, OPEN, **changes)  # type: ignore[arg-type]
     return document, Path(chosen.weights)

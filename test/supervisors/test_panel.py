@@ -17,7 +17,7 @@ from sticker_uq.perception import Perception
 from sticker_uq.scene import InvalidInput
 from sticker_uq.supervisors.folder import PanelFile, load_panel
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
-from test.helpers.panels import MODEL, NAMES, labelled, settings, tiny_panel
+from test.helpers.panels import MODEL, NAMES, OPEN, labelled, settings, tiny_panel
 
 scores = hnp.arrays(np.float64, (3, 40), elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
 
@@ -132,13 +132,14 @@ def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:
     pictures = labelled(tmp_path, perception)
     member = tiny_detector(MODEL, passes=5)
     with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble: expected --member"):
-        fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "none")
+        fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "none", OPEN)
     fit_panel(
         perception,
         pictures,
         pictures,
         ["ensemble_mean_softmax"],
         tmp_path / "panel",
+        OPEN,
         members=[Path(chosen.weights)],
         loaded=[member],
     )
@@ -152,10 +153,10 @@ def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:
 def test_too_little_to_go_by(tmp_path: Path) -> None:
     perception = Perception(settings(tmp_path))
     pictures = labelled(tmp_path, perception)
-    with pytest.raises(InvalidInput, match=r"rightly detected stickers on 1 pictures .* expected 20 or more"):
-        fit_panel(perception, pictures, pictures[1:2], ["pcs"], tmp_path / "panel")
+    with pytest.raises(InvalidInput, match=r"stickers on 1 pictures would rightly be removed, expected 20"):
+        fit_panel(perception, pictures, pictures[1:2], ["pcs"], tmp_path / "panel", OPEN)
     with pytest.raises(InvalidInput, match="--alarms 1"):
-        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", alarms=1)
+        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", OPEN, alarms=1)
     with pytest.raises(InvalidInput, match="one side of it"):
-        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", task=0.95)
+        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", OPEN, task=0.95)
     assert not (tmp_path / "panel").exists()
