@@ -136,8 +136,8 @@ def fit_panel(
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
-    network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput when
-    names or pictures do not suffice.
+    network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput
+    when names or pictures do not suffice.
     """
     if not 0 < alarms < 1:
         raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
