@@ -1,0 +1,70 @@
+"""Scores of a panel as signals of the calibrated risk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sticker_uq.calibration import fitting
+from sticker_uq.calibration.combination import fit_risk
+from sticker_uq.calibration.outcomes import Objects, matching, outcomes_of
+from sticker_uq.calibration.records import Record
+from sticker_uq.scene import ObjectClass, SupervisorScore
+from sticker_uq.supervision import Policy
+from sticker_uq.supervision.sections import PanelRule, RiskScore
+
+NAME = "supervisor.knn"
+
+
+def with_panel(records: Sequence[Record]) -> list[Record]:
+    """``records`` with one supervisor, which mostly notices what is wrong."""
+    found = []
+    for number, record in enumerate(records):
+        rng = np.random.default_rng([7, number])
+        objects = tuple(
+            replace(
+                one, supervisors=(SupervisorScore("knn", float(rng.normal(_wrong(one, record), 0.2)), 2.0),)
+            )
+            for one in record.assessment.objects
+        )
+        found.append(replace(record, assessment=replace(record.assessment, objects=objects, panel_hash="p")))
+    return found
+
+
+def _wrong(one: object, record: Record) -> float:
+    sticker = one.label is ObjectClass.STICKER  # type: ignore[attr-defined]
+    return float(sticker and matching(one, record) < 0)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def only_one_combination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which combination is best is tested elsewhere, and takes long."""
+
+    def fitted(objects: Objects, names: Sequence[str], level: float) -> RiskScore:
+        return fit_risk({name: objects.signals[name] for name in names}, objects.badness)
+
+    monkeypatch.setattr(fitting, "choose_risk", fitted)
+
+
+@pytest.mark.parametrize("combination", ["risk", "any"])
+def test_scores_enter_the_risk_where_they_are_to_be_combined(
+    drawn: Callable[[int, int], list[Record]], combination: str
+) -> None:
+    records = with_panel(drawn(0, 120))
+    assert NAME in outcomes_of(records, Policy()).detected.signals
+    draft = fitting.fit_policy(records, Policy(panel=PanelRule(combination=combination)))  # type: ignore[arg-type]
+    assert draft.risk is not None
+    terms = {term.signal: term.log_odds[-1] for term in draft.risk.terms}
+    assert (NAME in terms) is (combination == "risk")
+    if combination == "risk":
+        assert terms[NAME] == max(terms.values())
+    assert draft.panel == PanelRule(combination=combination)  # type: ignore[arg-type]
+
+
+def test_without_a_panel_nothing_of_it_is_fitted(drawn: Callable[[int, int], list[Record]]) -> None:
+    draft = fitting.fit_policy(drawn(0, 60), Policy())
+    assert draft.risk is not None
+    assert not any(term.signal.startswith("supervisor.") for term in draft.risk.terms)
