@@ -19,7 +19,6 @@ import numpy as np
 import typer
 from rich.progress import track
 
-from benchmarks.gate import FIT, PROOF, TEST
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, recipes
 from sticker_uq.calibration.cache import AssessmentCache
@@ -27,7 +26,7 @@ from sticker_uq.datasets.files import atomic_write
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.supervision.drift import SIGNALS, DriftTest, Reference, signal_value
 
-REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = PROOF, FIT, TEST
+REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = 20_000_000, 7_000_000, 30_000_000
 FALSE_ALARM = 0.01
 ORDERS = 40
 REDRAWN = 200
