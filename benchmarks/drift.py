@@ -3,8 +3,8 @@
     python -m benchmarks.drift --out FOLDER
 
 plays laptops to the test of ``sticker_uq.supervision.drift``: unseen ones like those of the reference, and laptops in
-circumstances that no policy was made for. They are those of ``benchmarks.gate``, and their assessments are kept in the same file,
-so that whichever runs second is done in a minute. Writes drift.md and drift.svg.
+circumstances that no policy was made for. Their assessments are kept in the file of ``benchmarks.gate``, so that a
+second run takes a minute. Writes drift.md and drift.svg.
 """
 
 from __future__ import annotations
