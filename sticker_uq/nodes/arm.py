@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -119,6 +120,7 @@ class ArmClient:
             cancel_callback=self._on_cancel,
             callback_group=self._group,
         )
+        self._telling = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedback")
         self._identity = uuid.uuid4().hex
         self._status = node.create_publisher(ArmStatus, "arm/status", ARM_STATUS)
         self._status_timer = node.create_timer(
@@ -130,6 +132,7 @@ class ArmClient:
 
     def destroy(self) -> None:
         """Withdraw the action server; the arm is there no longer."""
+        self._telling.shutdown(cancel_futures=True)
         self._node.destroy_timer(self._status_timer)
         self._node.destroy_publisher(self._status)
         self._server.destroy()
@@ -239,7 +242,9 @@ class ArmClient:
             step = next(steps, None)
             if step is None:
                 return RemoveSticker.Result.ERROR_NONE, "peeled"
-            handle.publish_feedback(RemoveSticker.Feedback(phase=step.phase, progress=step.progress))
+            # elsewhere: to publish may take long when somebody has just died, and this thread watches over the permit
+            feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
+            self._telling.submit(handle.publish_feedback, feedback)
             stopped = self._during(step, reason)
             if stopped is not None:
                 return stopped

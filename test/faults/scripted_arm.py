@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from rclpy.action import CancelResponse, GoalResponse
 from rclpy.node import Node
@@ -50,13 +51,16 @@ class TellingMotion:
         self._node = node
         self._script = script
         self._steps = node.create_publisher(GateState, "arm/step", qos.IMAGES)
+        self._telling = ThreadPoolExecutor(max_workers=1)
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
-            self._steps.publish(step)
+            self._telling.submit(
+                self._steps.publish, step
+            )  # a real arm does not wait for the middleware either
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq.nodes.permit import Permit
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
-from test.helpers.ros import Bench
+from test.helpers.ros import PATIENCE_S, Bench
 
 Result = RemoveSticker.Result
 Feedback = RemoveSticker.Feedback
@@ -166,6 +166,7 @@ def test_under_a_permit_all_steps_are_done(rig: Rig, state: int, monkeypatch: py
     assert (status, code) == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
     assert rig.motion.started == [APPROACH.phase, PEEL.phase, RETREAT.phase]
     assert rig.motion.stops == 0
+    rig.bench.until(lambda: len(told) == 3, "the feedback, which may come after the result")
     assert [(f.phase, f.progress) for f in told] == [(s.phase, s.progress) for s in (APPROACH, PEEL, RETREAT)]
 
 
@@ -195,6 +196,23 @@ def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
     monkeypatch.setattr(rig.arm._watch, "lose", lose_and_hear)
     rig.bench.probe.destroy_publisher(rig._gate)
     assert rig.result(handle)[1:] == (Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone")
+
+
+def test_a_middleware_that_blocks_does_not_delay_the_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that watches over the permit publishes nothing."""
+    go = threading.Event()
+    monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda *_: go.wait(PATIENCE_S))
+    try:
+        rig.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
+        rig.permit()
+        handle = rig.send()
+        rig.bench.until(lambda: len(rig.motion.started) == 2, "the arm moves")
+        rig.close_gate()
+        assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
+        assert not go.is_set()
+        rig.assert_stopped_before_the_last_step()
+    finally:
+        go.set()
 
 
 def test_without_a_permit_nothing_moves(hasty: Rig) -> None:
