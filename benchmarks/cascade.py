@@ -4,7 +4,8 @@
         --model fasterrcnn_resnet50_fpn=WEIGHTS@128
 
 Every model looks at every scene once; the cascades are then what `perception.cascade.escalate` makes of these looks and
-of the time that each of them took. A row "up to N ms" is the cascade with a budget, which expects of a model what it took on
+of the time that each of them took; in the row "at every doubt" a larger model looks as well where single objects are doubtful but
+something else may be removed first. A row "up to N ms" is the cascade with a budget, which expects of a model what it took on
 average. All are judged by one ``--policy``. Printed with 95 % intervals (Clopper-Pearson): mean time of an image, images that a
 larger model looked at, images in which something that is no sticker may be removed, images called clean that show a sticker,
 stickers that may be removed without a person, and images that end with a question.
@@ -28,9 +29,10 @@ from sticker_uq.datasets.files import atomic_write
 from sticker_uq.nodes.perceiving import asks_a_person
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.cascade import Look, escalate
+from sticker_uq.perception.cascade import Look, Unsure, escalate
+from sticker_uq.scene import Outcome, SceneAssessment, Verdict
 from sticker_uq.study.plan import ModelChoice
-from sticker_uq.supervision import Policy
+from sticker_uq.supervision import Policy, judge
 
 FIRST_SEED = 55_000_000
 """The packaged weights and those of docs/dil-study.md were trained and chosen on seeds below 5,108,000."""
@@ -68,9 +70,12 @@ def main() -> None:
         _row(choice.label, [(one,) for one in own], policy) for choice, own in zip(choices, seen, strict=True)
     ]
     if len(seen) > 1:
+        asks = partial(asks_a_person, policy=policy)
         for budget in (0.0, *options.budgets_ms):
             name = "cascade" + (f" up to {budget:g} ms" if budget else "")
-            rows.append(_row(name, _cascade(seen, policy, budget), policy))
+            rows.append(_row(name, _cascade(seen, asks, budget), policy))
+        doubts = partial(_doubts, policy=policy)
+        rows.append(_row("cascade at every doubt", _cascade(seen, doubts, 0.0), policy))
     print(
         "| system | ms per image | escalated | wrongful | missed of clean | removed without a person | asked |"
     )
@@ -104,10 +109,14 @@ def _looks(choice: ModelChoice, options: argparse.Namespace) -> list[Record]:
     return found
 
 
-def _cascade(seen: Sequence[Sequence[Record]], policy: Policy, budget_ms: float) -> list[tuple[Record, ...]]:
+def _doubts(scene: SceneAssessment, policy: Policy) -> bool:
+    decided = judge(scene, policy)
+    return decided.outcome is Outcome.ASK or any(v.verdict is Verdict.ASK for v in decided.verdicts)
+
+
+def _cascade(seen: Sequence[Sequence[Record]], unsure: Unsure, budget_ms: float) -> list[tuple[Record, ...]]:
     """The looks that the cascade takes at every scene."""
     expected = [float(np.mean([r.assessment.timings["total"] for r in own])) for own in seen]
-    unsure = partial(asks_a_person, policy=policy)
     found = []
     for records in zip(*seen, strict=True):
         looks = [Look(lambda r=r: r.assessment, ms) for r, ms in zip(records, expected, strict=True)]  # type: ignore[misc]

@@ -14,7 +14,7 @@ from sticker_uq.nodes.fields import validated
 from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Verdict
+from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
 from sticker_uq.supervision import Policy, judge
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def decision(scene: SceneAssessment, policy: Policy) -> Hashable:
 
 
 def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
-    """Whether ``policy`` would have a person decide about ``scene`` or one of its objects."""
-    decided = judge(scene, policy)
-    return decided.outcome is Outcome.ASK or any(v.verdict is Verdict.ASK for v in decided.verdicts)
+    """Whether ``policy`` would have a person asked now: about the scene, or because only doubtful objects are left in it."""
+    return judge(scene, policy).outcome is Outcome.ASK
 
 
 def _single(settings: PerceptionSettings) -> Perception:

@@ -52,7 +52,7 @@ class PerceptionSettings(DetectorSettings):
     escalate_to: str = Field(
         "",
         description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one looks "
-        "at an image that a person would have to be asked about",
+        "at an image where a person would be asked now",
     )
     escalation_budget: float = Field(
         0.0,
