@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import cv2
 import numpy as np
@@ -123,18 +123,23 @@ def patch(
     model: Annotated[str, typer.Option(help="The attacked model.")] = "ssdlite320_mobilenet_v3_large",
     weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 200,
+    mode: Annotated[
+        str, typer.Option(metavar="swap|vanish", help="A sticker passes as a logo, or as nothing at all.")
+    ] = "swap",
+    steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the first patch and of the scenes.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Make an adversarial patch (DPatch) that hides stickers from a detector."""
+    """Make an adversarial patch (DPatch) that keeps a detector from calling stickers what they are."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.detection.dpatch import craft_patch
+    from sticker_uq.detection.dpatch import PatchMode, craft_patch
     from sticker_uq.detection.settings import DetectorSettings
 
     if out.suffix.lower() != ".png":
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")
+    if mode not in get_args(PatchMode):
+        raise InvalidInput(f"--mode {mode}: expected {' or '.join(get_args(PatchMode))}")
     chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device}
     settings = checked(DetectorSettings, chosen)
     items, detector = read_coco(data), load_detector(settings)
@@ -151,6 +156,7 @@ def patch(
             items,
             steps=steps,
             seed=seed,
+            mode=cast(PatchMode, mode),
             on_step=lambda done, loss: bar.update(task, completed=done, loss=loss),
         )
     with atomic_write(out) as stream:
