@@ -4,14 +4,16 @@
 
 Every laptop has one sticker left, made hard to see (small, faint or blurred), or none. Perception, policy and gate are those of
 the cell; all policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
-a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL and on the objectness that
-no box explains switched off; the others have max_unexplained_objectness at percentiles of other clean lids.
+a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL, on the objectness that
+no box explains and on strangeness switched off; the others have max_unexplained_objectness, max_strangeness or both at percentiles
+of other clean lids.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +22,6 @@ from numpy.typing import NDArray
 
 from benchmarks.dil_sensitivity import hard_sticker
 from sticker_uq.datasets import render, sample_scene
-from sticker_uq.localization import LocalizationSettings, localize
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import SceneAssessment
 from sticker_uq.supervision import GateSettings, Policy, Supervisor
@@ -70,15 +71,31 @@ def frame(image: NDArray[np.uint8], seed: int, number: int) -> NDArray[np.uint8]
     return np.clip(np.round(image + noise), 0, 255).astype(np.uint8)
 
 
-def limits(perception: Perception, seed: int, lids: int, percentiles: list[float]) -> dict[float, float]:
-    """The objectness that no box explains at ``percentiles`` of clean lids."""
+LIMITS = ("max_unexplained_objectness", "max_strangeness")
+
+
+def clean_lids(perception: Perception, seed: int, lids: int) -> NDArray[np.float64]:
+    """What LIMITS limit, on ``lids`` clean lids, (lids, 2)."""
     found = []
     for number in range(seed, seed + lids):
         spec = sample_scene(number, stickers=1)
         bare = render(spec.without_sticker(spec.stickers[0].id)).image
-        look = perception.detector.look(perception.detector.encode(frame(bare, number, 0)))
-        found.append(localize(look, LocalizationSettings())[0].unexplained_objectness)
-    return {p: float(np.percentile(found, p)) for p in percentiles}
+        seen = perception.assess(frame(bare, number, 0)).localization
+        if seen is not None:
+            found.append((seen.unexplained_objectness, seen.strangeness))
+    return np.array(found, np.float64)
+
+
+def variants(policy: Policy, lids: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, Policy]:
+    """``policy`` with one of LIMITS or both at ``percentiles`` of clean ``lids``, by name."""
+    made = {}
+    for percentile in percentiles:
+        values = dict(zip(LIMITS, np.percentile(lids, percentile, axis=0).tolist(), strict=True))
+        for chosen in (LIMITS[:1], LIMITS[1:], LIMITS):
+            words = " and ".join(f"{name.removeprefix('max_')} {values[name]:.2g}" for name in chosen)
+            limited = policy.model_copy(update={name: values[name] for name in chosen})
+            made[f"{words}, percentile {percentile:g}"] = limited
+    return made
 
 
 def main() -> None:
@@ -91,21 +108,18 @@ def main() -> None:
     parser.add_argument("--policy", default="config/policy.yaml")
     parser.add_argument("--clean", type=int, default=200, help="clean lids that the percentiles are of")
     parser.add_argument("--clean-seed", type=int, default=95_000)
-    parser.add_argument("--percentiles", type=float, nargs="*", default=[95.0, 90.0, 80.0])
+    parser.add_argument("--percentiles", type=float, nargs="*", default=[95.0, 90.0, 85.0, 80.0])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     perception = Perception(PerceptionSettings(device="cpu"))
     policy = Policy.load(arguments.policy)
+    off = {"max_dil": 1.0, "max_dil_clean": 1.0} | dict.fromkeys(LIMITS, 1.0)
     policies = {
-        "without DiL": policy.model_copy(
-            update={"max_dil": 1.0, "max_dil_clean": 1.0, "max_unexplained_objectness": 1.0}
-        ),
+        "without DiL": policy.model_copy(update=off),
         f"as it is, {policy.max_unexplained_objectness:g}": policy,
     }
-    found = limits(perception, arguments.clean_seed, arguments.clean, arguments.percentiles)
-    for percentile, limit in found.items():
-        name = f"percentile {percentile:g} of clean lids, {limit:.2g}"
-        policies[name] = policy.model_copy(update={"max_unexplained_objectness": limit})
+    lids = clean_lids(perception, arguments.clean_seed, arguments.clean)
+    policies |= variants(policy.model_copy(update={LIMITS[0]: 1.0}), lids, arguments.percentiles)
     ends: Counter[tuple[str, str, str]] = Counter()
     laptops: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.laptops):

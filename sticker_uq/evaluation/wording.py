@@ -93,6 +93,7 @@ SHORT = {metric.field: metric.short for metric in METRICS} | {
     "sticker_probability": "P(sticker)",
     "dil": "DiL",
     "unexplained_objectness": "missed?",
+    "strangeness": "strange?",
     "logo_overlap": "logo overlap",
 }
 VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_possible_logo, judge_object, within
 from sticker_uq.supervision.signals import (
     SALIENCY_WORDS,
+    STRANGENESS,
     UNEXPLAINED,
     SaliencyName,
     object_signals,
@@ -201,6 +203,7 @@ def _clean_doubts(
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
+    doubts += _strange(assessment, policy.max_strangeness)
     rare = [
         v
         for v in verdicts
@@ -239,6 +242,15 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
             text += f" {region.objectness:.2g} is above the limit {limit:.2g}"
             places.append(Reason(UNEXPLAINED, text, region.objectness, limit, as_box(region.box)))
     return places or [reason]
+
+
+def _strange(assessment: SceneAssessment, limit: float) -> list[Reason]:
+    """That something lies on the lid which the detector was never shown; never passes where it was not measured."""
+    if limit >= 1.0:
+        return []
+    value = math.nan if assessment.localization is None else assessment.localization.strangeness
+    passed, reason = within(STRANGENESS, "how strange the picture is to the detector", value, limit)
+    return [] if passed else [reason]
 
 
 def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:

@@ -109,6 +109,12 @@ class Policy(BaseModel):
         le=1.0,
         description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
     )
+    max_strangeness: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest strangeness of a scene that counts as clean; 1 switches the limit off",
+    )
     max_background_saliency: float = Field(
         0.0,
         ge=0.0,

@@ -16,9 +16,12 @@ from sticker_uq.supervision.events import (
     Severity,
 )
 from sticker_uq.supervision.plausibility import image_problems, picture_of, problems_of
-from sticker_uq.supervision.signals import UNEXPLAINED
+from sticker_uq.supervision.signals import STRANGENESS, UNEXPLAINED
 from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, Streak, Target
 from sticker_uq.supervision.turn import Turn
+
+_MISSED = (UNEXPLAINED, STRANGENESS)
+"""Metrics of the reasons that say that something may have been missed."""
 
 
 def receive(turn: Turn, event: SceneReceived) -> None:
@@ -104,7 +107,7 @@ def conclude(turn: Turn) -> None:
 
 def unexplained(decision: SceneDecision) -> bool:
     """Whether ``decision`` only doubts that a scene without anything to do is clean, because something may have been missed."""
-    return decision.outcome is Outcome.ASK and any(r.metric == UNEXPLAINED for r in decision.reasons)
+    return decision.outcome is Outcome.ASK and any(r.metric in _MISSED for r in decision.reasons)
 
 
 def scenes_needed(turn: Turn, decision: SceneDecision) -> int:

@@ -43,6 +43,9 @@ box explains."""
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The metric of a reason that says that something may have been missed."""
 
+STRANGENESS = "strangeness"
+"""The metric of a reason that says that something lies there which the detector was never shown."""
+
 _SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
     "dil": lambda localization, pixels: localization.dil,
     "background_saliency": lambda localization, pixels: localization.background_localization / pixels,

@@ -1,5 +1,7 @@
 """A lid is called clean only if distinctive localization agrees; otherwise the cell looks again and calls a person."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,8 +22,8 @@ MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS)
 QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02)
 
 
-def cell() -> Cell:
-    made = Cell(SETTINGS, POLICY)
+def cell(policy: Policy = POLICY) -> Cell:
+    made = Cell(SETTINGS, policy)
     for event in (Activated(), ArmReady(True), WorkpieceChanged("laptop-1", made.now)):
         made.send(event)
     return made
@@ -74,9 +76,42 @@ def test_a_flicker_of_one_scene_does_not_call_anybody() -> None:
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1])
-def test_the_limit_is_a_probability(limit: float) -> None:
-    with pytest.raises(ValueError, match="max_unexplained_objectness"):
-        Policy(max_unexplained_objectness=limit)
+@pytest.mark.parametrize("name", ["max_unexplained_objectness", "max_strangeness"])
+def test_the_limits_are_probabilities(name: str, limit: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        Policy.model_validate({name: limit})
+
+
+STRANGE = replace(QUIET, strangeness=0.8)
+
+
+@pytest.mark.parametrize(
+    ("strangeness", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
+)
+def test_a_strange_lid_is_not_called_clean(strangeness: float, outcome: Outcome) -> None:
+    seen = assessment(localization=replace(QUIET, strangeness=strangeness))
+    decision = judge(seen, Policy(max_strangeness=0.5))
+    assert decision.outcome is outcome
+    assert [reason.metric for reason in decision.reasons] == ["strangeness"] * (outcome is Outcome.ASK)
+    assert judge(seen, Policy()).outcome is Outcome.CLEAN
+
+
+def test_something_strange_keeps_the_arm_from_no_sticker_and_is_looked_at_twice() -> None:
+    policy = Policy(max_strangeness=0.5)
+    assert judge(assessment(observed(), localization=STRANGE), policy).outcome is Outcome.WORK
+    here = cell(policy).scene(localization=STRANGE, times=2 * K - 1)
+    assert here.phase is Phase.MONITORING
+    assert here.state.reasons & Closed.UNEXPLAINED
+    here.scene(localization=STRANGE)
+    assert here.phase is Phase.INTERVENTION
+    assert "strange" in here.sent(OpenIntervention)[0].scene_reasons[0].text
+
+
+def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:
+    here = cell(Policy(max_strangeness=0.5)).scene(localization=None, times=3 * K)
+    assert here.phase is Phase.MONITORING
+    assert not here.sent(OpenIntervention)
+    assert not here.sent(DeclareDone)
 
 
 def test_an_image_that_was_left_out_concludes_nothing_and_breaks_nothing() -> None:
