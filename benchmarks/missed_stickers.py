@@ -5,8 +5,8 @@
 Every laptop has one sticker left, made hard to see (small, faint or blurred), or none. Perception, policy and gate are those of
 the cell; all policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
 a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL, on the objectness that
-no box explains and on strangeness switched off; the others have max_unexplained_objectness, max_strangeness or both at percentiles
-of other clean lids.
+no box explains and on strangeness switched off; the others have max_unexplained_objectness, max_strangeness or both at
+percentiles of other clean lids.
 """
 
 from __future__ import annotations

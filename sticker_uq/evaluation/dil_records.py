@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+from scipy.stats import entropy
 
 from sticker_uq.datasets.abnormal_coco import AbnormalImage
 from sticker_uq.datasets.files import atomic_write
@@ -43,8 +44,13 @@ DOUBT = "doubt"
 """Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
 STRANGENESS = "strangeness"
 """What the strangeness head says, of a detector that has one."""
+INDECISION = "indecision"
+"""Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
+UNDECIDED_FLOOR = 0.1
 SUSPICION = "suspicion"
-"""Doubt and strangeness together."""
+"""Unexplained objectness, strangeness and indecision together."""
+_BITS = 3.0
+"""Indecision that halves what is left of the certainty that a scene is as it should be."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +80,23 @@ class SceneRecord:
         )
 
     def signal(self, name: str) -> float:
-        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, and where there is a head STRANGENESS or SUSPICION."""
+        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, INDECISION, and where there is a head STRANGENESS or SUSPICION."""
         if name == SUSPICION:
-            return 1 - (1 - self.doubt) * (1 - self.signals[STRANGENESS])
+            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])
+            return 1 - certain * 2 ** (-self.indecision / _BITS)
+        if name == INDECISION:
+            return self.indecision
         return self.doubt if name == DOUBT else self.signals[name]
+
+    @property
+    def indecision(self) -> float:
+        """Bits that the class vectors of everything detected from UNDECIDED_FLOOR on leave open, added up.
+
+        It grows with every box that the detector is not sure of, be it predicted or not.
+        """
+        found = self.detections
+        vectors = found.probabilities[found.scores >= UNDECIDED_FLOOR].astype(np.float64)
+        return float(entropy(vectors, base=2, axis=1).sum())
 
     @property
     def doubt(self) -> float:

@@ -17,6 +17,7 @@ from sticker_uq.evaluation.accuracy import mean_average_precision
 from sticker_uq.evaluation.dil_records import (
     DIL_SIGNALS,
     DOUBT,
+    INDECISION,
     MC_SIGNALS,
     PAPER,
     STRANGENESS,
@@ -170,7 +171,7 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 
 def _signals(records: Records) -> tuple[str, ...]:
     headed = all(STRANGENESS in record.signals for found in records.values() for record in found)
-    return (*DIL_SIGNALS, DOUBT, *((STRANGENESS, SUSPICION) if headed else ()), *MC_SIGNALS)
+    return (*DIL_SIGNALS, DOUBT, INDECISION, *((STRANGENESS, SUSPICION) if headed else ()), *MC_SIGNALS)
 
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:

@@ -108,9 +108,20 @@ def test_strangeness_counts_where_there_is_a_head(study):
             one.signals["strangeness"] = 0.2 if one.case == "clean" else 0.9
     assert separation(records).set_index("signal").loc["suspicion", "hidden"].startswith("1.000")
     assert effects(records, images, 0.5).set_index("case").loc["hidden", "strangeness"].startswith("0.900")
-    sure = record("clean", 0.0, [[0, 0, 9, 9]], (0.8,))
-    sure.signals["strangeness"] = 0.5
+    sure = record("clean", 0.0, [[0, 0, 9, 9]], (1.0,))
+    sure.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.2})
     assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
+
+
+def test_indecision_adds_up_what_every_box_leaves_open():
+    boxes = [[0, 0, 9, 9], [20, 20, 29, 29], [40, 40, 49, 49]]
+    assert record("clean", 0.0, boxes[:1], (1.0,)).indecision == pytest.approx(0, abs=1e-6)
+    assert record("clean", 0.0, boxes[:2], (0.5, 0.5)).indecision == pytest.approx(2, abs=1e-6)
+    one = record("clean", 0.0, boxes, (0.5, 0.05, 1.0))  # 0.05 is hardly anything
+    assert one.indecision == one.signal("indecision") == pytest.approx(1, abs=1e-6)
+    one.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.0})
+    assert one.signal("suspicion") == pytest.approx(1 - 0.5 * 2 ** (-1 / 3), abs=1e-6)
+    assert record("clean", 0.0).indecision == 0
 
 
 def test_what_separates_and_what_does_not(study):
