@@ -118,8 +118,12 @@ class CameraFeed:
 
     def _arrived(self, message: Image | CompressedImage) -> None:
         stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
+        # at once: to decode it may take long, and the worker may be busy with an earlier image for a long time
+        size = None if isinstance(message, CompressedImage) else (message.width, message.height)
+        early = self._inspector.glance(stamp_ns, frame_id, size) if size is not None else None
+        if early is not None:
+            self.outputs.publish_check(early)
         check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
-        # at once: the worker may be busy with an earlier image for a long time
         self.outputs.publish_check(check)
         self._mailbox.put(Arrival(self, check, picture), self.topic)
 

@@ -4,6 +4,8 @@ from a lid without stickers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +30,30 @@ def measure_exposure(image: NDArray[np.uint8]) -> Exposure:
 
     Noise and sharpness are NaN where there is nothing to measure them on.
     """
-    stride = max(1, int(np.sqrt(image.shape[0] * image.shape[1] / _ENOUGH_PIXELS)))
+    stride = _stride(image)
     grey = cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_BGR2GRAY)
-    seen = np.ascontiguousarray(grey[::stride, ::stride])
-    counts = cv2.calcHist([seen], [0], None, [256], [0, 256]).ravel().astype(np.int64)
+    bright = _brightness(np.ascontiguousarray(grey[::stride, ::stride]))
+    return replace(bright, noise=_noise(grey, stride), sharpness=_sharpness(grey, stride))
+
+
+def measure_brightness(image: NDArray[np.uint8]) -> Exposure:
+    """How bright ``image`` (H, W, 3) uint8 BGR is, as :func:`measure_exposure` says, in a fraction of its time; no noise, no
+    sharpness.
+    """
+    stride = _stride(image)
+    return _brightness(cv2.cvtColor(np.ascontiguousarray(image[::stride, ::stride]), cv2.COLOR_BGR2GRAY))
+
+
+def _stride(image: NDArray[np.uint8]) -> int:
+    return max(1, int(np.sqrt(image.shape[0] * image.shape[1] / _ENOUGH_PIXELS)))
+
+
+def _brightness(grey: NDArray[np.uint8]) -> Exposure:
+    counts = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel().astype(np.int64)
     return Exposure(
-        mean_level=float(counts @ np.arange(256) / seen.size),
-        dark_share=float(counts[: DARK_LEVEL + 1].sum() / seen.size),
-        saturated_share=float(counts[SATURATED_LEVEL:].sum() / seen.size),
-        noise=_noise(grey, stride),
-        sharpness=_sharpness(grey, stride),
+        mean_level=float(counts @ np.arange(256) / grey.size),
+        dark_share=float(counts[: DARK_LEVEL + 1].sum() / grey.size),
+        saturated_share=float(counts[SATURATED_LEVEL:].sum() / grey.size),
     )
 
 

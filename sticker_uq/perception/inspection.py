@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sticker_uq.datasets.images import Picture
-from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.exposure import measure_brightness
 from sticker_uq.scene import ImageCheck, InvalidInput
 
 _ROWS = 64
@@ -22,6 +22,15 @@ class ImageInspector:
         self._repeats = 0
         self._stamp_ns = 0
 
+    def glance(self, stamp_ns: int, frame_id: str, image_size: tuple[int, int]) -> ImageCheck | None:
+        """What its header tells of the next image when it is not as large as the one before; None when it is.
+
+        To decode a giant image takes long. :meth:`inspect` still follows.
+        """
+        if self._newest is None or image_size == (self._newest.shape[1], self._newest.shape[0]):
+            return None
+        return ImageCheck(stamp_ns, frame_id, "", image_size, previous_stamp_ns=self._stamp_ns)
+
     def inspect(
         self, stamp_ns: int, frame_id: str, decode: Callable[[], Picture]
     ) -> tuple[ImageCheck, Picture | None]:
@@ -32,7 +41,7 @@ class ImageInspector:
         before, self._stamp_ns = self._stamp_ns, stamp_ns
         try:
             picture = decode()
-            exposure = measure_exposure(picture)
+            exposure = measure_brightness(picture)
         except InvalidInput as error:
             return ImageCheck(stamp_ns, frame_id, str(error), previous_stamp_ns=before), None
         except Exception as error:  # noqa: BLE001 - one image must not end its receiver

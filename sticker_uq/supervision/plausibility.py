@@ -84,9 +84,15 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it; in words."""
+    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it; in words.
+
+    An image that cannot be used, or comes from elsewhere than the ones before, is asked nothing more.
+    """
     if check.problem:
         return ((Closed.FAILED_SCENE, check.problem),)
+    source = (check.frame_id, check.image_size)
+    if before.reference is not None and source != before.reference.source:
+        return ((Closed.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}"),)
     found = [
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
@@ -97,11 +103,6 @@ def image_problems(
         )
     if settings.frozen_images and check.repeats >= settings.frozen_images:
         found.append((Closed.FROZEN_IMAGE, f"{check.repeats} images in a row have exactly the same pixels"))
-    source = (check.frame_id, check.image_size)
-    if before.reference is not None and source != before.reference.source:
-        found.append(
-            (Closed.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}")
-        )
     return tuple(found)
 
 

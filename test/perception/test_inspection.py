@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.inspection import ImageInspector, same_pixels
 from sticker_uq.scene import Exposure, ImageCheck, InvalidInput
 
@@ -16,7 +17,12 @@ def picture(level: int = 100, height: int = 70, width: int = 5) -> np.ndarray:
 def test_a_usable_image_is_described_and_its_pixels_are_handed_on() -> None:
     pixels = picture(100)
     check, seen = ImageInspector().inspect(7, "camera", lambda: pixels)
-    assert check == ImageCheck(7, "camera", "", (5, 70), Exposure(100.0, 0.0, 0.0), 1, 0)
+    assert check.exposure is not None
+    bright = Exposure(100.0, 0.0, 0.0, check.exposure.noise, check.exposure.sharpness)
+    assert check == ImageCheck(7, "camera", "", (5, 70), bright, 1, 0)
+    whole = measure_exposure(pixels)
+    levels = ("mean_level", "dark_share", "saturated_share")
+    assert [getattr(bright, name) for name in levels] == [getattr(whole, name) for name in levels]
     assert seen is pixels
 
 
@@ -72,3 +78,12 @@ def test_one_other_pixel_anywhere_is_noticed(rows: int, row: int, column: int, c
 
 def test_another_shape_is_another_image() -> None:
     assert not same_pixels(picture(9, 4, 6), picture(9, 6, 4))
+
+
+def test_another_size_is_known_before_the_image_is_decoded() -> None:
+    inspector = ImageInspector()
+    assert inspector.glance(3, "c", (6000, 4000)) is None, "nothing is known of the camera yet"
+    inspector.inspect(5, "c", picture)
+    assert inspector.glance(7, "c", (5, 70)) is None
+    assert inspector.glance(7, "c", (70, 5)) == ImageCheck(7, "c", "", (70, 5), previous_stamp_ns=5)
+    assert inspector.inspect(7, "c", picture)[0].previous_stamp_ns == 5

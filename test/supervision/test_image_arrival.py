@@ -144,3 +144,9 @@ def test_a_camera_without_noise_may_repeat_its_images() -> None:
 def test_an_image_at_time_zero_is_out_of_order_and_not_old() -> None:
     cell = arrives(removing(), stamp_ns=0, previous_stamp_ns=0)
     assert [reason for reason, _ in cell.state.problems] == [Closed.STAMP_ORDER]
+
+
+def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
+    """It may not have been decoded yet: nobody knows how bright it is."""
+    cell = arrives(removing(), image_size=(6000, 4000), exposure=None)
+    assert [reason for reason, _ in cell.state.problems] == [Closed.SOURCE_CHANGED]
