@@ -100,8 +100,8 @@ class Worker(threading.Thread):
             self._check_stamp(stamp_ns)
             if image is None:
                 raise InvalidInput(check.problem)
-            known = ImageFacts("", check.exposure)
-            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted(), known)
+            # the check of the arriving image measured its brightness alone, a replay measures all: both must say the same
+            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
         except InvalidInput as error:
             feed.counters.unusable += 1
             counters.last_error = f"unusable image: {error}"
