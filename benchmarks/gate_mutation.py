@@ -82,6 +82,11 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "gate",
         "`state.decision is not None and scenes.unexplained(state.decision)` without `state.decision is not None`",
     ): _NEVER_NONE,
+    (
+        "gate",
+        "`state.decision is not None and any((v.objectors for v in state.decision.verdicts))` without "
+        "`state.decision is not None`",
+    ): _NEVER_NONE,
     ("people", "`request is None or refusal` without `request is None`"): _NEVER_NONE,
     (
         "people",

@@ -103,6 +103,12 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
     assert not cell.state.reasons
 
 
+def test_one_objection_among_objects_without_any_is_told() -> None:
+    logo = observed(THERE, label=ObjectClass.LOGO)
+    cell = running().scene(scored(*SCORES), logo, times=K - 1)
+    assert cell.state.reasons & Closed.PANEL
+
+
 def test_an_objection_ends_a_permit() -> None:
     cell = running().scene(scored(SCORES[0]), times=K)
     assert cell.phase is Phase.PERMITTED
