@@ -81,7 +81,7 @@ def _node(spec: ProcessSpec) -> Node:
         parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
         ros_arguments=["--enclave", spec.enclave, *spec.log_arguments()],
-        additional_env=transport_environment(os.environ),
+        additional_env=transport_environment(os.environ, spec.carries_images),
         output="screen",
         emulate_tty=True,
         respawn=spec.respawn,

@@ -20,7 +20,8 @@ from sticker_uq.nodes.sim_geometry import SIMULATED_GEOMETRY
 from sticker_uq.scene import InvalidInput
 
 PACKAGE = "sticker_uq"
-LIFECYCLE_NODES = ("detector", "supervisor")
+SUPERVISOR = "supervisor"
+LIFECYCLE_NODES = ("detector", SUPERVISOR)
 
 
 class CellOptions(BaseModel):
@@ -112,6 +113,11 @@ class ProcessSpec:
         return [argument for level in levels for argument in ("--log-level", level)]
 
     @property
+    def carries_images(self) -> bool:
+        """Whether this process sends or receives pictures."""
+        return self.executable != SUPERVISOR
+
+    @property
     def enclave(self) -> str:
         """The SROS2 enclave of this node; without security it means nothing."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
@@ -175,16 +181,17 @@ def share_folder() -> Path:
     )
 
 
-def transport_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that give Fast DDS a shared-memory segment large enough for images, unless the user brought a profile.
+def transport_environment(environment: Mapping[str, str], images: bool = True) -> dict[str, str]:
+    """Variables that give Fast DDS the profile of a process, unless the user brought one.
 
-    With the default segment of 512 KiB a best-effort image above VGA is nearly always lost.
+    With ``images`` a shared-memory segment large enough for them: with the default of 512 KiB a best-effort image above VGA is
+    nearly always lost. Otherwise no shared memory at all, in which a process that is killed can leave a lock behind.
     """
     names = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
     if any(environment.get(name) for name in names):
         return {}
-    profile = str(share_folder() / "config" / "fastdds.xml")
-    return dict.fromkeys(names, profile)
+    profile = share_folder() / "config" / ("fastdds.xml" if images else "fastdds_udp.xml")
+    return dict.fromkeys(names, str(profile))
 
 
 def existing_file(text: str, what: str) -> Path:
@@ -207,7 +214,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     beside_camera = _camera_info_remapping(options.camera_topic)
     processes = [
         detector_process(options),
-        _process(options, "supervisor", supervision, beside_camera),
+        _process(options, SUPERVISOR, supervision, beside_camera),
     ]
     if options.console:
         page = _given(port=options.console_port, image_transport=options.image_transport)

@@ -108,7 +108,8 @@ class ProcessGroup:
 
     def _start(self, spec: ProcessSpec) -> None:
         command = spec.command(spec.write_parameters(Path(self._folder.name)))
-        environment = {**os.environ, **transport_environment(os.environ), "PYTHONUNBUFFERED": "1"}
+        transport = transport_environment(os.environ, spec.carries_images)
+        environment = {**os.environ, **transport, "PYTHONUNBUFFERED": "1"}
         # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,

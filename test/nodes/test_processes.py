@@ -73,6 +73,19 @@ def test_the_transport_profile_is_set_unless_the_user_brought_one():
     assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}) == {}
 
 
+def test_the_supervisor_shares_no_memory_that_its_death_could_leave_locked():
+    config = share_folder() / "config"
+    profiles = {
+        name: set(transport_environment({}, spec.carries_images).values())
+        for name, spec in _by_name(sim=True, console=True).items()
+    }
+    images = {str(config / "fastdds.xml")}
+    assert profiles.pop("supervisor") == {str(config / "fastdds_udp.xml")}
+    assert set(profiles) == {"detector", "console", "cell_sim"}
+    assert all(profile == images for profile in profiles.values())
+    assert "SHM" not in (config / "fastdds_udp.xml").read_text()
+
+
 @pytest.mark.parametrize(("namespace", "enclave"), [("", "/detector"), ("cell_2/", "/cell_2/detector")])
 def test_every_node_has_the_enclave_of_its_name(namespace, enclave):
     arguments = _by_name(namespace=namespace)["detector"].ros_arguments(None)
