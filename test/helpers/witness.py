@@ -93,6 +93,7 @@ class Witness:
         settings: GateSettings = SETTINGS,
     ) -> None:
         """Check one step."""
+        self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
         self._ends(event, before)
         self._published(before, after, effects)
         self._latches(before, event, after, effects)

@@ -119,6 +119,13 @@ def test_scenes_of_images_from_before_it_are_no_evidence() -> None:
     assert cell.phase is Phase.PERMITTED
 
 
+def test_after_a_clock_that_went_back_scenes_count_from_its_new_time() -> None:
+    cell = running()
+    arrives(cell, problem="encoding 'rgb16'")
+    cell.wait(-1000.0).scene(STICKER, times=K + 1)
+    assert cell.sent(SendGoal)
+
+
 def test_it_stays_closed_until_a_good_scene_has_come() -> None:
     cell = arrives(removing(), problem="image data is empty")
     finish(cell)

@@ -249,8 +249,9 @@ export const STRINGS = {
     "waiting for first image on {topic}": "Waits for the first picture on {topic}",
     "waiting for first image on {topic}: nobody publishes it yet": "Waits for the first picture: nobody sends {topic}",
     "waiting for an image on {topic}: the publisher is gone": "The sender of {topic} is gone",
-    "{topic}: {count} publisher(s) matched but no image for {time} s (offered: {offered}; asked: {asked}); large images need a large shared-memory segment of Fast DDS":
+    "{topic}: {count} publisher(s) matched but no image for {time} s (offered: {offered}; asked: {asked}); {advice}":
       "No picture on {topic} for {time} s from {count} senders",
+    "{topic}: images are lost on the way, {count} so far; {advice}": "Pictures on {topic} are lost on the way, {count} so far",
     "incompatible publishers of {topic}: {reasons}": "The sender of {topic} does not fit: {reasons}",
     "a laptop lies in the cell": "A laptop lies in the cell",
     "the page is served": "The page is served",
@@ -273,7 +274,7 @@ export const STRINGS = {
     "overlap with a possible logo": "overlap with a possible logo",
     "distinctive localization (saliency that no box explains)": "what no box explains",
     "saliency outside the boxes, per pixel": "attention outside the boxes", "objectness that no box explains": "what no box explains",
-    "unexplained objectness": "what no box explains",
+    "unexplained objectness": "what no box explains", "how strange the picture is to the detector": "strangeness of the picture",
     "highest probability of sticker of what is left alone": "probability that a sticker is left",
   },
   signals: {
