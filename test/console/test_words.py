@@ -18,7 +18,9 @@ ROOT = Path(sticker_uq.__file__).parent
 SPEAKERS = (
     "supervision/arm.py", "supervision/contradiction.py", "supervision/gate.py", "supervision/judge.py", "supervision/people.py",
     "supervision/plausibility.py", "supervision/rules.py", "supervision/scenes.py", "supervision/timekeeping.py",
-    "supervision/turn.py", "supervision/watch.py", "nodes/console_calls.py", "nodes/image_input.py", "nodes/supervisor_people.py",
+    "supervision/turn.py", "supervision/watch.py", "nodes/assessor.py", "nodes/console_calls.py", "nodes/gate_watch.py",
+    "nodes/image_input.py",
+    "nodes/poses.py", "nodes/supervisor_people.py",
 )  # fmt: skip
 """Where the sentences are made that reach the page as they are."""
 NOT_SHOWN = (
@@ -31,7 +33,8 @@ NOT_SHOWN = (
     r"the fault is reset", r"the watch over what .* begins anew", r"; goal 7 was lost .*", r"; the gate stays closed until .*",
     # parts of sentences that are listed whole
     r"spot check", r" the limit", r"at least", r" 7 is above the limit 7", r": 7", r"nobody publishes it yet",
-    r"the publisher is gone", r"large images need .*",
+    r"the publisher is gone", r"large images need .*", r"7: 7", r"transform of 7",
+    r"7 publisher7 of 7 besides this one not heard",
     r"7 has changed since the policy was made, seen on 7 workpiece7", r"7 object7 to be decided", r"7; tried 7 times",
     r"something would have been removed wrongly", r"the clock went 7 by 7 s", r"the object may not be removed any more7",
     r"waiting for 7 image on 7: 7",
@@ -113,6 +116,8 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "something would have been removed wrongly: on 3 of 9 spot checks, promised at most 1 % (false alarm probability 1 %)",
         "the picture is unlike those that the policy was made from: noise 14, usual are 0.7 to 6",
         "incompatible publishers of /camera: /cam offers best effort but reliable is asked for: set image_reliability",
+        "2 publishers of gate besides this one not heard", "1 publisher of gate besides this one not heard",
+        "the last run ended while a fault stood: the arm is silent", "the last run ended while a person was asked: request 1",
         "the policy was made for the weights abc, not for def", "the clock went back by 3.2 s",
         "waiting for an image on /camera: the publisher is gone",
         "/camera: images are lost on the way, 3 so far; large images need a large shared-memory segment of Fast DDS",
