@@ -127,6 +127,9 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "the disk is behind: an entry has waited for 3 s",
     ]  # fmt: skip
     assert "\n".join(unworded(page, sorted(said) + examples)) == ""
+    say = "async (text) => (await import('/static/words.js')).say(text)"
+    late = "perception failed: the image is 3 s old, max_image_age_s is 2"
+    assert page.evaluate(say, late) == "The picture was 3 s old when its turn came"
     assert unworded(page, [*WORDS.values(), *(f"{phase.name}: open" for phase in Phase)]) == []
     assert unworded(page, ["a sentence that nobody has put into words"]) != []
 

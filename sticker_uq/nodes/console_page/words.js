@@ -15,7 +15,8 @@ const CLOSED = {
   "another supervisor speaks in this cell": "second_supervisor", "another supervisor may be there unheard": "unheard_supervisor",
 };
 const LISTS = { signal: STRINGS.signals, thing: STRINGS.things, measure: STRINGS.measures, changed: STRINGS.changed };
-const PATTERNS = Object.keys(STRINGS.cell).map(pattern).sort((a, b) => b.plain - a.plain);
+// A reason that closes the gate is known word for word: it goes before what merely looks alike.
+const PATTERNS = Object.keys(STRINGS.cell).map(pattern).sort((a, b) => b.closes - a.closes || b.plain - a.plain);
 
 // {name} of a template stands for whatever is there, {name:number} for a number, {name:text} for sentences, {name:signal} and the
 // like for what a list of strings.js names.
@@ -26,7 +27,8 @@ function pattern(key) {
     names.push(part.split(":"));
     return part.endsWith(":number") ? "(-?[\\d.e+-]+)" : "(.+?)";
   });
-  return { key, names, plain: key.replace(/\{.*?\}/g, "").length, regex: new RegExp("^" + parts.join("") + "$", "s") };
+  const closes = names.some(([, kind]) => kind === "closed");
+  return { key, names, closes, plain: key.replace(/\{.*?\}/g, "").length, regex: new RegExp("^" + parts.join("") + "$", "s") };
 }
 
 // The page's words for one sentence of the cell; null when there are none.
