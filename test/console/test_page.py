@@ -97,6 +97,8 @@ class Operator:
 
     def place(self, x, y):
         """Where a pixel of the camera's image is on the page."""
+        # the picture gives the frame its size
+        expect(self.page.locator("#picture")).to_have_js_property("naturalWidth", 960)
         frame = self.page.locator("#overlay").bounding_box()
         return frame["x"] + x * frame["width"] / 960, frame["y"] + y * frame["height"] / 720
 
