@@ -244,10 +244,18 @@ class ArmClient:
                 return RemoveSticker.Result.ERROR_NONE, "peeled"
             # elsewhere: to publish may take long when somebody has just died, and this thread watches over the permit
             feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
-            self._telling.submit(handle.publish_feedback, feedback)
+            self._telling.submit(self._tell, handle, feedback)
             stopped = self._during(step, reason)
             if stopped is not None:
                 return stopped
+
+    def _tell(self, handle: ServerGoalHandle, feedback: RemoveSticker.Feedback) -> None:
+        try:
+            handle.publish_feedback(feedback)
+        except Exception as error:  # noqa: BLE001 - nobody reads the outcome of this thread's work
+            self._node.get_logger().warning(
+                f"feedback could not be published: {type(error).__name__}: {error}"
+            )
 
     def _during(
         self, step: MotionStep, reason: Callable[[], tuple[int, str] | None]
