@@ -19,7 +19,6 @@ from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import Clock, ClockType
-from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 from rclpy.time import Time
 
@@ -67,18 +66,6 @@ class Motion(Protocol):
         ...
 
 
-class ArmExecutor(MultiThreadedExecutor):
-    """Serves goals, cancellations and the gate side by side; its shutdown waits until a motion under way has stopped."""
-
-    def __init__(self) -> None:
-        super().__init__(num_threads=4)
-
-    def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        return bool(super().shutdown(timeout_sec))
-
-
 class ArmClient:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
 
@@ -86,7 +73,7 @@ class ArmClient:
     A cancellation is accepted at once, whatever the arm does. A goal that still waits for its permit makes room for a newer
     one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it;
     ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit; ``timeout_s``:
-    longest duration of one removal. Spin the node with :class:`ArmExecutor`.
+    longest duration of one removal. Spin the node with :class:`~sticker_uq.nodes.arm_executor.ArmExecutor`.
     """
 
     def __init__(

@@ -16,7 +16,8 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
+from sticker_uq.nodes.arm import ArmClient, MotionFailed, MotionStep
+from sticker_uq.nodes.arm_executor import ArmExecutor
 from sticker_uq.nodes.conversions import box_from_msg
 from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.images import bgr_to_compressed, bgr_to_image

@@ -14,7 +14,8 @@ from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
 
 from sticker_uq.nodes import qos
-from sticker_uq.nodes.arm import ArmClient, ArmExecutor, MotionFailed, MotionStep
+from sticker_uq.nodes.arm import ArmClient, MotionFailed, MotionStep
+from sticker_uq.nodes.arm_executor import ArmExecutor
 from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq.nodes.permit import Permit
 from sticker_uq_msgs.action import RemoveSticker

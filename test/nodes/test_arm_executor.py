@@ -2,9 +2,11 @@
 
 import threading
 
+import pytest
 import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
 
-from sticker_uq.nodes.arm import ArmExecutor
+from sticker_uq.nodes.arm_executor import THREADS, ArmExecutor
 
 
 def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
@@ -32,3 +34,58 @@ def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
     rclpy.shutdown()
     assert seen == [True]
     assert "exception" not in capfd.readouterr().err
+
+
+class CountingExecutor(ArmExecutor):
+    handed_out = 0
+
+    def wait_for_ready_callbacks(self, *arguments, **options):
+        ready = super().wait_for_ready_callbacks(*arguments, **options)
+        self.handed_out += 1
+        return ready
+
+
+def test_a_callback_is_handed_out_once(ros_domain):
+    """While every thread is busy the next callback waits; copies of it would queue up before all others."""
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = CountingExecutor()
+    executor.add_node(node)
+    go, entered = threading.Event(), threading.Semaphore(0)
+
+    def move():
+        entered.release()
+        assert go.wait(60)
+
+    timers = [
+        node.create_timer(0.001, move, callback_group=ReentrantCallbackGroup()) for _ in range(THREADS + 2)
+    ]
+    spinner = threading.Thread(target=executor.spin)
+    spinner.start()
+    for _ in range(THREADS):
+        assert entered.acquire(timeout=60)
+    spinner.join(0.2)
+    handed_out = executor.handed_out
+    go.set()
+    executor.shutdown()
+    spinner.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert THREADS <= handed_out <= len(timers)
+
+
+def test_what_a_callback_raises_reaches_who_spins(ros_domain):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = ArmExecutor()
+    executor.add_node(node)
+
+    def fail():
+        raise RuntimeError("the driver is gone")
+
+    node.create_timer(0.001, fail)
+    with pytest.raises(RuntimeError, match="the driver is gone"):
+        executor.spin()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()

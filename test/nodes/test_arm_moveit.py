@@ -21,7 +21,8 @@ from rclpy.executors import MultiThreadedExecutor
 from rclpy.node import Node
 
 from sticker_uq.nodes import qos
-from sticker_uq.nodes.arm import ArmClient, ArmExecutor
+from sticker_uq.nodes.arm import ArmClient
+from sticker_uq.nodes.arm_executor import ArmExecutor
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState, ObservedObject
 from test.helpers.ros import PATIENCE_S, Bench

@@ -1,0 +1,77 @@
+"""The executor of a node with an arm: goals, cancellations and the gate side by side, each handed out once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rclpy.executors import (
+    ConditionReachedException,
+    Executor,
+    ExternalShutdownException,
+    ShutdownException,
+    TimeoutException,
+    TimeoutObject,
+)
+from rclpy.task import Future, Task
+
+THREADS = 4
+"""A motion, a goal that is handed over, a cancellation and the gate."""
+
+
+class ArmExecutor(Executor):
+    """Serves callbacks in four threads; its shutdown waits until a motion under way has stopped.
+
+    rclpy's own ``MultiThreadedExecutor`` hands a callback out again and again until a thread has begun with it. Whoever hands
+    out holds the interpreter meanwhile, so that on a busy machine thousands of copies of one callback queue up, and the arm is
+    silent for seconds. Here the next callback is looked for when the last one has begun.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="arm")
+        self._begun: list[Task] = []
+        # between handing out and closing the pool: a closed pool takes nothing
+        self._handing = threading.Lock()
+        self._closed = False
+
+    def spin_once(self, timeout_sec: float | None = None) -> None:
+        """Wait for one callback and return when a thread has begun with it; raises what an earlier callback raised."""
+        self._hand_out(timeout_sec, lambda: False)
+
+    def spin_once_until_future_complete(
+        self, future: Future, timeout_sec: float | TimeoutObject | None = None
+    ) -> None:
+        """:meth:`spin_once`, which ends early when ``future`` is done."""
+        future.add_done_callback(lambda _: self.wake())
+        self._hand_out(timeout_sec, future.done)
+
+    def shutdown(self, timeout_sec: float | None = None) -> bool:
+        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit."""
+        with self._handing:
+            self._closed = True
+        self._pool.shutdown(wait=True)
+        return bool(super().shutdown(timeout_sec))
+
+    def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:
+        try:
+            task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, ends)
+        except (ExternalShutdownException, ShutdownException, TimeoutException, ConditionReachedException):
+            return
+        begins = threading.Event()
+        with self._handing:
+            if self._closed:
+                return
+            self._pool.submit(_run, task, begins)
+        begins.wait()
+        self._begun.append(task)
+        done = [task for task in self._begun if task.done()]
+        self._begun = [task for task in self._begun if not task.done()]
+        for task in done:
+            task.result()
+
+
+def _run(task: Task, begins: threading.Event) -> None:
+    begins.set()
+    task()
