@@ -7,6 +7,8 @@ raw coordinates, it never finds a lone object, because the root of its tree is e
 from __future__ import annotations
 
 import functools
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,16 +56,26 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
 
     Raises InvalidInput when a box or a probability is not finite.
     """
-    settings = settings or ClusterSettings()
+    order = canonical_order(samples)
+    labels = np.full(len(samples), NOISE, np.int64)
+    labels[order] = cluster_ordered(
+        replace(
+            samples,
+            boxes=samples.boxes[order],
+            probabilities=samples.probabilities[order],
+            pass_index=samples.pass_index[order],
+        ),
+        settings or ClusterSettings(),
+    )
+    return labels
+
+
+def cluster_ordered(samples: StochasticSamples, settings: ClusterSettings) -> IntArray:
+    """:func:`cluster` of ``samples`` whose rows are in canonical order."""
     _algorithm()  # so that a call without boxes is enough to warm up
     if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
         raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
-    order = canonical_order(samples)
-    labels = np.full(len(samples), NOISE, np.int64)
-    labels[order] = _cluster_sorted(
-        samples.boxes[order].astype(np.float64), np.asarray(samples.pass_index)[order], settings
-    )
-    return labels
+    return _cluster_sorted(samples.boxes.astype(np.float64), np.asarray(samples.pass_index), settings)
 
 
 @functools.cache
@@ -82,14 +94,30 @@ def canonical_order(samples: StochasticSamples) -> IntArray:
     return np.lexsort((samples.pass_index, *samples.probabilities.T[::-1], *samples.boxes.T[::-1]))
 
 
+def distinct(passes: IntArray) -> int:
+    """How many different passes there are in ``passes`` (N,)."""
+    return int(np.count_nonzero(np.bincount(passes)))
+
+
+def rows_of(labels: IntArray) -> list[IntArray]:
+    """The rows of each label 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
+    kept = np.flatnonzero(labels >= 0)
+    if not len(kept):
+        return []
+    order = kept[np.argsort(labels[kept], kind="stable")]
+    ends = np.cumsum(np.bincount(labels[kept])).tolist()
+    return [order[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+
 def _cluster_sorted(boxes: np.ndarray, passes: IntArray, settings: ClusterSettings) -> IntArray:
     # HDBSCAN sees one connected group at a time. Between groups every distance is 1 (or nearly): in one common tree these ties
     # are broken by the order of the rows, and far away boxes end up as outlying members of somebody else's cluster.
     groups = overlap_groups(boxes, 1.0 - settings.epsilon)
     labels = np.full(len(boxes), NOISE, np.int64)
     found = 0
-    for group in range(int(groups.max(initial=-1)) + 1):
-        members = np.flatnonzero(groups == group)
+    for members in rows_of(groups):
+        if len(members) < settings.min_cluster_size:
+            continue
         for part in _objects_of_group(boxes[members], passes[members], settings):
             labels[members[part]] = found
             found += 1
@@ -98,20 +126,18 @@ def _cluster_sorted(boxes: np.ndarray, passes: IntArray, settings: ClusterSettin
 
 def _objects_of_group(boxes: np.ndarray, passes: IntArray, settings: ClusterSettings) -> list[IntArray]:
     """Indices of the boxes of each object among connected ``boxes``; boxes in none of them are noise."""
-    if len(np.unique(passes)) < settings.min_cluster_size:
+    if distinct(passes) < settings.min_cluster_size:
         return []
     found = _hdbscan(boxes, settings)
-    candidates = [np.flatnonzero(found == label) for label in range(int(found.max(initial=-1)) + 1)]
-    clusters = [c for c in candidates if len(np.unique(passes[c])) >= settings.min_cluster_size]
+    clusters = [c for c in rows_of(found) if distinct(passes[c]) >= settings.min_cluster_size]
     taken = np.concatenate(clusters) if clusters else np.zeros(0, np.int64)
     rest = np.delete(np.arange(len(boxes)), taken)
     # HDBSCAN does not count a box as its own neighbour, so it calls an object with as many boxes as min_samples noise as soon as
     # another box is near. Enough passes that agree are an object all the same.
-    leftover = overlap_groups(boxes[rest], 1.0 - settings.epsilon)
-    for label in range(int(leftover.max(initial=-1)) + 1):
-        members = rest[leftover == label]
-        if len(np.unique(passes[members])) >= settings.min_cluster_size:
-            clusters.append(members)
+    if distinct(passes[rest]) >= settings.min_cluster_size:
+        for rows in rows_of(overlap_groups(boxes[rest], 1.0 - settings.epsilon)):
+            if distinct(passes[rest[rows]]) >= settings.min_cluster_size:
+                clusters.append(rest[rows])
     return [
         members[part]
         for members in clusters

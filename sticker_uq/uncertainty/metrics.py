@@ -20,7 +20,7 @@ CORNERS = ((0, 1), (2, 1), (0, 3), (2, 3))
 
 def mean_probabilities(probabilities: FloatArray) -> FloatArray:
     """Mean class vector of one object, (3,) float64 that sums to 1 (Wu et al., eq 1)."""
-    return np.asarray(_distributions(probabilities).mean(axis=0))
+    return np.asarray(distributions(probabilities).mean(axis=0))
 
 
 def variation_ratio(probabilities: FloatArray) -> float:
@@ -28,13 +28,13 @@ def variation_ratio(probabilities: FloatArray) -> float:
 
     ``probabilities`` (M, 3). A tie within one detection goes to the lower class.
     """
-    labels = _distributions(probabilities).argmax(axis=1)
+    labels = distributions(probabilities).argmax(axis=1)
     return float(1.0 - np.bincount(labels, minlength=CLASS_COUNT).max() / len(labels))
 
 
 def shannon_entropy(probabilities: FloatArray) -> float:
     """SE: entropy of the mean class vector of ``probabilities`` (M, 3), 0..log2(3) bits (Wu et al., eq 5)."""
-    return float(_entropy(mean_probabilities(probabilities)))
+    return float(entropy(mean_probabilities(probabilities)))
 
 
 def mutual_information(probabilities: FloatArray) -> float:
@@ -42,8 +42,8 @@ def mutual_information(probabilities: FloatArray) -> float:
 
     Never above SE; rounding errors below 0 are cut off.
     """
-    vectors = _distributions(probabilities)
-    return max(0.0, float(_entropy(vectors.mean(axis=0)) - _entropy(vectors).mean()))
+    vectors = distributions(probabilities)
+    return max(0.0, float(entropy(vectors.mean(axis=0)) - entropy(vectors).mean()))
 
 
 def box_covariance(boxes: FloatArray) -> FloatArray:
@@ -84,11 +84,13 @@ def surfaces_and_hulls(groups: Sequence[FloatArray]) -> list[tuple[float, tuple[
     """:func:`surface_and_hulls` of each of ``groups``, all in one call of GEOS."""
     if not groups:
         return []
+    # as lines, which have the hull of their points: a geometry for every point costs more than the hulls. The first point comes
+    # twice, because a line has at least two.
     corners = [_boxes(boxes)[:, CORNERS].transpose(1, 0, 2) for boxes in groups]
-    counts = np.repeat([len(boxes) for boxes in groups], 4)
-    points = np.concatenate([corner.reshape(-1, 2) for corner in corners])
+    closed = [np.concatenate([corner, corner[:, :1]], axis=1).reshape(-1, 2) for corner in corners]
+    counts = np.repeat([len(boxes) + 1 for boxes in groups], 4)
     hulls = shapely.convex_hull(
-        shapely.multipoints(points, indices=np.repeat(np.arange(len(counts)), counts))
+        shapely.linestrings(np.concatenate(closed), indices=np.repeat(np.arange(len(counts)), counts))
     )
     areas = shapely.area(hulls).reshape(-1, 4)
     rings, owner = shapely.get_coordinates(hulls, return_index=True)
@@ -98,12 +100,14 @@ def surfaces_and_hulls(groups: Sequence[FloatArray]) -> list[tuple[float, tuple[
     return [(float(area.mean()), tuple(opened[4 * g : 4 * g + 4])) for g, area in enumerate(areas)]
 
 
-def _entropy(vectors: FloatArray) -> FloatArray:
+def entropy(vectors: FloatArray) -> FloatArray:
+    """Entropy of each of ``vectors`` (..., 3) that sum to 1, (...) bits."""
     # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
     return -xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0
 
 
-def _distributions(probabilities: FloatArray) -> FloatArray:
+def distributions(probabilities: FloatArray) -> FloatArray:
+    """``probabilities`` (M, 3) as float64 rows that sum to 1."""
     vectors = np.asarray(probabilities, np.float64)
     if vectors.ndim != 2 or vectors.shape[1] != CLASS_COUNT or len(vectors) == 0:
         raise InvalidInput(

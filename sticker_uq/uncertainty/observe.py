@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from sticker_uq.scene import (
     METRICS,
-    FloatArray,
     ImageUncertainty,
     IntArray,
     ObjectClass,
@@ -17,8 +15,9 @@ from sticker_uq.scene import (
     StochasticSamples,
 )
 from sticker_uq.uncertainty import metrics
-from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, canonical_order, cluster
-from sticker_uq.uncertainty.overlap import box_areas, overlap_groups
+from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, canonical_order, cluster_ordered, rows_of
+from sticker_uq.uncertainty.grouped import Grouped, covariances, measures
+from sticker_uq.uncertainty.overlap import overlap_groups
 
 
 def observe(
@@ -41,11 +40,11 @@ def observe(
         probabilities=samples.probabilities[order],
         pass_index=samples.pass_index[order],
     )
-    labels = cluster(samples, settings)
+    labels = cluster_ordered(samples, settings)
     noise = np.flatnonzero(labels == NOISE)
     seldom = overlap_groups(samples.boxes[noise], 1.0 - settings.epsilon)
-    objects = _numbered(_objects(samples, _members(labels), False), 0)
-    unstable = _numbered(_objects(samples, [noise[rows] for rows in _members(seldom)], True), len(objects))
+    objects = _objects(samples, rows_of(labels), False, 0)
+    unstable = _objects(samples, [noise[rows] for rows in rows_of(seldom)], True, len(objects))
     return objects, unstable, image_uncertainty(objects, len(unstable))
 
 
@@ -58,55 +57,42 @@ def image_uncertainty(objects: tuple[ObservedObject, ...], unstable: int) -> Ima
     return ImageUncertainty(objects=len(objects), unstable=unstable, **means)
 
 
-def _members(labels: IntArray) -> list[IntArray]:
-    return [np.flatnonzero(labels == label) for label in range(int(labels.max(initial=-1)) + 1)]
-
-
-def _numbered(objects: list[ObservedObject], first_id: int) -> tuple[ObservedObject, ...]:
-    ordered = sorted(objects, key=lambda o: (-o.score, o.box.tolist()))
-    return tuple(replace(o, id=first_id + index) for index, o in enumerate(ordered))
-
-
-def _objects(samples: StochasticSamples, members: list[IntArray], unstable: bool) -> list[ObservedObject]:
-    outlines = metrics.surfaces_and_hulls([samples.boxes[rows] for rows in members])
-    return [_object(samples, rows, unstable, *o) for rows, o in zip(members, outlines, strict=True)]
-
-
-def _object(
-    samples: StochasticSamples, rows: IntArray, unstable: bool, surface: float, hulls: tuple[FloatArray, ...]
-) -> ObservedObject:
-    boxes, probabilities = samples.boxes[rows], samples.probabilities[rows]
-    box = boxes.mean(axis=0, dtype=np.float64)
-    mean = metrics.mean_probabilities(probabilities).astype(np.float32)
-    passes = int(np.count_nonzero(np.bincount(samples.pass_index[rows])))
-    measured: dict[str, Any] = dict.fromkeys(METRICS, float("nan"))
+def _objects(
+    samples: StochasticSamples, members: list[IntArray], unstable: bool, first_id: int
+) -> tuple[ObservedObject, ...]:
+    if not members:
+        return ()
+    grouped = Grouped.of(samples, members)
+    box_means, class_means = grouped.means(grouped.boxes), grouped.means(grouped.vectors)
+    outlines = metrics.surfaces_and_hulls([grouped.boxes[rows] for rows in grouped.slices()])
+    covariance = np.full((len(members), 4, 4), np.nan)
+    measured = dict.fromkeys(METRICS, np.full(len(members), np.nan))
     if not unstable:
-        measured = _measure(boxes, probabilities, surface)
-    return ObservedObject(
-        id=0,
-        label=ObjectClass(int(mean.argmax())),
-        box=box.astype(np.float32),
-        probabilities=mean,
-        detections=len(rows),
-        passes=passes,
-        detection_rate=passes / samples.passes,
-        duplicated=passes < len(rows),
-        unstable=unstable,
-        box_covariance=np.full((4, 4), np.nan) if unstable else metrics.box_covariance(boxes),
-        corner_hulls=hulls,
-        **measured,
+        covariance = covariances(grouped, box_means)
+        surfaces = np.array([surface for surface, _ in outlines])
+        measured = measures(grouped, box_means, class_means, covariance, surfaces)
+    values = [
+        dict(zip(measured, row, strict=True)) for row in np.stack([*measured.values()], axis=1).tolist()
+    ]
+    boxes, probabilities = box_means.astype(np.float32), class_means.astype(np.float32)
+    classes = probabilities.argmax(axis=1).tolist()
+    sizes, passes = grouped.sizes.tolist(), grouped.passes.tolist()
+    scores = probabilities.max(axis=1).tolist()
+    ordered = sorted(range(len(members)), key=lambda g: (-scores[g], boxes[g].tolist()))
+    return tuple(
+        ObservedObject(
+            id=first_id + index,
+            label=ObjectClass(classes[g]),
+            box=boxes[g],
+            probabilities=probabilities[g],
+            detections=sizes[g],
+            passes=passes[g],
+            detection_rate=passes[g] / samples.passes,
+            duplicated=passes[g] < sizes[g],
+            unstable=unstable,
+            box_covariance=covariance[g],
+            corner_hulls=outlines[g][1],
+            **values[g],
+        )
+        for index, g in enumerate(ordered)
     )
-
-
-def _measure(boxes: np.ndarray, probabilities: np.ndarray, surface: float) -> dict[str, float]:
-    area = float(box_areas(boxes.mean(axis=0, dtype=np.float64)[None])[0])
-    variance = metrics.total_variance(boxes)
-    return {
-        "variation_ratio": metrics.variation_ratio(probabilities),
-        "shannon_entropy": metrics.shannon_entropy(probabilities),
-        "mutual_information": metrics.mutual_information(probabilities),
-        "total_variance": variance,
-        "predictive_surface": surface,
-        "relative_total_variance": variance / area if area > 0.0 else float("nan"),
-        "relative_predictive_surface": surface / area if area > 0.0 else float("nan"),
-    }

@@ -44,12 +44,16 @@ def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
     corners = corners[order]
     # From left to right: only boxes that begin before this one ends can overlap it.
     end = np.searchsorted(corners[:, 0], corners[:, 2], side="left")
+    top, bottom = np.ascontiguousarray(corners[:, 1]), np.ascontiguousarray(corners[:, 3])
     firsts, seconds = [], []
     for start in range(0, n, _ROWS_AT_ONCE):
         rows = np.arange(start, min(start + _ROWS_AT_ONCE, n))
         counts = np.maximum(end[rows] - rows - 1, 0)
         first = np.repeat(rows, counts)
         second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        # most of them lie above or below each other
+        level = (top[first] < bottom[second]) & (top[second] < bottom[first])
+        first, second = first[level], second[level]
         near = _paired_iou(corners[first], corners[second]) >= min_iou
         firsts.append(first[near])
         seconds.append(second[near])
