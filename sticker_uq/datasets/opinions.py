@@ -5,7 +5,8 @@ An annotation may say it in one of two further fields:
     "annotators": {"sticker": 3, "logo": 1, "background": 1}     how many people chose which class
     "probabilities": [0.1, 0.2, 0.7]                             in the order background, logo, sticker
 
-Without either its category counts as certain.
+Without either its category counts as certain. Annotators may have chosen by the names in ``categories.yaml``; who chose one that
+is ignored there saw something that is no sticker. An object whose own category is ignored is left out.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from sticker_uq.datasets.categories import category_names
 from sticker_uq.datasets.coco import ANNOTATIONS, LabelledImage, load_annotations
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass
 
-_CLASSES = {label.name.lower(): label for label in ObjectClass}
+_Names = Mapping[str, ObjectClass | None]
 
 
 def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, FloatArray]:
@@ -30,10 +32,17 @@ def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, Flo
     :class:`InvalidInput` naming the annotation whose field cannot be used.
     """
     path = folder / ANNOTATIONS
+    document = load_annotations(folder)
+    names: _Names = {"background": ObjectClass.BACKGROUND, **category_names(folder)}
+    left_out = {
+        category["id"]
+        for category in document["categories"]
+        if names.get(_key(category.get("name")), ObjectClass.BACKGROUND) is None
+    }
     said: dict[int, list[float | None]] = {item.image_id: [] for item in items}
-    for annotation in load_annotations(folder)["annotations"]:
-        if annotation["image_id"] in said:
-            said[annotation["image_id"]].append(_fraction(path, annotation))
+    for annotation in document["annotations"]:
+        if annotation["image_id"] in said and annotation["category_id"] not in left_out:
+            said[annotation["image_id"]].append(_fraction(path, annotation, names))
     found = {}
     for item in items:
         certain = (item.labels == ObjectClass.STICKER).astype(float)
@@ -42,16 +51,21 @@ def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, Flo
     return found
 
 
-def _fraction(path: Path, annotation: Mapping[str, Any]) -> float | None:
+def _key(name: object) -> str:
+    return str(name).strip().lower()
+
+
+def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float | None:
     where = f"{path}: annotation {annotation['id']}"
     if "annotators" in annotation:
         votes = annotation["annotators"]
-        usable = isinstance(votes, dict) and set(votes) <= set(_CLASSES)
+        usable = isinstance(votes, dict) and {_key(name) for name in votes} <= set(names)
         if not usable or any(type(n) is not int or n < 0 for n in votes.values()) or not sum(votes.values()):
             raise InvalidInput(
-                f"{where}: annotators {votes!r}: expected how many people chose each of {', '.join(_CLASSES)}"
+                f"{where}: annotators {votes!r}: expected how many people chose each of {', '.join(names)}"
             )
-        return float(votes.get("sticker", 0) / sum(votes.values()))
+        stickers = sum(n for name, n in votes.items() if names[_key(name)] == ObjectClass.STICKER)
+        return float(stickers / sum(votes.values()))
     if "probabilities" in annotation:
         values = annotation["probabilities"]
         numbers = isinstance(values, list) and all(type(v) in (int, float) for v in values)

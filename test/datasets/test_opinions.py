@@ -45,6 +45,34 @@ def test_counts_and_probabilities_and_neither(tmp_path: Path) -> None:
     assert found.tolist() == [0.0, 1.0, 0.75, 0.0, 0.65]
 
 
+def test_an_object_of_an_ignored_category_is_left_out_with_what_was_said_about_it(tmp_path: Path) -> None:
+    data = folder(
+        tmp_path, {}, {"annotators": {"sticker": 1, "logo": 3}}, {}, {"annotators": {"screw": 5}}, {}
+    )
+    document = json.loads((data / "annotations.json").read_text())
+    document["categories"].append({"id": 7, "name": "Screw"})
+    for annotation in document["annotations"][2:4]:
+        annotation["category_id"] = 7
+    (data / "annotations.json").write_text(json.dumps(document))
+    (data / "categories.yaml").write_text("screw: ignore\n")
+    items = read_coco(data)
+    (found,) = sticker_fractions(data, items).values()
+    assert items[0].boxes[:, 0].tolist() == [0, 5, 20]
+    assert found.tolist() == [0.0, 0.25, 1.0]
+
+
+def test_votes_may_use_the_names_of_the_folder(tmp_path: Path) -> None:
+    data = folder(tmp_path, {}, {"annotators": {"Badge": 2, "sticker": 1, "screw": 1, "brand mark": 1}})
+    document = json.loads((data / "annotations.json").read_text())
+    document["categories"] += [
+        {"id": n, "name": name} for n, name in enumerate(("badge", "screw", "brand mark"), 3)
+    ]
+    (data / "annotations.json").write_text(json.dumps(document))
+    (data / "categories.yaml").write_text("badge: sticker\nscrew: ignore\nbrand mark: logo\n")
+    (found,) = sticker_fractions(data, read_coco(data)).values()
+    assert found.tolist() == [0.0, 0.6]
+
+
 @pytest.mark.parametrize(
     "field",
     [
