@@ -44,6 +44,13 @@ def run(
             help="COCO folder, or a recording with annotations.json; may be repeated.",
         ),
     ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]TOPIC",
+            help="Image topic of the recordings, or of the one called NAME; may be repeated.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the study; a killed run goes on in it.")] = Path(
         "out/study"
     ),
@@ -76,7 +83,7 @@ def run(
         str,
         typer.Option(metavar="paper|simula_rp", help="Correct definitions, or those of the published code."),
     ] = "paper",
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Processes, also those of a local Ray cluster.")] = 1,
     ray_address: Annotated[
         str,
         typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).'),
@@ -100,6 +107,7 @@ def run(
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     from sticker_uq.detection.dag import DagSettings
     from sticker_uq.study.executors import executor
+    from sticker_uq.study.labelled import with_topics
     from sticker_uq.study.plan import RATES, Circumstance, DataSet, ModelChoice
     from sticker_uq.study.report import write_report
     from sticker_uq.study.running import run_study
@@ -122,7 +130,7 @@ def run(
         raise InvalidInput("--data is missing: expected a COCO folder, or --quick")
     values |= {
         "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
-        "datasets": tuple(map(DataSet.parse, data)),
+        "datasets": with_topics(tuple(map(DataSet.parse, data)), topic or ()),
         "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
         "attack": checked(DagSettings, attack),
         "transfer": transfer,

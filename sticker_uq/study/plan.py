@@ -82,12 +82,13 @@ class Circumstance(BaseModel):
 
 
 class DataSet(BaseModel):
-    """A COCO folder or labelled recording and what it is called."""
+    """A COCO folder or labelled recording and what it is called. ``topic``: of a recording's images, where there are several."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     folder: Path
+    topic: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -20,6 +20,7 @@ from sticker_uq.detection.sampling import read_picture
 from sticker_uq.scene import InvalidInput, ObjectClass
 from sticker_uq.study import executors
 from sticker_uq.study.executors import executor
+from sticker_uq.study.labelled import labelled_images, with_topics
 from sticker_uq.study.plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.study.running import CELLS, TIMINGS, Study, run_study
 from sticker_uq.study.store import Store
@@ -118,7 +119,7 @@ def test_a_killed_run_goes_on_and_order_does_not_matter(finished, data, tmp_path
 
 def test_a_ray_cluster_computes_the_same(finished, data, tmp_path) -> None:
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    with executor(1, "local") as execute:
+    with executor(2, "local") as execute:
         study = run_study(settings(data), tmp_path / "s", execute)
     same(study.images, finished[0].images)
     same(study.objects, finished[0].objects)
@@ -172,21 +173,31 @@ def test_patches_lie_on_stickers_and_are_counted(data, tmp_path) -> None:
     assert spy.tasks == []
 
 
-def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
-    """The same pictures give the same results, whether they lie in a folder or in a recording."""
-    items = read_coco(data)
-    bag = tmp_path / "bag"
+def record(bag: Path, data: Path, topic: str = "/image/compressed", other: str = "") -> dict:
+    """A recording of the pictures of ``data`` with their labels, which are returned; ``other``: a topic of black pictures."""
+    topics = [topic, *([other] if other else [])]
+    black = cv2.imencode(".png", np.zeros((180, 240, 3), np.uint8))[1].tobytes()
     with BagWriter(bag) as writer:
-        writer.add_topic("/image/compressed", "sensor_msgs/msg/CompressedImage")
-        for number, item in enumerate(items):
-            message = CompressedImage(
-                header=Header(stamp=Time(sec=number + 1)), format="png", data=item.path.read_bytes()
-            )
-            writer.write("/image/compressed", 10**9 * (number + 1), serialize_message(message))
+        for name in topics:
+            writer.add_topic(name, "sensor_msgs/msg/CompressedImage")
+        for number, item in enumerate(read_coco(data)):
+            for name in topics:
+                picture = item.path.read_bytes() if name == topic else black
+                message = CompressedImage(
+                    header=Header(stamp=Time(sec=number + 1)), format="png", data=picture
+                )
+                writer.write(name, 10**9 * (number + 1), serialize_message(message))
     document = json.loads((data / "annotations.json").read_text())
     for number, entry in enumerate(document["images"]):
         entry["file_name"] = f"{number:06d}.jpg"
     (bag / "annotations.json").write_text(json.dumps(document))
+    return document
+
+
+def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
+    """The same pictures give the same results, whether they lie in a folder or in a recording."""
+    bag = tmp_path / "bag"
+    document = record(bag, data)
     both = (DataSet.parse(f"lids={data}"), DataSet.parse(f"recorded={bag}"))
     plan = settings(data, datasets=both, models=(ModelChoice.parse(MODEL),), adversarial=0, rates=(0.1,))
     images = run_study(plan, tmp_path / "s", Spy()).images.drop(columns=["image", *TIMINGS])
@@ -198,6 +209,44 @@ def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
     (bag / "annotations.json").write_text(json.dumps(document))
     with pytest.raises(InvalidInput, match="000000 is labelled as 241x180, but recorded as 240x180"):
         run_study(plan, tmp_path / "s", Spy())
+
+
+def test_the_topic_of_a_recording_is_named(data, tmp_path) -> None:
+    record(tmp_path / "two", data, "/left/compressed", "/right/compressed")
+    record(tmp_path / "one", data)
+    sets = tuple(DataSet.parse(f"{name}={tmp_path / name}") for name in ("two", "one"))
+    lids = DataSet.parse(f"lids={data}")
+    with pytest.raises(
+        InvalidInput, match=r"choose one image topic with --topic; .* /left/compressed, /right"
+    ):
+        labelled_images(sets[0], tmp_path / "s")
+    found = with_topics((*sets, lids), ("two=left/compressed", "image/compressed"))
+    assert [one.topic for one in found] == ["left/compressed", "image/compressed", ""]
+    seen = {one.name: [read_picture(item) for item in labelled_images(one, tmp_path / "s")] for one in found}
+    for left, only, clean in zip(seen["two"], seen["one"], seen["lids"], strict=True):
+        assert (left == clean).all()
+        assert (only == clean).all()
+    (black, _) = labelled_images(*with_topics(sets[:1], ["/right/compressed"]), tmp_path / "s")
+    assert not read_picture(black).any()
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        (["lids=/image"], r"--topic 'lids=/image': expected \[NAME=\]TOPIC, NAME a recording .* \(bag\)"),
+        (["bag="], r"--topic 'bag=': expected"),
+        (["bag=/a", "bag=/b"], "--topic 'bag=/b': expected one topic, /a is given already"),
+        (["/a", "/b"], "--topic '/b': expected one topic, /a is given already"),
+    ],
+)
+def test_a_topic_that_cannot_be_meant_is_refused(data, tmp_path, topics, said) -> None:
+    (tmp_path / "bag").mkdir()
+    (tmp_path / "bag" / "metadata.yaml").touch()
+    sets = (DataSet.parse(f"lids={data}"), DataSet.parse(f"bag={tmp_path / 'bag'}"))
+    with pytest.raises(InvalidInput, match=said):
+        with_topics(sets, topics)
+    with pytest.raises(InvalidInput, match=r"\(none\)"):
+        with_topics(sets[:1], topics)
 
 
 def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, monkeypatch) -> None:
@@ -251,6 +300,7 @@ def test_the_command_writes_a_report_that_needs_nothing_else(data, tmp_path, mon
         (["--data", "DATA", "--jobs", "0"], "--jobs 0: expected 1 or more"),
         (["--data", "DATA", "--circumstance", "fog=1"], "transformation 'fog'"),
         (["--data", "DATA", "--passes", "1"], "--passes 1"),
+        (["--data", "DATA", "--topic", "/image"], "--topic '/image': expected [NAME=]TOPIC"),
         (["--data", "DATA", "--model", "ssd300_vgg16"], "no packaged weights of model 'ssd300_vgg16'"),
     ],
 )
