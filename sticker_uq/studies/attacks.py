@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -63,11 +63,13 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
 
 
 @single_thread()
-def adversarial(model: Model, crops: FloatArray, labels: IntArray, seed: int) -> tuple[FloatArray, IntArray]:
+def adversarial(
+    model: Model, crops: FloatArray, labels: IntArray, seed: int, bounds: Sequence[float] = EPSILONS
+) -> tuple[FloatArray, IntArray]:
     """Crops that ``model`` no longer takes for their class, and the numbers of those they were made of.
 
-    Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest bound of
-    :data:`EPSILONS` that works; what no bound changes is left out.
+    Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest of ``bounds``
+    that works; what no bound changes is left out.
     """
     pictures, classes = (
         torch.from_numpy(np.ascontiguousarray(crops, np.float32)),
@@ -84,7 +86,7 @@ def adversarial(model: Model, crops: FloatArray, labels: IntArray, seed: int) ->
             if attack is None:
                 tried = [deepfool(model, pictures[rows], classes[rows])]
             else:
-                tried = [attack(model, pictures[rows], classes[rows], epsilon) for epsilon in EPSILONS]
+                tried = [attack(model, pictures[rows], classes[rows], epsilon) for epsilon in bounds]
             left = torch.ones(len(rows), dtype=torch.bool)
             for attempt in tried:
                 with torch.no_grad():

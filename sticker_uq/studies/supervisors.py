@@ -114,7 +114,7 @@ def run_study(
     """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
     tell = progress or (lambda _: None)
     tell("autoencoders")
-    ambiguous = _ambiguous(material, settings, out)
+    ambiguous = ambiguous_crops(material, settings, out)
     results = []
     for seed in range(settings.seeds):
         tell(f"seed {seed + 1} of {settings.seeds}")
@@ -145,7 +145,7 @@ class AmbiguousCrops:
     published: AmbiguousImages
 
 
-def _ambiguous(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
+def ambiguous_crops(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
     """The ambiguous crops of the study, from the disk where the same one left them."""
     path = None
     names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
