@@ -232,6 +232,7 @@ class Perception:
                     settings.min_cluster_size,
                     settings.adaptive_error,
                     self._decide,
+                    {} if self._panel is None else self._panel.limits,
                 )
             if enough:
                 return seen

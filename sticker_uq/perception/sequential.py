@@ -4,13 +4,17 @@ Sequential sampling in the sense of Wald (1945) with a known end: after n of T p
 given the interval in which its value after T passes lies at the stated error probability. The decision is asked about the scene
 as it is and about its corners, where every object is as sure and as unsure as its intervals allow. Decisions are monotone in
 these numbers, so one that is the same in all corners is the same between them.
+
+Scores of a panel of supervisors rest on the passes too, on class vectors or on where the mean box lies, and nothing is known of
+their distribution: any score may follow. So where a supervisor could change the decision all passes are made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from scipy.stats import betabinom, norm
@@ -22,6 +26,7 @@ from sticker_uq.scene import (
     ObservedObject,
     SceneAssessment,
     StochasticSamples,
+    SupervisorScore,
 )
 from sticker_uq.uncertainty import iou_matrix
 
@@ -30,6 +35,7 @@ Decide = Callable[[SceneAssessment], Hashable]
 
 _SAME_THING = 0.5  # IoU from which a box counts as one of an object's
 _PRIOR = 0.5  # Jeffreys' prior of a share
+_ANY_SCORE = 1e300  # beyond every limit, and still a number
 _HULL_OFFSET = (
     0.8  # the area of the hull of n normal points grows like ln(n) - 0.8, within 3 % for 4 to 40 points
 )
@@ -59,27 +65,31 @@ def settled(
     min_cluster_size: int,
     error: float,
     decide: Decide,
+    limits: Mapping[str, float] | None = None,
 ) -> bool:
     """Whether ``decide`` says of ``scene``, seen in the passes of ``samples``, what it would say after ``most`` passes.
 
     Never while a pass saw an object twice: further passes tell whether it is one thing or two, which no interval describes.
     ``error``: probability that a number leaves its interval, for each number of each object; ``min_cluster_size``: passes that
-    make an object a clustered one.
+    make an object a clustered one; ``limits``: those of the panel of supervisors by name, of which every score is possible.
     """
+    votes = limits or {}
     if any(o.duplicated for o in scene.objects):
         return False
     decision = decide(scene)
     intervals = [_Interval(o, samples, most, error) for o in scene.objects]
     seldom = [_Interval(o, samples, most, error) for o in scene.unstable]
-    for sure in (True, False):
-        objects = tuple(i.corner(sure) for i in intervals)
+    # a high score of a supervisor may be a doubt or settle one: it goes with the sure numbers of an object and the unsure ones
+    corners = tuple(product((True, False), (True, False) if votes else (True,)))
+    for sure, low in corners:
+        objects = tuple(_heard(i.corner(sure), votes, low) for i in intervals)
         unstable = tuple(i.seldom(sure) for i in seldom)
         if decide(replace(scene, objects=objects, unstable=unstable)) != decision:
             return False
     # an object that may become a clustered one has no measured numbers yet: it may turn out as sure as any
     rising = [i for i in seldom if i.most_seen >= min_cluster_size]
-    for sure in (True, False) if rising else ():
-        risen = tuple(i.risen(sure) for i in rising)
+    for sure, low in corners if rising else ():
+        risen = tuple(_heard(i.risen(sure), votes, low) for i in rising)
         if _of(decide, scene, scene.objects + risen, rising) != decision:
             return False
     return True
@@ -90,6 +100,14 @@ def _of(
 ) -> Hashable:
     left = tuple(o for o in scene.unstable if o.id not in {i.object.id for i in risen})
     return decide(replace(scene, objects=tuple(objects), unstable=left))
+
+
+def _heard(observed: ObservedObject, limits: Mapping[str, float], low: bool) -> ObservedObject:
+    """``observed`` with the lowest scores that supervisors could ever give if ``low``, with the highest otherwise."""
+    score = -_ANY_SCORE if low else _ANY_SCORE
+    return replace(
+        observed, supervisors=tuple(SupervisorScore(name, score, limit) for name, limit in limits.items())
+    )
 
 
 class _Interval:

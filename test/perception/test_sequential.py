@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from sticker_uq.nodes.perceiving import decision
 from sticker_uq.perception import Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.sequential import joined, settled, step_after
-from sticker_uq.scene import InvalidInput, StochasticSamples
+from sticker_uq.scene import InvalidInput, StochasticSamples, SupervisorScore
 from sticker_uq.supervision import Policy
+from sticker_uq.supervision.sections import PanelRule, RiskScore, RiskTerm
 from sticker_uq.uncertainty import observe
 from test.helpers.assessments import assessment
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
+from test.helpers.panels import settings as panel_settings
+from test.helpers.panels import tiny_panel
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 POLICY = Policy()
@@ -76,6 +79,40 @@ def test_an_object_that_a_pass_saw_twice_is_not_settled():
     twice = replace(twice, pass_index=twice.pass_index % 12, passes=12)
     assert scene_of(twice).objects[0].duplicated
     assert not is_settled(twice)
+
+
+@pytest.mark.parametrize("combination", ["any", "risk"])
+def test_where_a_supervisor_may_yet_change_the_decision_all_passes_are_made(combination):
+    term = RiskTerm(signal="supervisor.mc_mutual_information", knots=(0.0, 1.0), log_odds=(0.0, 5.0))
+    risk = RiskScore(intercept=-3.0, terms=(term,), max_removal=0.1) if combination == "risk" else None
+    policy = Policy(panel=PanelRule(combination=combination), risk=risk)
+    decide = partial(decision, policy=policy)
+    limits = {"mc_mutual_information": 0.4}
+
+    def at(drawn, score):
+        scene = scene_of(drawn)
+        votes = (SupervisorScore("mc_mutual_information", score, 0.4),)
+        heard = replace(scene, objects=tuple(replace(o, supervisors=votes) for o in scene.objects))
+        return settled(heard, drawn, MOST, 3, 0.05, decide, limits)
+
+    sure = samples(0.97, 1.0, 12)
+    assert settled(scene_of(sure), sure, MOST, 3, 0.05, partial(decision, policy=POLICY))
+    # the score that it has now is no sign of the one that it will have
+    assert not at(sure, 0.0)
+    assert not at(sure, 0.9)
+    assert not at(sure, float("nan"))
+    # what is asked about anyway needs no supervisor, and where nothing lies there is nobody to object
+    assert at(samples(0.35, 1.0, 12), 0.0)
+    assert at(samples(0.9, 0.0, 6), 0.0)
+
+
+def test_the_limits_of_the_panel_at_work_are_known(tmp_path, monkeypatch):
+    document, _ = tiny_panel(tmp_path)
+    told = []
+    monkeypatch.setattr(pipeline, "settled", lambda *given: told.append(given[-1]))
+    chosen = panel_settings(tmp_path, panel=str(tmp_path / "panel"), min_passes=3, adaptive=True)
+    Perception(chosen, decide=lambda scene: 0).assess(picture(1))
+    assert told == [{name: seat.limit for name, seat in document.supervisors.items()}]
 
 
 def test_an_empty_scene_is_settled():
