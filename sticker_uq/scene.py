@@ -50,6 +50,15 @@ METRICS = (
 PANEL_METRIC = "supervisor."
 """What the metric of a reason begins with that a supervisor of the panel gave; its name follows."""
 
+KEPT_METRIC = "kept_by."
+"""The same of a supervisor that says that the object is no sticker."""
+
+TASK_CASCADE = "task_cascade"
+"""The supervisor with three answers. Above its limit it objects, above :data:`NO_STICKER` it says that there is no sticker."""
+
+NO_STICKER = 1.0
+"""The highest score of :data:`TASK_CASCADE` that leaves open whether an object is a sticker."""
+
 
 class Status(IntEnum):
     """Whether an assessment can be used. UNKNOWN and FAILED close the gate."""
@@ -157,6 +166,11 @@ class SupervisorScore:
     def objection(self) -> bool:
         """Whether it objects: its score is above the limit, or one of the two is no number."""
         return not self.score <= self.limit
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it not only objects but says that the object is no sticker, which one with three answers can."""
+        return self.name == TASK_CASCADE and self.score > max(self.limit, NO_STICKER)
 
 
 @dataclass(frozen=True)

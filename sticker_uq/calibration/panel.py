@@ -22,7 +22,7 @@ from sticker_uq.supervisors import Objects, Supervisor, concatenate, measure_cos
 from sticker_uq.supervisors.detections import CROP_SIZE, Probe
 from sticker_uq.supervisors.folder import Calibration, PanelFile, save_panel
 from sticker_uq.supervisors.panel import Seat
-from sticker_uq.supervisors.task import KINDS, TaskNetwork
+from sticker_uq.supervisors.task import KINDS, TaskCascade, TaskNetwork
 from sticker_uq.uncertainty import iou_matrix
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
@@ -126,6 +126,7 @@ def fit_panel(
     policy: Policy,
     alarms: float = 0.05,
     task: float | None = None,
+    task_keep: float | None = None,
     members: Sequence[Path] = (),
     loaded: Sequence[StochasticDetector] = (),
     about: dict[str, Any] | None = None,
@@ -136,11 +137,15 @@ def fit_panel(
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
-    network, which joins the panel; ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput
-    when names or pictures do not suffice.
+    network, which joins the panel; ``task_keep``: a lower one, of a second network that says that an object is no sticker;
+    ``members`` and ``loaded``: weights files of an ensemble and their detectors. InvalidInput when names or pictures do not
+    suffice.
     """
     if not 0 < alarms < 1:
         raise InvalidInput(f"--alarms {alarms:g}: expected more than 0 and less than 1")
+    if task_keep is not None and (task is None or not 0 < task_keep < task):
+        expected = "--task T as well" if task is None else f"more than 0 and less than --task {task:g}"
+        raise InvalidInput(f"--task-keep {task_keep:g}: expected {expected}")
     wanted = [supervisor_named(name) for name in names]
     for one in wanted:
         if "members" in one.needs and not members:
@@ -162,7 +167,9 @@ def fit_panel(
     tell("supervisors")
     panel: list[Supervisor] = [one.fit(own) for one in wanted]
     if task is not None:
-        panel.append(better_task(fitted, task, seed, tell))
+        network = better_task(fitted, task, seed, tell)
+        lower = None if task_keep is None else better_task(fitted, task_keep, seed, tell, "--task-keep")
+        panel.append(network if lower is None else TaskCascade.of(network, lower))
     scores = {one.name: one.score(others) for one in panel}
     for one in panel:
         measure_cost(one, others)
@@ -219,11 +226,13 @@ def _finite(ordered: FloatArray, place: int) -> float:
     return float(finite[-1]) if len(finite) else float("-inf")
 
 
-def better_task(fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None) -> TaskNetwork:
+def better_task(
+    fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None, option: str = "--task"
+) -> TaskNetwork:
     """The task network or the probabilistic one, whichever has the smaller mean of FNR and FPR at ``threshold``, learned anew.
 
     The two share everything but the labels and are compared on the crops of a third of the pictures, which neither learned.
-    InvalidInput when all fractions lie on one side of the threshold.
+    InvalidInput naming the ``option`` when all fractions lie on one side of the threshold.
     """
     assert fitted.objects.crops is not None
     assert fitted.objects.fractions is not None
@@ -236,7 +245,7 @@ def better_task(fitted: Evidence, threshold: float, seed: int, tell: Tell = lamb
     above = fractions[kept] > threshold
     if len(set((fractions[learned] > threshold).tolist())) < 2 or len(set(above.tolist())) < 2:
         raise InvalidInput(
-            f"--task {threshold:g}: all {len(crops)} crops lie on one side of it, expected some with a share of stickers above"
+            f"{option} {threshold:g}: all {len(crops)} crops lie on one side of it, expected some with a share of stickers above"
         )
     errors = {}
     for kind in KINDS:

@@ -113,7 +113,11 @@ def command(
         raise InvalidInput(f"--report {report}: expected FILE.html or FILE.md")
     kept = Policy.load(base or share_folder() / "config" / "policy.yaml")
     if settings.panel:
-        kept = kept.model_copy(update={"panel": PanelRule(combination=panel_combination)})
+        kept = kept.model_copy(
+            update={
+                "panel": (kept.panel or PanelRule()).model_copy(update={"combination": panel_combination})
+            }
+        )
     sources = [LabelledSource(path, topic) for path in data]
     assessed = _assess(sources, settings, cache)
     everything = [record for part in assessed for record in part.records]

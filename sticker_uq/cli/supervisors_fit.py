@@ -51,6 +51,12 @@ def command(
             "above this."
         ),
     ] = None,
+    task_keep: Annotated[
+        float | None,
+        typer.Option(
+            help="With --task: a lower share, below which a second network says that an object is no sticker."
+        ),
+    ] = None,
     alarms: Annotated[
         float,
         typer.Option(
@@ -88,6 +94,7 @@ def command(
         Policy.load(policy or share_folder() / "config" / "policy.yaml"),
         alarms,
         task,
+        task_keep,
         files,
         loaded,
         {"command": shlex.join(["sticker-uq", *sys.argv[1:]]), "pictures": len(fitting)},

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sticker_uq.scene import PANEL_METRIC, ObjectClass, ObservedObject, Reason, Verdict
+from sticker_uq.scene import (
+    KEPT_METRIC,
+    NO_STICKER,
+    PANEL_METRIC,
+    ObjectClass,
+    ObservedObject,
+    Reason,
+    Verdict,
+)
 from sticker_uq.supervision.boxes import as_box, cover, is_proper
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.signals import Signals
@@ -40,6 +48,8 @@ def judge_object(
         return Verdict.ASK, (Reason("finite", "box or probabilities are not finite numbers with an area"),)
     if unstable:
         return _unstable(observed, policy)
+    if policy.panel is not None and policy.panel.keep and (kept := _kept(observed)):
+        return Verdict.KEEP, kept
     if observed.label is ObjectClass.STICKER:
         return _sticker(observed, others, policy, signals or {})
     if observed.label is ObjectClass.LOGO:
@@ -111,6 +121,20 @@ def _sticker(
     if failed:
         return Verdict.ASK, failed
     return Verdict.REMOVE, tuple(reason for _, reason in checks)
+
+
+def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
+    """Who of the panel says that ``observed`` is no sticker: the most restrictive of remove, ask and keep wins."""
+    return tuple(
+        Reason(
+            KEPT_METRIC + one.name,
+            f"the supervisor {one.name} says that it is no sticker",
+            one.score,
+            max(one.limit, NO_STICKER),
+        )
+        for one in observed.supervisors
+        if one.keeps
+    )
 
 
 def _logo(observed: ObservedObject, policy: Policy) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any
 from sticker_uq.scene import InvalidInput
 from sticker_uq.supervisors import autoencoder, dissector, modern, surprise, vectors
 from sticker_uq.supervisors.interface import Supervisor
-from sticker_uq.supervisors.task import TaskNetwork
+from sticker_uq.supervisors.task import TaskCascade, TaskNetwork
 
 PAPER: tuple[type[Supervisor], ...] = (
     vectors.MaxSoftmax,
@@ -39,7 +39,11 @@ MODERN: tuple[type[Supervisor], ...] = (
 SUPERVISORS: dict[str, type[Supervisor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name
 """The network for one decision: not in a study of the others, but with a vote where it was fitted."""
-_KNOWN: dict[str, type[Supervisor]] = {**SUPERVISORS, TASK: TaskNetwork}
+_KNOWN: dict[str, type[Supervisor]] = {
+    **SUPERVISORS,
+    TASK: TaskNetwork,
+    TaskCascade.name: TaskCascade,
+}
 SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
 SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
 

@@ -107,6 +107,7 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
     assert len(said) > 70
     examples = [
         "score of the supervisor mdsa 3.5 is above the limit 2", "objected by the supervisors dil, mdsa",
+        "the supervisor task_cascade says that it is no sticker",
         "risk of a wrongful removal 0.2 is above the limit 0.1", "Shannon entropy could not be measured", "a person decides",
         "probability of sticker 0.5 is below the limit 0.8", "the policy does not hold here: not active",
         "other weights and policy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -124,6 +125,20 @@ def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tm
     (tmp_path / "panel.json").write_text(json.dumps(document | {"supervisors": 3}))
     with pytest.raises(InvalidInput, match=r"no description of a panel: supervisors"):
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
+
+
+def test_a_cascade_of_two_networks_joins_the_panel(tmp_path: Path) -> None:
+    document, _ = tiny_panel(tmp_path, names=("pcs",), task=0.7, task_keep=0.3)
+    assert tuple(document.supervisors) == ("pcs", "task_cascade")
+    loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
+    assert loaded.limits == {name: seat.limit for name, seat in document.supervisors.items()}
+    scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
+    assert all(math.isfinite(one.supervisors[1].score) for one in scene.objects)
+    for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):
+        with pytest.raises(InvalidInput, match=expected):
+            tiny_panel(tmp_path, names=("pcs",), task=0.7, task_keep=keep)
+    with pytest.raises(InvalidInput, match=r"--task-keep 0\.3: expected --task T as well"):
+        tiny_panel(tmp_path, names=("pcs",), task_keep=0.3)
 
 
 def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:

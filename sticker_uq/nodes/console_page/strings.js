@@ -93,6 +93,7 @@ export const STRINGS = {
     logo_overlap: "It touches something that may be a logo: {value} of the smaller box, {limit} is allowed.",
     dil: "The detector feels something that no box explains: {value}, {limit} is allowed.",
     supervisor: "The supervisor {name} does not trust it: {value}, {limit} is allowed.",
+    kept_by: "The supervisor {name} says that it is no sticker: {value}, which it says from {limit}.",
     duplicated: "One pass saw it twice: it may be two things.",
     unstable: "Too few passes saw it.",
     finite: "What was measured of it is no number.",
@@ -142,6 +143,7 @@ export const STRINGS = {
     // the policy and the watch over it
     "the policy was made for the weights {one}, not for {other}": "The policy was made for another detector ({one}, not {other})",
     "the policy was made for perception settings {one}, not for {other}": "The policy was made for other settings ({one}, not {other})",
+    "the supervisor {name} says that it is no sticker": "The supervisor {name} says that it is no sticker",
     "the policy was made with the panel of supervisors {one}, not with {other}": "The policy was made with other supervisors ({one}, not {other})",
     "the policy was made for the camera {one}, not for {other}": "The policy was made for the camera {one}, not for {other}",
     "the policy was made for images of {width} x {height}, not of {w} x {h}": "The policy was made for pictures of {width} x {height}, not of {w} x {h}",
