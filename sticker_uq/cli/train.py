@@ -49,6 +49,12 @@ def command(
             "the same backbone, the backbone is taken."
         ),
     ] = "auto",
+    take: Annotated[
+        str,
+        typer.Option(
+            help="Of the weights file in --start: all, or backbone, with all behind it random (members that differ more)."
+        ),
+    ] = "all",
     freeze: Annotated[
         str,
         typer.Option(
@@ -96,6 +102,7 @@ def command(
             batch_size=batch_size,
             learning_rate=learning_rate,
             start=start,
+            take=take,
             freeze=freeze,
             min_size=min_size,
             precision=precision,

@@ -10,11 +10,12 @@ from urllib.error import URLError
 from torch import nn
 from torchvision.models import get_model_weights
 
+from sticker_uq.detection.training_settings import Taken
 from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights
 from sticker_uq.scene import InvalidInput
 
 _TIMEOUT = 10.0  # seconds
-_BODY = "backbone.body."
+_BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the SSD models
 
 
 def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
@@ -37,20 +38,24 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
     return str(weights)
 
 
-def fill_from_file(model: nn.Module, name: str, path: PathLike, say: Callable[[str], None]) -> str:
+def fill_from_file(
+    model: nn.Module, name: str, path: PathLike, say: Callable[[str], None], take: Taken = "all"
+) -> str:
     """Fill ``model`` from a weights file; a few words on what they are.
 
-    Of weights of another model with the same backbone (four of the six have a ResNet-50), the backbone's body alone is taken:
-    pyramids and heads differ. Raises InvalidInput as `load_into` does, and for weights of another model with another backbone.
+    With ``take`` "backbone" its body alone is taken, and all behind it stays as it was drawn: members of an ensemble that share a
+    start then differ in their pyramids or further layers, and in their heads. So it is for weights of another model with the same
+    backbone (four of the six have a ResNet-50). Raises InvalidInput as `load_into` does, and for weights of another model with
+    another backbone.
     """
     state, metadata = load_weights(path)
     origin = metadata.get("model", name)
-    if origin == name:
+    if origin == name and take == "all":
         load_into(model, name, path)
         taken = "weights"
     else:
         own = {
-            k: v for k, v in model.state_dict().items() if k.startswith(_BODY) and not k.endswith(COUNTERS)
+            k: v for k, v in model.state_dict().items() if k.startswith(_BODIES) and not k.endswith(COUNTERS)
         }
         found = {key: state[key] for key in own if key in state and state[key].shape == own[key].shape}
         if not own or len(found) < len(own):

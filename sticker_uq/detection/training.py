@@ -286,7 +286,7 @@ class Training:
             return start
         if start == "auto":
             return fill_from_torchvision(self.model, name, say)
-        return fill_from_file(self.model, name, start, say)
+        return fill_from_file(self.model, name, start, say, self.settings.take)
 
 
 def train(

@@ -13,6 +13,9 @@ from sticker_uq.detection.settings import ModelName
 Frozen = Literal["nothing", "statistics", "backbone"]
 """What a training leaves as it was: "statistics" those of batch normalisation, "backbone" also all weights but the head's."""
 
+Taken = Literal["all", "backbone"]
+"""What a training takes from the weights file that it starts from: "backbone" leaves all behind it to chance."""
+
 
 class TrainSettings(BaseModel):
     """Settings of one training. A bad value raises pydantic's ``ValidationError``."""
@@ -32,6 +35,9 @@ class TrainSettings(BaseModel):
         "auto",
         description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model "
         "with the same backbone, the backbone is taken",
+    )
+    take: Taken = Field(
+        "all", description="what of the weights file in start: all, or backbone, with all behind it random"
     )
     freeze: Frozen = Field(
         "nothing",
