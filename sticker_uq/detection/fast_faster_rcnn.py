@@ -84,9 +84,10 @@ class FastFasterRcnn(FasterRcnn):
             image = torch.repeat_interleave(torch.tensor([len(p) for p in proposals]))
             x = self._pooling(maps[:-1], boxes, image, features.padded)
         else:
-            images = features.image_list(len(proposals))
-            x = heads.box_roi_pool(self._named(maps), proposals, images.image_sizes)
-            x = x.contiguous(memory_format=torch.channels_last)
+            # torchvision's RoIAlign wants maps of the boxes' type, and half precision is too coarse for pixels
+            wide = self._named([m.to(torch.float32) for m in maps])
+            x = heads.box_roi_pool(wide, proposals, features.image_list(len(proposals)).image_sizes)
+            x = x.to(maps[0].dtype).contiguous(memory_format=torch.channels_last)
         vectors = heads.box_head(x)
         predictor = heads.box_predictor
         return predictor.cls_score(vectors), predictor.bbox_pred(vectors)

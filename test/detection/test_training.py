@@ -19,7 +19,7 @@ from sticker_uq.detection.sampling import Sample, augmented, split_items
 from sticker_uq.detection.ssd_loss import CLAIMED, encode, match
 from sticker_uq.detection.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.detection.training_state import METRICS, STATE
-from sticker_uq.detection.weights import save_weights
+from sticker_uq.detection.weights import load_weights, packaged_weights, save_weights
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -281,6 +281,23 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
         InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
     ):
         initial.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
+
+
+def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
+    name, path = "ssdlite320_mobilenet_v3_large", packaged_weights("ssdlite320_mobilenet_v3_large")
+    assert path is not None
+    packaged, states = load_weights(path)[0], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = build_model(name)
+        initial.fill_from_file(model, name, path, lambda _: None, take="backbone")
+        states.append(model.state_dict())
+    for key, value in states[0].items():
+        if key.startswith("backbone.features.") and key in packaged:
+            assert torch.equal(value, packaged[key].to(value.dtype)), key
+            assert torch.equal(value, states[1][key]), key
+        elif key.startswith("head.") and key.endswith("weight") and value.ndim == 4:
+            assert not torch.equal(value, states[1][key]), key
 
 
 def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""The way of an image through a GPU, on one that is simulated: nothing is left on the wrong side, and the result is the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import Status
+from test.detection.test_passes import assert_matches, one_pass, rows_of
+from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
+from test.helpers.simulated_gpu import OnGpu, simulated_gpu
+
+CASES = [(name, "in") for name in MODEL_NAMES] + [("ssd300_vgg16", "out")]
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+_PX, _PROBABILITY = 0.5, 1e-2
+"""On the way to a GPU torchvision resizes, to a processor the engine does; random weights enlarge what is rounded differently."""
+
+
+@contextmanager
+def on_gpu(name: str, **values: Any) -> Iterator[StochasticDetector]:
+    """``tiny_detector(name)`` on the simulated GPU, which exists inside the block."""
+    processor = tiny_detector(name)
+    settings = DetectorSettings(**processor.settings.model_dump() | {"device": "cuda"} | values)
+    model = copy.deepcopy(tiny_model(name))
+    with simulated_gpu():
+        yield StochasticDetector(model, settings, processor.weights_hash)
+
+
+def ones(outputs: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """In place of gradients to ``inputs``: torch's engine has a thread for each GPU and asks its driver for one."""
+    return tuple(torch.ones_like(x) for x in inputs)
+
+
+@pytest.mark.parametrize(("name", "site"), CASES)
+def test_what_a_gpu_sees_is_what_a_processor_sees(name: str, site: str) -> None:
+    processor = tiny_detector(name, dropout_site=site)
+    there = processor.encode(picture())
+    wanted, plain = processor.decode(there, 2, seed=7), processor.look(there)
+    with on_gpu(name, dropout_site=site) as detector:
+        features = detector.encode(picture())
+        found, look = detector.decode(features, 2, seed=7), detector.look(features)
+        assert detector.device.type == "cuda"
+        assert all(isinstance(m, OnGpu) for m in (*features.maps, *look.maps, *look.objectness))
+    assert type(found.boxes) is np.ndarray
+    for number in range(2):
+        assert len(one_pass(found, number)) > 0
+        assert_matches(one_pass(found, number), one_pass(wanted, number), _PX, _PROBABILITY)
+    assert_matches(rows_of(look.detections[0]), rows_of(plain.detections[0]), _PX, _PROBABILITY)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", [SSDLITE, "fasterrcnn_resnet50_fpn"])
+def test_reduced_precision_runs_there(name: str, precision: str) -> None:
+    with on_gpu(name, precision=precision) as detector:
+        features = detector.encode(picture())
+        assert {m.dtype for m in features.maps} == {getattr(torch, precision)}
+        samples = detector.decode(features, 2, seed=7)
+    assert len(samples) > 0
+    assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])
+def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.autograd, "grad", ones)
+    settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=4)
+    plain = Perception(settings, tiny_detector(name, passes=4)).assess(picture(), keep_saliency=True)
+    with on_gpu(name, passes=4) as detector:
+        scene = Perception(settings.model_copy(update={"device": "cuda"}), detector).assess(
+            picture(), keep_saliency=True
+        )
+    assert (scene.status, plain.status) == (Status.OK, Status.OK)
+    assert [o.label for o in scene.objects] == [o.label for o in plain.objects]
+    assert plain.localization is not None
+    assert scene.localization is not None
+    assert scene.localization.dil == pytest.approx(plain.localization.dil, abs=1e-3)
+    assert scene.localization.saliency is not None
+
+
+def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.autograd, "grad", ones)
+    settings = PerceptionSettings(model=SSDLITE, passes=3)
+    plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())
+    with simulated_gpu():
+        scene = Perception(settings.model_copy(update={"device": "cuda"})).assess(picture())
+    assert scene.status == plain.status
+    assert plain.localization is not None
+    assert scene.localization is not None
+    assert scene.localization.strangeness == pytest.approx(plain.localization.strangeness, abs=1e-3)
+
+
+def test_the_simulation_is_as_strict_as_a_gpu() -> None:
+    with simulated_gpu() as gpu:
+        there, here = torch.ones(2, 3, device=gpu), torch.ones(2, 3)
+        assert torch.equal((there * 2.0 + torch.tensor(1.0)).cpu(), here * 3)
+        with pytest.raises(RuntimeError, match="same device"):
+            there + here
+        with pytest.raises(RuntimeError, match="same device"):
+            F.linear(there, torch.ones(1, 3))
+        with pytest.raises(RuntimeError, match="numpy"):
+            there.numpy()
+        image, weight = torch.ones(1, 1, 4, 4, device=gpu), torch.ones(1, 1, 3, 3, device=gpu)
+        with pytest.raises(NotImplementedError, match="mkldnn"):
+            torch.mkldnn_convolution(image, weight, None, (1, 1), (1, 1), (1, 1), 1)

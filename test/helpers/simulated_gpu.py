@@ -1,0 +1,111 @@
+"""A GPU that is none: tensors that say they lie on cuda:0, computed on the processor, and as strict as a real one.
+
+An operation on tensors of two devices fails as on a GPU, and so does one that exists for processors only. What CUDA itself would
+round differently, and its speed, no simulation shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+GPU = torch.device("cuda:0")
+_CPU = torch.device("cpu")
+_ONLY_CPU = ("mkldnn", "mkl_linear", "onednn", "from_file")
+_TRANSFERS = ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense", "aten::lift_fresh")
+
+
+class OnGpu(torch.Tensor):
+    """A tensor of the simulated GPU; ``held`` has its values."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor) -> OnGpu:
+        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            held.size(),
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device=GPU,
+            requires_grad=held.requires_grad,
+        )
+        made.held = held
+        return made  # type: ignore[no-any-return]
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        # without these two torch gives a module's parameters new storage instead of a new class
+        return ["held"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, Tensor], context: None, size: Any, stride: Any) -> OnGpu:
+        return OnGpu(inner["held"])
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _computed(func, args, kwargs or {})
+
+
+class _Simulation(TorchDispatchMode):
+    """Sees what has no tensor of the GPU among its arguments: factories and copies to it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _computed(func, args, kwargs or {})
+
+
+def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    name = func._schema.name
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    there = [t for t in tensors if isinstance(t, OnGpu)]
+    wanted = kwargs.get("device")
+    target = torch.device(wanted).type if wanted is not None else ("cuda" if there else "cpu")
+    if target == "cpu" and not there:
+        return func(*args, **kwargs)
+    if there and any(part in name for part in _ONLY_CPU):
+        raise NotImplementedError(f"{name} does not exist for tensors of {GPU}")
+    # a number without dimensions may come from the processor
+    if there and name not in _TRANSFERS:
+        strangers = [t for t in tensors if not isinstance(t, OnGpu) and t.ndim > 0]
+        if strangers and not name.startswith("aten::index"):
+            raise RuntimeError(f"{name}: expected all tensors to be on the same device, found {GPU} and cpu")
+    held_args, held_kwargs = tree_map_only(OnGpu, lambda t: t.held, (args, kwargs))
+    if wanted is not None:
+        held_kwargs["device"] = _CPU
+    held_kwargs.pop("pin_memory", None)
+    found = func(*held_args, **held_kwargs)
+    if target == "cuda":
+        found = tree_map_only(Tensor, lambda t: t if isinstance(t, OnGpu) else OnGpu(t), found)
+    if not there:
+        return found
+    return return_and_correct_aliasing(func, args, kwargs, found)
+
+
+@contextmanager
+def simulated_gpu() -> Iterator[torch.device]:
+    """A machine with one GPU inside the block."""
+    torch._C._ensureCUDADeviceGuardSet()  # as torch's own FakeTensorMode does
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        with pytest.MonkeyPatch.context() as patch, _Simulation():
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch.cuda, "device_count", lambda: 1)
+            patch.setattr(torch.cuda, "_lazy_init", lambda: None)
+            patch.setattr(torch.cuda, "empty_cache", lambda: None)
+            patch.setattr(
+                torch, "inference_mode", torch.no_grad
+            )  # which classes of tensors cannot be made in
+            patch.setattr(Tensor, "pin_memory", lambda self: self)  # only a driver can pin
+            yield GPU
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
