@@ -19,7 +19,7 @@ from sticker_uq.detection.sampling import Sample, augmented, split_items
 from sticker_uq.detection.ssd_loss import CLAIMED, encode, match
 from sticker_uq.detection.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.detection.training_state import METRICS, STATE
-from sticker_uq.detection.weights import load_weights, packaged_weights, save_weights
+from sticker_uq.detection.weights import packaged_weights, save_weights
 from sticker_uq.scene import InvalidInput
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
