@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
 
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight
@@ -32,7 +34,7 @@ class Ssd:
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
-        maps = tuple(self._model.backbone(images.tensors).values())
+        maps = tuple(backbone_maps(self._model.backbone, images.tensors))
         extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
         return Features(
             image_size, tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:]), maps, extra
@@ -71,8 +73,28 @@ class Ssd:
         return _branch(head.regression_head, maps) + _branch(head.classification_head, maps)
 
 
+def backbone_maps(backbone: Any, images: Tensor) -> list[Tensor]:
+    """The maps (n, C, h, w) of an SSD's backbone, fine to coarse: six for pictures of the model's own size.
+
+    VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is larger
+    than what it would see, and the default boxes of that level, as large as the picture, take no part.
+    """
+    if not isinstance(backbone, SSDFeatureExtractorVGG):
+        return list(backbone(images).values())
+    reached = backbone.features(images)
+    maps = [backbone.scale_weight.view(1, -1, 1, 1) * functional.normalize(reached)]
+    for block in backbone.extra:
+        last: Any = [layer for layer in block.modules() if isinstance(layer, nn.Conv2d)][-1]
+        if min(reached.shape[2:]) + 2 * last.padding[0] < last.kernel_size[0]:
+            break
+        reached = block(reached)
+        maps.append(reached)
+    return maps
+
+
 def _branch(branch: Any, maps: list[Tensor]) -> list[Tensor]:
-    return [block(m) for block, m in zip(branch.module_list, maps, strict=True)]
+    # a small picture has fewer maps than the head has levels
+    return [block(m) for block, m in zip(branch.module_list, maps, strict=False)]
 
 
 def _columns(outputs: list[Tensor], columns: int) -> Tensor:

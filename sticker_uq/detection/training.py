@@ -19,7 +19,7 @@ from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
 from sticker_uq.detection.initial import fill_from_file, fill_from_torchvision
 from sticker_uq.detection.models import build_model, is_ssd
-from sticker_uq.detection.objectives import batch_loss, input_size
+from sticker_uq.detection.objectives import batch_loss, input_size, prepare_random
 from sticker_uq.detection.optimisation import (
     averaging,
     build_optimizer,
@@ -29,7 +29,7 @@ from sticker_uq.detection.optimisation import (
     learning_rate,
 )
 from sticker_uq.detection.replicas import Replicas, keep_freed_memory
-from sticker_uq.detection.sampling import augmented, dataset_digest, read_picture, split_items
+from sticker_uq.detection.sampling import Sample, augmented, dataset_digest, read_picture, split_items
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.training_settings import EpochResult, Progress, TrainSettings
 from sticker_uq.detection.training_state import STATE, Position, load_state, save_state, write_metrics
@@ -83,6 +83,8 @@ class Training:
         self.model = build_model(settings.model, min_size=settings.min_size)
         if not resume:
             self.position.initial = self._fill(say)
+            if self.position.initial == "random":
+                prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
         self.average: Any = build_model(settings.model, min_size=settings.min_size)
         self.average.load_state_dict(self.model.state_dict())
         for module in self.model.modules():
@@ -173,6 +175,12 @@ class Training:
             torch._foreach_lerp_(*self._averaged, 1 - averaging(step))
         self.position.step += 1
         self.position.smooth(value)
+
+    def _some_samples(self) -> list[Sample]:
+        """As many training pictures as a batch has, in the size that the model is for."""
+        size, seed = input_size(self.settings.model, self.model), self.settings.seed
+        chosen = np.random.default_rng(seed).permutation(len(self.items))[: self.batch_size].tolist()
+        return [augmented(self.items[i], size, np.random.default_rng((seed, i))) for i in chosen]
 
     def _input_size(self, step: int) -> tuple[int, int] | None:
         # small pictures are for learning from nothing; weights that can see already would first forget
