@@ -76,8 +76,8 @@ class Ssd:
 def backbone_maps(backbone: Any, images: Tensor) -> list[Tensor]:
     """The maps (n, C, h, w) of an SSD's backbone, fine to coarse: six for pictures of the model's own size.
 
-    VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is larger
-    than what it would see, and the default boxes of that level, as large as the picture, take no part.
+    VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is
+    larger than what it would see, and the default boxes of that level, as large as the picture, take no part.
     """
     if not isinstance(backbone, SSDFeatureExtractorVGG):
         return list(backbone(images).values())

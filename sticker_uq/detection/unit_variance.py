@@ -33,7 +33,7 @@ def scale_to_variance(part: nn.Module, run: Callable[[], _Result], deviation: fl
         if layer.bias is not None:
             output = output - layer.bias.view(-1, 1, 1)
             layer.bias.zero_()
-        variance = output.var()
+        variance = output.var(correction=0)
         if not variance > _LEAST:
             return output
         factor = deviation * variance.rsqrt()
