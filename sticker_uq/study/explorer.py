@@ -1,124 +1,308 @@
-"""Pictures worth looking at: where a model is worst, least sure, and most changed by an attack."""
+"""Pictures worth looking at, with what every model makes of them: where it is worst, least sure, most changed by an attack."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import cv2
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from markupsafe import Markup
 
-from sticker_uq.datasets.coco import LabelledImage
-from sticker_uq.datasets.images import encode_jpeg
-from sticker_uq.detection.sampling import read_picture
 from sticker_uq.scene import ObjectClass
-from sticker_uq.study.labelled import labelled_images
-from sticker_uq.study.plan import ADVERSARIAL
+from sticker_uq.study.measures import BY_NAME, in_order
+from sticker_uq.study.pictures import Picture, Pictures
+from sticker_uq.study.plan import ADVERSARIAL, PATCHED
 from sticker_uq.study.results import CLEAN
-from sticker_uq.study.running import ATTACKED, Study
+from sticker_uq.study.running import Study
 from sticker_uq.study.summaries import reference_rate
 
-WIDTH = 420
-"""Of a picture in the report, px."""
-_MOST_PICTURES = 60
-_COLOURS = {ObjectClass.LOGO: (178, 114, 0), ObjectClass.STICKER: (0, 94, 213)}
-_TRUTH = (235, 235, 235)
+FAINT = 0.3
+"""Objects with a lower score are not drawn until somebody asks for them."""
+_MOST_STATIC = 60
+_LEAST_CHANGE = 1e-9
+_FIGURE_BYTES, _FRAME_BYTES = 900, 250
+"""What a picture that is shown without a script takes on the page beside its pixels, and each of its boxes, at most."""
+_FIGURES = (
+    "map",
+    "shannon_entropy",
+    "mutual_information",
+    "variation_ratio",
+    "relative_total_variance",
+    "relative_predictive_surface",
+    "dil",
+    "true_positives",
+    "false_positives",
+    "false_negatives",
+)
+_KEYS = ["dataset", "image", "model", "variant"]
+_Unit = tuple[str, str, str, str]
+"""Data set, image, model, variant."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One picture of the report: ``why`` it is there, ``caption`` with its figures, ``data`` JPEG as base64."""
+    """A picture that is on the page without a script: ``why``, its ``caption`` and the ``boxes`` that the passes cluster into."""
 
     dataset: str
     model: str
     why: str
     caption: str
-    data: str
+    picture: Picture
+    boxes: list[list[float]]
 
 
-def choose(study: Study, scores: pd.DataFrame, folder: str) -> list[Shown]:
-    """Up to four pictures of each kind for every model and data set, at the reference rate; fewer where there are many models."""
+@dataclass
+class Explorer:
+    """``pictures`` by number, each once; ``shown`` without a script; ``document``: JSON of all, for the script; ``rows``: the
+
+    figures of ``document`` as a table; ``left_out``: how many images of the study have no picture here.
+    """
+
+    pictures: list[Picture] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
+    document: Markup = field(default_factory=lambda: Markup("null"))
+    rows: pd.DataFrame = field(default_factory=pd.DataFrame)
+    left_out: int = 0
+
+
+def explore(study: Study, scores: pd.DataFrame, folder: Path, room: int) -> Explorer:
+    """As many pictures of the study in ``folder`` as there is ``room`` for, bytes: first those that are shown without a script,
+
+    then every image by how often it stands out, clean and as its first variants, then all other variants. ``scores``: of
+    `robustness_scores`. Raises InvalidInput for data that is not there any more.
+    """
+    maker = _Maker(study, Pictures(study, folder), room)
+    ranking = _ranking(study, scores)
+    shown = list(_static(study, ranking, maker))
+    order = list(dict.fromkeys((r.dataset, image) for r in ranking for image in r.images))
+    order = sorted(order, key=lambda key: min(r.place(key) for r in ranking))
+    for first in (True, False):
+        for unit in (unit for key in order for unit in maker.units(*key)):
+            if maker.full:
+                break
+            if first != _repeated(unit[3]):
+                maker.take(unit)
+    return Explorer(
+        pictures=list(maker.pictures.values()),
+        shown=shown,
+        document=Markup(maker.document()),  # is JSON without "<"
+        rows=maker.rows(),
+        left_out=len(order) - len(maker.images),
+    )
+
+
+def _repeated(variant: str) -> bool:
+    """Whether ``variant`` is the second or a later one of its kind."""
+    return variant.startswith((ADVERSARIAL, PATCHED)) and not variant.endswith("-00")
+
+
+@dataclass(frozen=True)
+class _Ranking:
+    """The images of a data set, those first in which a model stands out: ``why``."""
+
+    dataset: str
+    model: str
+    why: str
+    images: list[str]
+
+    def place(self, key: tuple[str, str]) -> int:
+        return self.images.index(key[1]) if key[0] == self.dataset and key[1] in self.images else 10**9
+
+
+def _ranking(study: Study, scores: pd.DataFrame) -> list[_Ranking]:
     rate = reference_rate(study)
-    groups = len(study.settings.models) * len(study.settings.datasets)
-    each = max(1, min(4, _MOST_PICTURES // (3 * groups)))
-    items = {
-        d.name: {i.path.name: i for i in labelled_images(d, Path(folder))} for d in study.settings.datasets
-    }
-    rows = study.images[study.images["dropout_rate"] == rate]
+    rows = study.images[(study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)]
     found = []
-    for (dataset, model), own in rows[rows["variant"] == CLEAN].groupby(["dataset", "model"], sort=True):
-        labelled = items[str(dataset)]
-        kinds = {
-            "lowest mAP": own.dropna(subset="map").nsmallest(each, "map"),
-            "most uncertain": own.dropna(subset="shannon_entropy").nlargest(each, "shannon_entropy"),
-        }
-        for why, chosen in kinds.items():
-            for row in chosen.to_dict("records"):
-                item = labelled[row["image"]]
-                found.append(_shown(study, why, row, _annotated(study, item, read_picture(item), row)))
-        if scores.empty:
-            continue
-        here = (scores["dataset"] == dataset) & (scores["model"] == model) & (scores["dropout_rate"] == rate)
-        changes = scores[here].assign(change=lambda t: (t["map_clean"] - t["map_adversarial"]).abs())
-        for name in changes.nlargest(each, "change")["image"]:
-            found += _pair(study, labelled[name], str(dataset), str(model), rows, folder)
+    for dataset in [one.name for one in study.settings.datasets]:
+        for model in in_order({one.label for one in study.settings.models}):
+            own = rows[(rows["dataset"] == dataset) & (rows["model"] == model)]
+            kinds = {
+                "lowest mAP": own.sort_values(["map", "image"]),
+                "most uncertain": own.sort_values(["shannon_entropy", "image"], ascending=[False, True]),
+            }
+            if not scores.empty:
+                here = scores[(scores["dataset"] == dataset) & (scores["model"] == model)]
+                here = here[here["dropout_rate"] == rate]
+                change = here.assign(change=(here["map_clean"] - here["map_adversarial"]).abs())
+                kinds["most changed by the attack"] = change[change["change"] > _LEAST_CHANGE].sort_values(
+                    ["change", "image"], ascending=[False, True]
+                )
+            found += [_Ranking(dataset, model, why, table["image"].tolist()) for why, table in kinds.items()]
     return found
 
 
-def _pair(
-    study: Study, item: LabelledImage, dataset: str, model: str, rows: pd.DataFrame, folder: str
-) -> list[Shown]:
-    """The attacked picture of the first variant."""
-    variant = f"{ADVERSARIAL}00"
-    mine = (rows["dataset"] == dataset) & (rows["model"] == model) & (rows["image"] == item.path.name)
-    (row,) = rows[mine & (rows["variant"] == variant)].to_dict("records")
-    (clean,) = rows[mine & (rows["variant"] == CLEAN)].to_dict("records")
-    place = cv2.imread(str(_attacked(folder, model, dataset, variant, item)))
-    if place is None:
-        return []
-    picture = _annotated(study, item, np.asarray(place, np.uint8), row)
-    shown = _shown(study, "most changed by the attack", row, picture)
-    return [Shown(dataset, model, shown.why, f"{shown.caption}; clean {clean['map']:.2f}", shown.data)]
+def _static(study: Study, ranking: list[_Ranking], maker: _Maker) -> Iterator[Shown]:
+    """Up to four pictures of each kind for every model and data set, fewer where there are many."""
+    each = max(1, min(4, _MOST_STATIC // max(len(ranking), 1)))
+    for one in ranking:
+        attacked = "attack" in one.why
+        for image in one.images[:each]:
+            for variant in (CLEAN, f"{ADVERSARIAL}00")[: 2 if attacked else 1]:
+                unit = (one.dataset, image, one.model, variant)
+                picture = maker.take(unit)
+                cell = maker.cell(unit, reference_rate(study))
+                if picture is not None and cell is not None:
+                    caption = f"{image}{'' if variant == CLEAN else ', attacked'}: {_words(cell)}"
+                    boxes = [box for box in cell["b"] if box[1] >= FAINT]
+                    maker.spend(_FIGURE_BYTES + _FRAME_BYTES * (len(boxes) + len(picture.truth)))
+                    yield Shown(one.dataset, one.model, one.why, caption, picture, boxes)
 
 
-def _attacked(folder: str, model: str, dataset: str, variant: str, item: LabelledImage) -> str:
-    found = sorted(Path(folder, ATTACKED, model, dataset, variant).glob(f"{item.path.stem}-????????.png"))
-    return str(max(found, key=lambda path: path.stat().st_mtime)) if found else ""
+def _words(cell: Mapping[str, Any]) -> str:
+    value = dict(zip(_FIGURES, cell["f"], strict=True))
+    told = [
+        ("mAP", "map", ".2f", ""),
+        ("SE", "shannon_entropy", ".2f", " bit"),
+        ("TV/area", "relative_total_variance", ".3f", ""),
+        ("DiL", "dil", ".2f", ""),
+    ]
+    known = [(word, value[name], form, unit) for word, name, form, unit in told if value[name] is not None]
+    return ", ".join(f"{word} {number:{form}}{unit}" for word, number, form, unit in known)
 
 
-def _shown(study: Study, why: str, row: Mapping[str, object], picture: NDArray[np.uint8]) -> Shown:
-    caption = (
-        f"{row['image']}: mAP {row['map']:.2f}, SE {row['shannon_entropy']:.2f} bit, TV/area "
-        f"{row['relative_total_variance']:.3f}, DiL {row['dil']:.2f}"
-    )
-    return Shown(
-        str(row["dataset"]), str(row["model"]), why, caption, base64.b64encode(encode_jpeg(picture)).decode()
-    )
+class _Maker:
+    """Collects pictures and what the models make of them until the room is used up."""
+
+    def __init__(self, study: Study, pictures: Pictures, room: int) -> None:
+        self._study, self._source, self._room = study, pictures, room
+        self.full = False
+        self.pictures: dict[int, Picture] = {}
+        self.images: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        self._cells = study.images.groupby(_KEYS, sort=False).indices
+        keys = [*_KEYS, "dropout_rate"]
+        self._objects = study.objects.groupby(keys, sort=False).indices if len(study.objects) else {}
+        self._attacks = {
+            (row["dataset"], row["image"], row["attacked"], row["variant"]): row
+            for row in study.attacks.to_dict("records")
+        }
+
+    def units(self, dataset: str, image: str) -> list[_Unit]:
+        """What every model saw of ``image``, in the order of the models, clean first."""
+        models = in_order({one.label for one in self._study.settings.models})
+        variants = dict.fromkeys(self._study.images["variant"])
+        ordered = [CLEAN, *(name for name in variants if name != CLEAN)]
+        units = [(dataset, image, model, variant) for variant in ordered for model in models]
+        return [unit for unit in units if unit in self._cells]
+
+    def take(self, unit: _Unit) -> Picture | None:
+        """Put ``unit`` into the document if there is room for it; its picture, if it is in."""
+        dataset, image, model, variant = unit
+        known = self.images.get((dataset, image), {}).get(model, {})
+        picture = self._source.find(dataset, image, model, variant)
+        if variant in known or picture is None:
+            return picture
+        if variant != CLEAN and CLEAN not in known:
+            return self.take((dataset, image, model, CLEAN)) and self.take(unit)
+        entry: dict[str, Any] = {"p": picture.number, "r": self._rates(unit)}
+        attack = self._attack(unit)
+        if attack:
+            entry["a"] = attack
+        cost = len(_json(entry)) + len(model) + len(variant) + 60
+        cost += 0 if picture.number in self.pictures else picture.cost
+        if cost > self._room:
+            self.full = True
+            return None
+        self._room -= cost
+        self.pictures[picture.number] = picture
+        self.images.setdefault((dataset, image), {}).setdefault(model, {})[variant] = entry
+        return picture
+
+    def spend(self, cost: int) -> None:
+        """Take ``cost`` bytes from the room."""
+        self._room -= cost
+
+    def cell(self, unit: _Unit, rate: float) -> Mapping[str, Any] | None:
+        """The figures "f" and boxes "b" of ``unit`` at ``rate``; None where it was not looked at."""
+        rates = list(self._study.settings.rates)
+        return self._rates(unit)[rates.index(rate)]
+
+    def _rates(self, unit: _Unit) -> list[dict[str, Any] | None]:
+        rows = self._study.images.iloc[self._cells[unit]].set_index("dropout_rate")
+        found: list[dict[str, Any] | None] = []
+        for rate in self._study.settings.rates:
+            if rate not in rows.index:
+                found.append(None)
+                continue
+            figures = [_number(rows.loc[rate, name]) for name in _FIGURES]
+            places = self._objects.get((*unit, rate), ())
+            objects = self._study.objects.iloc[places].sort_values("score")
+            columns = ["label", "score", "x1", "y1", "x2", "y2", "right"]
+            boxes = [
+                [int(o[0]), round(o[1], 3), *(round(v, 1) for v in o[2:6]), int(o[6])]
+                for o in objects[columns].itertuples(index=False)
+            ]
+            found.append({"f": figures, "b": boxes})
+        return found
+
+    def _attack(self, unit: _Unit) -> dict[str, Any] | None:
+        """Size and success of the attack behind ``unit``."""
+        row = self._attacks.get(unit)
+        if row is None:
+            return None
+        names = ("rms", "linf", "iterations", "targets", "fooled")
+        return {name: _number(row[name]) for name in names}
+
+    def document(self) -> str:
+        """Everything for the script as JSON that may stand in a page."""
+        settings = self._study.settings
+        truths = {
+            one.number: {"w": one.width, "h": one.height, "t": one.truth} for one in self.pictures.values()
+        }
+        return _json(
+            {
+                "datasets": [one.name for one in settings.datasets],
+                "models": in_order({one.label for one in settings.models}),
+                "rates": settings.rates,
+                "reference": settings.rates.index(reference_rate(self._study)),
+                "figures": [_title(name) for name in _FIGURES],
+                "names": list(_FIGURES),
+                "labels": {int(label): label.name.lower() for label in ObjectClass},
+                "faint": FAINT,
+                "pictures": truths,
+                "images": [
+                    {"dataset": dataset, "name": image, "models": models}
+                    for (dataset, image), models in self.images.items()
+                ],
+            }
+        ).replace("<", "\\u003c")
+
+    def rows(self) -> pd.DataFrame:
+        """The figures of the document, one row per image, model, variant and rate."""
+        places = [
+            self._cells[dataset, image, model, variant]
+            for (dataset, image), models in self.images.items()
+            for model, variants in models.items()
+            for variant in variants
+        ]
+        if not places:
+            return pd.DataFrame()
+        return self._study.images.iloc[np.concatenate(places)][[*_KEYS, "dropout_rate", *_FIGURES]]
 
 
-def _annotated(
-    study: Study, item: LabelledImage, image: NDArray[np.uint8], row: Mapping[str, object]
-) -> NDArray[np.uint8]:
-    """The picture in the width of the report, labels in light grey, clusters in the colour of their class with their score."""
-    scale = WIDTH / image.shape[1]
-    canvas = cv2.resize(image, (WIDTH, round(image.shape[0] * scale)), interpolation=cv2.INTER_AREA)
-    for box in item.boxes * scale:
-        x1, y1, x2, y2 = np.round(box).astype(int).tolist()
-        cv2.rectangle(canvas, (x1 - 2, y1 - 2), (x2 + 2, y2 + 2), _TRUTH, 1)
-    keys = ("dataset", "model", "variant", "dropout_rate", "image")
-    objects = study.objects
-    for name in keys:
-        objects = objects[objects[name] == row[name]]
-    for found in objects.to_dict("records"):
-        x1, y1, x2, y2 = (round(found[name] * scale) for name in ("x1", "y1", "x2", "y2"))
-        colour = _COLOURS.get(ObjectClass(found["label"]), _TRUTH)
-        cv2.rectangle(canvas, (x1, y1), (x2, y2), colour, 2)
-        text = f"{ObjectClass(found['label']).name.lower()} {found['score']:.2f}"
-        cv2.putText(
-            canvas, text, (x1 + 2, max(y1 - 4, 10)), cv2.FONT_HERSHEY_SIMPLEX, 0.38, colour, 1, cv2.LINE_AA
-        )
-    return np.asarray(canvas, np.uint8)
+def _title(name: str) -> str:
+    words = {
+        "dil": "DiL",
+        "true_positives": "found",
+        "false_positives": "wrong",
+        "false_negatives": "missed",
+    }
+    if name in words:
+        return words[name]
+    about = BY_NAME[name]
+    return f"{about.short}, {about.unit}" if about.unit else about.short
+
+
+def _number(value: Any) -> float | int | None:
+    number = float(value)
+    if math.isnan(number):
+        return None
+    return int(number) if number.is_integer() else float(f"{number:.4g}")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -54,6 +54,8 @@ def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> M
         axes.set_title(
             f"{about.short}{f', {about.unit}' if about.unit else ''} ({better} is better)", fontsize=9
         )
+        rates = sorted(set(own["dropout_rate"]))
+        axes.set_xticks(rates[:: -(-len(rates) // 6)])
         axes.set_xlabel("dropout rate", fontsize=8)
         _plain(axes)
     handles, labels = figure.axes[0].get_legend_handles_labels()

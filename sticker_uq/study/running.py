@@ -75,7 +75,7 @@ def run_study(
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
     with Store(folder / CELLS) as store:
-        work = _Work(settings, folder, data, weights)
+        work = Work(settings, folder, data, weights)
         for stage, tasks in (("attacks", work.attacks()), ("cells", work.looks())):
             _complete(stage, tasks, settings, store, execute, progress)
         attacks = [store[task.key] for task in work.attacks()]
@@ -89,7 +89,7 @@ def run_study(
     return study
 
 
-class _Work:
+class Work:
     """All tasks of a study, in a fixed order."""
 
     def __init__(
@@ -116,7 +116,7 @@ class _Work:
                 name,
                 item,
                 variant,
-                self._file(model, name, item, variant),
+                self.file(model, name, item, variant),
                 self._attack_key(model, name, item, variant),
             )
             for model in self._settings.models
@@ -186,7 +186,7 @@ class _Work:
             variant,
             rates,
             tuple(key_of(facts | {"rate": rate}) for rate in rates),
-            None if source is None else self._file(source[0], dataset, item, source[1]),
+            None if source is None else self.file(source[0], dataset, item, source[1]),
         )
 
     def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
@@ -207,7 +207,8 @@ class _Work:
             }
         )
 
-    def _file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
+    def file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
+        """Where the attack ``variant`` on ``model`` is kept."""
         # named by what decides it: pictures of other settings in the same folder are other files
         name = f"{item.path.stem}-{self._attack_key(model, dataset, item, variant)[:8]}.png"
         return self._folder / ATTACKED / model.label / dataset / variant / name

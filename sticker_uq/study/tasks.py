@@ -91,7 +91,7 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
 
 
 def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
-    image, truth = _picture(task, settings.seed)
+    image, truth = looked_at(task.item, task.variant, task.file, task.circumstance, settings.seed)
     detectors = _detectors(settings.detector(task.model), settings.rates)
     first = next(iter(detectors.values()))
     digest = image_digest(image)
@@ -120,18 +120,21 @@ def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
     return kept
 
 
-def _picture(task: LookAt, seed: int) -> tuple[Picture, LabelledImage]:
-    """The picture that is looked at, and its labels."""
-    item = task.item if task.file is None else replace(task.item, path=task.file)
-    image = read_picture(item)
-    if task.circumstance is None:
-        return image, item
-    drawn = variant_seed(seed, 0, f"{task.variant} {task.item.path.name}") % 2**32
+def looked_at(
+    item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
+) -> tuple[Picture, LabelledImage]:
+    """What a model sees as ``variant`` of ``item``, and its labels.
+
+    The picture in ``file`` instead of the clean one, if any; a ``circumstance`` that it is put into, if any, with the ``seed`` of
+    the study. Raises InvalidInput for a picture that cannot be read.
+    """
+    seen = item if file is None else replace(item, path=file)
+    image = read_picture(seen)
+    if circumstance is None:
+        return image, seen
+    drawn = variant_seed(seed, 0, f"{variant} {item.path.name}") % 2**32
     found = transform(
-        LabelledPicture.of(image, item.boxes, item.labels),
-        task.circumstance.name,
-        task.circumstance.strength,
-        drawn,
+        LabelledPicture.of(image, item.boxes, item.labels), circumstance.name, circumstance.strength, drawn
     )
     height, width = found.image.shape[:2]
     return found.image, replace(item, boxes=found.boxes, labels=found.labels, width=width, height=height)
