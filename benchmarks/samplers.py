@@ -4,11 +4,12 @@
 
 Rendered laptops that the weights never saw, every second one blurred, dark or noisy. The cost of T = 20 dropout passes is
 measured in processor time on the first scenes; test-time augmentation gets as many views as cost the same (at least three, which
-clustering needs), and in another row as many as there are passes; an ensemble as many networks as are given with `--members`. All
-samples are clustered and measured by the same code. An object is right when a labelled one of its class overlaps it by 0.5 or
-more. Printed: processor time per image, objects and wrong ones, labelled objects that were found, AUROC of four uncertainties and
-of one minus the score for wrong objects, Brier score of the score as a probability to be right, and its expected calibration
-error.
+clustering needs), and in another row as many as there are passes. Of the networks given with `--members` the first ones that cost
+as much as the passes (at least three) make an ensemble, and all of them another; dropout passes of each of them alone tell what
+the networks differ in, apart from how they are sampled. All samples are clustered and measured by the same code. An object is
+right when a labelled one of its class overlaps it by 0.5 or more. Printed: processor time per image, objects and wrong ones,
+labelled objects that were found, AUROC of four uncertainties and of one minus the score for wrong objects, Brier score of the
+score as a probability to be right, and its expected calibration error.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from sticker_uq.datasets import render, sample_scene
 from sticker_uq.datasets.transformations import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.detection import DetectorSettings, load_detector
+from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.samplers import Ensemble, Sampler, TestTimeAugmentation
 from sticker_uq.evaluation.probability_quality import calibration_error
 from sticker_uq.studies.measures import auc
@@ -33,6 +34,7 @@ CIRCUMSTANCES = ("motion_blur", "low_light", "sensor_noise")
 SIGNALS = ("variation_ratio", "shannon_entropy", "mutual_information", "relative_total_variance")
 _OVERLAP = 0.5
 _TIMED = 5
+_LEAST = 3  # samples that clustering needs
 
 
 @dataclass
@@ -94,9 +96,7 @@ def main() -> None:
         (f"test-time augmentation, {views} views", augmented, views),
         (f"test-time augmentation, {settings.passes} views", augmented, settings.passes),
     ]
-    if arguments.members:
-        members = [load_detector(settings.model_copy(update={"weights": path})) for path in arguments.members]
-        samplers.append((f"ensemble of {len(members)}", Ensemble(members), len(members)))
+    samplers += _ensembles(settings, detector, arguments.members)
     seen = {name: Seen() for name, _, _ in samplers}
     for number in range(arguments.scenes):
         picture = _picture(number)
@@ -109,6 +109,29 @@ def main() -> None:
     print("|---" * (8 + len(SIGNALS)) + "|")
     for name in seen:
         print(seen[name].line(name))
+
+
+def _ensembles(
+    settings: DetectorSettings, detector: StochasticDetector, files: list[str]
+) -> list[tuple[str, Sampler[Any], int]]:
+    """Ensembles of the weights in ``files``, and each of them with dropout."""
+    if not files:
+        return []
+    members = [load_detector(settings.model_copy(update={"weights": path})) for path in files]
+    rows: list[tuple[str, Sampler[Any], int]] = []
+    everyone = Ensemble(members)
+    costs = Seen(), Seen()
+    for number in range(_TIMED + 1):
+        costs[0].add(_picture(number), detector, settings.passes, number)
+        costs[1].add(_picture(number), everyone, len(members), number)
+    dropout, whole = (float(np.median(cost.milliseconds[1:])) for cost in costs)
+    for count in sorted({max(_LEAST, int(dropout / (whole / len(members)))), len(members)}):
+        if count <= len(members):
+            rows.append((f"ensemble of {count}", Ensemble(members[:count]), count))
+    return rows + [
+        (f"dropout, {settings.passes} passes of member {number}", member, settings.passes)
+        for number, member in enumerate(members, 1)
+    ]
 
 
 def _picture(number: int) -> LabelledPicture:
@@ -128,7 +151,7 @@ def _views_for(detector: Any, augmented: Sampler[Any], passes: int) -> int:
         costs[0].add(_picture(number), detector, passes, number)
         costs[1].add(_picture(number), augmented, 10, number)
     dropout, ten = (float(np.median(cost.milliseconds[1:])) for cost in costs)
-    return max(int(dropout / (ten / 10)), 3)
+    return max(int(dropout / (ten / 10)), _LEAST)
 
 
 if __name__ == "__main__":

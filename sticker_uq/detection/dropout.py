@@ -100,16 +100,7 @@ class CounterDropout:
 
     def masks(self, like: Tensor) -> Tensor:
         """The next mask of every pass."""
-        _, channels, height, width = like.shape
-        first, second = self._keys(next(self._call))
-        size = height * width * channels
-        words = _hashed(-(-size // 4) + channels, first, second)
-        # the last words choose the thresholds, so that a mask takes no second round of hashing
-        raised = (words[:, -channels:] & 0x7FFFFFFF) < self._carry
-        thresholds = raised.to(torch.uint8).add_(self._floor)[:, None]
-        drawn = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
-        kept = drawn.ge_(thresholds).view(-1, height, width, channels)
-        return kept.to(like.dtype).permute(0, 3, 1, 2)
+        return drawn(*self._keys(next(self._call)), like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
         """As :meth:`PassDropout.__call__`, in the memory layout channels last."""
@@ -123,6 +114,22 @@ class CounterDropout:
         )
         keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2).to(self._device)
         return keys[:, :1], keys[:, 1:]
+
+
+def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:
+    """The masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
+
+    ``floor`` and ``carry``: 256 times the dropout rate, its whole part and the rest times 2^31.
+    """
+    _, channels, height, width = like.shape
+    size = height * width * channels
+    words = _hashed(-(-size // 4) + channels, first, second)
+    # the last words choose the thresholds, so that a mask takes no second round of hashing
+    raised = (words[:, -channels:] & 0x7FFFFFFF) < carry
+    thresholds = raised.to(torch.uint8).add_(floor)[:, None]
+    bytes_ = words.view(torch.uint8)[:, :size].view(-1, height * width, channels)
+    kept = bytes_.ge_(thresholds).view(-1, height, width, channels)
+    return kept.to(like.dtype).permute(0, 3, 1, 2)
 
 
 _positions: dict[torch.device, Tensor] = {}

@@ -190,7 +190,7 @@ def run_detections(
     """The study on ``items``: two thirds of the pictures, drawn with the seed, fit the supervisors, the others test them.
 
     Ambiguous objects are made of those of the first two thirds; DAG attacks ``settings.attacked`` of the others. Supervisors
-    of an ensemble are left out without ``members``, and are not asked about DAG's pictures, which attack one network.
+    of an ensemble are left out without ``members``; DAG attacks ``detector``, not the members.
     Raises InvalidInput for too few pictures or when nothing is detected in a set.
     """
     if len(items) < 6:
@@ -258,16 +258,11 @@ def _scored(
     nominal, corrupted = seen["nominal"], seen["corrupted"]
     wrong = ~np.concatenate([nominal.right, corrupted.right])
     for name, kind in SUPERVISORS.items():
-        of_ensemble = "members" in kind.needs
-        if of_ensemble and not ensemble:
+        if "members" in kind.needs and not ensemble:
             continue
         supervisor = supervisor_named(name).fit(fitted_on)
         usual = supervisor.score(nominal.objects)
-        areas[name] = {
-            key: auc(usual, supervisor.score(seen[key].objects))
-            for key in SETS
-            if not (of_ensemble and key == "adversarial")
-        }
+        areas[name] = {key: auc(usual, supervisor.score(seen[key].objects)) for key in SETS}
         both = np.concatenate([usual, supervisor.score(corrupted.objects)])
         risk[name] = augrc(wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(wrong, both, threshold_at(usual, settings.alarms))
@@ -344,7 +339,7 @@ def as_markdown(result: DetectionResult, title: str) -> str:
         "|---|" + "---|" * (len(SETS) + 3),
     ]
     for name, found in result.auc.items():
-        cells = [f"{found[key]:.3f}" if key in found else "n/a" for key in SETS]
+        cells = [f"{found[key]:.3f}" for key in SETS]
         missed, wrong = result.missed[name]
         low, high = clopper_pearson(missed, wrong)
         rate = missed / wrong if wrong else float("nan")
