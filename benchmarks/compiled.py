@@ -4,9 +4,10 @@
 
 The same passes with the same masks, interleaved in one process: by the engine, and by an engine whose masks, heads or both are
 compiled by Inductor. Heads have torch's own convolutions then, since what the engine calls of oneDNN cannot be traced; `frozen`:
-with weights as constants, which Inductor may lay out anew and fuse with what follows. Printed per model: time of the processor for T passes of the engine, the ratio of the engine's time to
-that of each compiled one (above 1 the compiled one is faster), the largest difference of a probability and of an edge in px
-between the two, and what the first call took, compilers included. Needs a C++ compiler, which the product itself does not.
+with weights as constants, which Inductor may lay out anew and fuse with what follows. Printed per model: time of the processor
+for T passes of the engine, the ratio of the engine's time to that of each compiled one (above 1 the compiled one is faster), the
+largest difference of a probability and of an edge in px between the two, and what the first call took, compilers included. Needs
+a C++ compiler, which the product itself does not.
 """
 
 from __future__ import annotations
