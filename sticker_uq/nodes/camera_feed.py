@@ -12,18 +12,15 @@ from typing import Any, NamedTuple
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.datasets.images import Picture
 from sticker_uq.datasets.topics import folder_of
-from sticker_uq.nodes.conversions import stamp_to_ns
 from sticker_uq.nodes.detector_settings import DetectorNodeSettings
 from sticker_uq.nodes.diagnostics import Level, Report
 from sticker_uq.nodes.image_input import ImageInput
-from sticker_uq.nodes.images import bgr_from_msg
 from sticker_uq.nodes.mailbox import Mailbox
+from sticker_uq.nodes.receiver import Receiver
 from sticker_uq.nodes.scene_outputs import SceneOutputs
-from sticker_uq.perception.inspection import ImageInspector
 from sticker_uq.perception.stages import MODEL_STAGES
 from sticker_uq.scene import ImageCheck, SceneAssessment
 
@@ -35,6 +32,7 @@ _KEYS = (
     "rate_hz",
     "received",
     "lost",
+    "skipped",
     "dropped",
     "unusable",
     "last_image_age_s",
@@ -92,40 +90,34 @@ class CameraFeed:
         self.outputs = SceneOutputs(node, create, folder_of(topic))
         self.counters = Counters()
         self.input: ImageInput | None = None
-        self._mailbox: Mailbox[Arrival] = Mailbox()
-        self._inspector = ImageInspector()
+        self._dropped: Callable[[], int] = lambda: 0
         self._publishing = threading.Lock()
         self._sequence = 0
 
     def open(self, mailbox: Mailbox[Arrival], settings: DetectorNodeSettings) -> Callable[[], None]:
         """Let images into ``mailbox``; returns what ends that."""
         self.counters = Counters()
-        self._mailbox = mailbox
-        self._inspector = ImageInspector()
         self._sequence = 0
+        receiver = Receiver(
+            self._node,
+            self.outputs.publish_check,
+            lambda check, picture: mailbox.put(Arrival(self, check, picture), self.topic),
+        )
+        self._dropped = lambda: receiver.inbox.dropped + mailbox.dropped_of(self.topic)
         transport, reliability = settings.image_transport, settings.image_reliability
-        source = self.input = ImageInput(self._node, transport, reliability, self._arrived, self.topic)
+        source = self.input = ImageInput(self._node, transport, reliability, receiver.inbox.put, self.topic)
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         timer = self._node.create_timer(CHECK_PERIOD_S, source.check, clock=steady)
         self.outputs.publish_labels(settings.score_floor)
+        receiver.start()
 
         def close() -> None:
             self._node.destroy_timer(timer)
             self.input = None
             source.close()
+            receiver.close()
 
         return close
-
-    def _arrived(self, message: Image | CompressedImage) -> None:
-        stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
-        # at once: to decode it may take long, and the worker may be busy with an earlier image for a long time
-        size = None if isinstance(message, CompressedImage) else (message.width, message.height)
-        early = self._inspector.glance(stamp_ns, frame_id, size) if size is not None else None
-        if early is not None:
-            self.outputs.publish_check(early)
-        check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
-        self.outputs.publish_check(check)
-        self._mailbox.put(Arrival(self, check, picture), self.topic)
 
     def publish(self, scene: SceneAssessment) -> None:
         """Publish ``scene`` with the next number of this camera; from any thread."""
@@ -148,7 +140,8 @@ class CameraFeed:
             "rate_hz": source.rate() if source else None,
             "received": source.received if source else None,
             "lost": source.lost if source else None,
-            "dropped": self._mailbox.dropped_of(self.topic),
+            "skipped": source.skipped if source else None,
+            "dropped": self._dropped(),
             "unusable": self.counters.unusable,
             "last_image_age_s": (now_ns - stamp_ns) * 1e-9 if now_ns and stamp_ns else None,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from rclpy.event_handler import SubscriptionEventCallbacks
@@ -17,6 +17,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.datasets.topics import COMPRESSED
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.diagnostics import Level
+from sticker_uq.nodes.sequence import SequenceWatch
 
 Transport = Literal["raw", "compressed"]
 Reliability = Literal["auto", "reliable", "best_effort"]
@@ -56,6 +57,7 @@ class ImageInput:
         self.topic = node.resolve_topic_name(self._name)
         self.received = 0
         self.lost = 0
+        self._sequence = SequenceWatch()
         self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
         self._since = time.monotonic()
@@ -120,8 +122,17 @@ class ImageInput:
         """Publishers of the topic, matched or not."""
         return len(self._publishers())
 
-    def _on_message(self, message: Any) -> None:
+    @property
+    def skipped(self) -> int | None:
+        """Images that were published and neither came nor were reported as lost, None where the middleware does not number them
+        or several publish: replaced in the queue of one before they were taken, or dropped on the publisher's own side.
+        """
+        missing = self._sequence.missing
+        return None if missing is None else max(0, missing - self.lost)
+
+    def _on_message(self, message: Any, info: Mapping[str, Any]) -> None:
         self.received += 1
+        self._sequence.saw(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
         self._deliver(message)
 
@@ -129,16 +140,22 @@ class ImageInput:
         self.lost += info.total_count_change
         self._losses.append(time.monotonic())
 
+    def _on_matched(self, info: Any) -> None:
+        self._sequence.publishers(info.current_count)
+        self._on_event(info)
+
     def _on_event(self, _: Any) -> None:
         # the subscription must not be replaced from inside its own event
         self._recheck.trigger()
 
     def _subscribe(self) -> Subscription:
         events = SubscriptionEventCallbacks(
-            matched=self._on_event, incompatible_qos=self._on_event, message_lost=self._on_lost
+            matched=self._on_matched, incompatible_qos=self._on_event, message_lost=self._on_lost
         )
+        # rclpy passes the message's info to a callback with two arguments, which its annotations do not know
+        on_message: Any = self._on_message
         return self._node.create_subscription(
-            self._type, self._name, self._on_message, self.profile, event_callbacks=events
+            self._type, self._name, on_message, self.profile, event_callbacks=events
         )
 
     def _publishers(self) -> Sequence[TopicEndpointInfo]:
