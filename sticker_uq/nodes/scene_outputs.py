@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from rclpy.node import Node
@@ -26,20 +27,25 @@ class SceneOutputs:
     def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any], folder: str = "") -> None:
         self._scene = create(m.SceneAssessment, f"{folder}scene", qos.RELIABLE)
         self._check = create(m.ImageCheck, f"{folder}image_check", qos.IMAGE_CHECKS)
-        self._detections = create(m.StickerDetectionArray, f"{folder}detections", qos.RELIABLE)
-        self._uncertainty = create(m.ImageUncertainty, f"{folder}uncertainty", qos.RELIABLE)
-        self._localization = create(m.DistinctiveLocalization, f"{folder}dil", qos.RELIABLE)
+        parts: list[tuple[type, str, Callable[[SceneAssessment], Any]]] = [
+            (m.StickerDetectionArray, "detections", conversions.detections_to_msg),
+            (m.ImageUncertainty, "uncertainty", conversions.uncertainty_to_msg),
+            (m.DistinctiveLocalization, "dil", conversions.localization_to_msg),
+        ]
         self._annotated = create(Image, f"{folder}annotated", qos.RELIABLE)
         self._saliency = create(Image, f"{folder}saliency", qos.RELIABLE)
         self._drawn_at = -float("inf")
-        self._detections_2d = self._label_info = None
+        self._label_info = None
         if vision.VISION_MSGS is None:
             node.get_logger().info("vision_msgs is not installed: detections_2d and label_info are off")
         else:
-            self._detections_2d = create(
-                vision.VISION_MSGS.Detection2DArray, f"{folder}detections_2d", qos.RELIABLE
-            )
+            array = vision.VISION_MSGS.Detection2DArray
+            to_msg = partial(vision.detections_2d_to_msg, vision=vision.VISION_MSGS)
+            parts.append((array, "detections_2d", to_msg))
             self._label_info = create(vision.VISION_MSGS.LabelInfo, f"{folder}label_info", qos.LATCHED)
+        self._parts = [
+            (create(kind, folder + topic, qos.RELIABLE), made_of) for kind, topic, made_of in parts
+        ]
 
     def publish_labels(self, score_floor: float) -> None:
         """Latch the names of the classes and the lowest score that is reported."""
@@ -55,13 +61,11 @@ class SceneOutputs:
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
-        """Publish the scene first, then the same facts in parts."""
+        """Publish the scene first, then the same facts in parts, each to whoever listens."""
         self._scene.publish(conversions.scene_to_msg(scene, sequence))
-        self._detections.publish(conversions.detections_to_msg(scene))
-        self._uncertainty.publish(conversions.uncertainty_to_msg(scene))
-        self._localization.publish(conversions.localization_to_msg(scene))
-        if self._detections_2d is not None and vision.VISION_MSGS is not None:
-            self._detections_2d.publish(vision.detections_2d_to_msg(scene, vision.VISION_MSGS))
+        for publisher, made_of in self._parts:
+            if publisher.get_subscription_count():
+                publisher.publish(made_of(scene))
 
     def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
         """Publish the annotated picture, at most ``rate`` per second, and the saliency map, to whoever looks."""

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector, load_detector
 from sticker_uq.localization import localize
-from sticker_uq.perception.facts import ImageFacts, check_picture, image_digest, image_facts
+from sticker_uq.perception.exposure import measure_exposure
+from sticker_uq.perception.facts import ImageFacts, check_picture, image_digest
 from sticker_uq.perception.sequential import Decide, joined, settled, step_after
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.perception.unfamiliar import Strangeness
@@ -137,10 +138,10 @@ class Perception:
             check_picture(image)
             measured = self._measured(image, facts)
             try:
-                found = self._look(image, measured, stamp_ns, keep_saliency, timings)
+                found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
-            digest, exposure = measured()
+            digest, exposure = measured.digest(), measured.exposure()
         size = (image.shape[1], image.shape[0])
         return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
 
@@ -166,19 +167,23 @@ class Perception:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
 
-    def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> Callable[[], ImageFacts]:
-        """What waits for the facts of ``image``; those that are missing are measured meanwhile."""
+    def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> _Measured:
+        """What waits for the facts of ``image``; those that are missing are measured meanwhile, the digest first: masks follow
+        from it.
+        """
         if facts is not None and facts.digest:
-            return lambda: facts
-        if facts is None:
-            return self._beside.submit(image_facts, image).result
+            return _Measured(lambda: facts.digest, lambda: facts.exposure)
         digest = self._beside.submit(image_digest, image)
-        return lambda: ImageFacts(digest.result(), facts.exposure)
+        if facts is not None:
+            return _Measured(digest.result, lambda: facts.exposure)
+        if not image.size:
+            return _Measured(digest.result, lambda: None)
+        return _Measured(digest.result, self._beside.submit(measure_exposure, image).result)
 
     def _look(
         self,
         image: NDArray[np.uint8],
-        facts: Callable[[], ImageFacts],
+        digest: Callable[[], str],
         stamp_ns: int,
         keep_saliency: bool,
         timings: dict[str, float],
@@ -186,8 +191,7 @@ class Perception:
         settings, detector = self.settings, self._detector
         with _timed(timings, "encode"):
             features = detector.encode(image)
-        digest = facts().digest
-        dil = settings.dil and _has_turn(digest, stamp_ns, settings.dil_every)
+        dil = settings.dil and (settings.dil_every == 1 or _has_turn(digest(), stamp_ns, settings.dil_every))
         localization = None
         if dil:
             with _timed(timings, "detect"):
@@ -200,7 +204,8 @@ class Perception:
             localization = replace(localization, strangeness=strange.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
-        seed = image_seed(digest, settings.seed)
+        # waited for as late as possible: the network computes while it is measured
+        seed = image_seed(digest(), settings.seed)
 
         def found(samples: StochasticSamples) -> _Found:
             with _timed(timings, "cluster"):
@@ -224,7 +229,7 @@ class Perception:
             if samples.passes == settings.passes:
                 return seen
             with _timed(timings, "decide"):
-                scene = self._assessment(stamp_ns, "", size, digest, seen, {})
+                scene = self._assessment(stamp_ns, "", size, digest(), seen, {})
                 enough = settled(
                     scene,
                     samples,
@@ -268,6 +273,13 @@ class Perception:
             panel_hash=self.panel_hash,
             **found._asdict(),
         )
+
+
+class _Measured(NamedTuple):
+    """What waits for each of the facts of an image."""
+
+    digest: Callable[[], str]
+    exposure: Callable[[], Exposure | None]
 
 
 class _Found(NamedTuple):
