@@ -24,8 +24,6 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
 from sticker_uq.supervision import Policy
 
-_MOST_LINES = 10
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -116,12 +114,12 @@ def _end_on_sigterm() -> None:
 
 def _compared(summary: ReplaySummary, live: Comparison) -> Replayed:
     """How far the replay equals the live cell, in words."""
-    lines = live.differing[:_MOST_LINES]
-    if len(live.differing) > _MOST_LINES:
-        lines.append(f"... and {len(live.differing) - _MOST_LINES} more")
+    lines = live.differing()
+    if live.different > len(lines):
+        lines.append(f"... and {live.different - len(lines)} more")
     compared = (
-        f"{live.identical} of {len(live.live)} live assessments of {live.topic} repeated byte for byte, "
-        f"{len(live.differing)} differ, {live.missing} without a recorded image"
+        f"{live.identical} of {live.count} live assessments of {live.topic} repeated byte for byte, "
+        f"{live.different} differ, {live.missing} without a recorded image"
     )
     return Replayed(summary, live.agrees, compared, tuple(lines))
 
