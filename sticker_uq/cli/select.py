@@ -40,7 +40,7 @@ def command(
     ranking = rank(found, dict(map(_weight, require)), chosen)
     table = Table(title=f"dropout rate {chosen:g}; tiers, 1 is best")
     for name in ("model", "score", *ranking[0].tiers, "ms per image", "as good"):
-        table.add_column(name, justify="left" if name in ("model", "as good") else "right")
+        table.add_column(name, justify="left" if name in ("model", "as good") else "right", overflow="fold")
     for one in ranking:
         tiers = (f"{value:.2f}" for value in one.tiers.values())
         table.add_row(one.model, f"{one.score:.2f}", *tiers, f"{one.ms:.0f}", ", ".join(one.tied))

@@ -299,7 +299,7 @@ def _title(name: str) -> str:
 
 def _number(value: Any) -> float | int | None:
     number = float(value)
-    if math.isnan(number):
+    if not math.isfinite(number):
         return None
     return int(number) if number.is_integer() else float(f"{number:.4g}")
 

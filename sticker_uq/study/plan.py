@@ -39,7 +39,7 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]; raises InvalidInput for anything else."""
+        """From [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by their absolute path; raises InvalidInput otherwise."""
         found = _MODEL.match(text)
         known = DetectorSettings.model_fields["model"].annotation
         names = getattr(known, "__args__", ())
@@ -50,7 +50,7 @@ class ModelChoice(BaseModel):
         values = {
             "label": found["label"] or found["name"],
             "name": found["name"],
-            "weights": found["weights"] or "",
+            "weights": str(Path(found["weights"]).absolute()) if found["weights"] else "",
             "dropout_site": found["site"] or "in",
         }
         return cls.model_validate(values | ({"min_size": int(found["size"])} if found["size"] else {}))
@@ -92,9 +92,9 @@ class DataSet(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From [NAME=]FOLDER; the name is that of the folder by default."""
+        """From [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
         name, equals, folder = text.partition("=")
-        path = Path(folder if equals else text)
+        path = Path(folder if equals else text).absolute()
         return cls(name=name if equals else path.name or "data", folder=path)
 
 

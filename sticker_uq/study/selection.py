@@ -95,8 +95,13 @@ def advice(ranking: list[Candidate]) -> str:
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
-    """The detector node's parameters for a model of ``study``; its weights by their absolute path."""
+    """The detector node's parameters for a model of ``study``; its weights by their absolute path.
+
+    Raises InvalidInput when the weights are not there any more.
+    """
     (choice,) = (one for one in study.settings.models if one.label == model)
+    if choice.weights and not Path(choice.weights).is_file():
+        raise InvalidInput(f"{choice.weights}: expected the weights of {model} that the study looked with")
     return {
         "model": choice.name,
         "weights": str(Path(choice.weights).absolute()) if choice.weights else "",
@@ -105,6 +110,7 @@ def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
         "dropout_rate": rate,
         "passes": study.settings.passes,
         "score_floor": study.settings.score_floor,
+        "precision": study.settings.precision,
     }
 
 

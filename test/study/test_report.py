@@ -50,7 +50,6 @@ def study(folder: Path) -> Study:
         rates=RATES,
         passes=5,
         adversarial=1,
-        transfer=False,
     )
     plan = Study(settings, pd.DataFrame(), pd.DataFrame(), pd.DataFrame(), {GOOD: "a", BAD: "b"})
     items = labelled_images(settings.datasets[0], folder)
@@ -66,8 +65,9 @@ def study(folder: Path) -> Study:
                 where | {"attacked": model.label, "variant": "adv-00", "iterations": 3, "rms": 1.25, "linf": 9.0}
                 | {"targets": 4, "fooled": 2, "success": 0.5}
             )  # fmt: skip
-            for variant in ("clean", "adv-00"):
-                for rate in RATES:
+            other = f"from {GOOD if model.label == BAD else BAD}"
+            for variant in ("clean", "adv-00", other):
+                for rate in RATES[: 1 if variant == other else None]:
                     bad, moved = model.label == BAD, variant != "clean"
                     accuracy = (
                         1.0 - bad * 0.1 * (number + 1) - moved * (0.05 * number if bad else 0.01) - rate / 10
@@ -144,6 +144,12 @@ def test_pictures_are_chosen_by_model_rate_and_variant(page):
     drawn = page.locator("#views .seen").first.bounding_box()
     assert drawn["width"] / drawn["height"] == pytest.approx(SIZE[0] / SIZE[1], rel=0.01)
     screenshot(page, "study-pictures")
+    page.select_option("#rate", label="0.3")
+    page.select_option("#variant", label=f"attack on {GOOD}")
+    expect(page.locator("#attack")).to_have_text(
+        "Both at a dropout rate of 0.1, the only one for these attacks."
+    )
+    expect(page.locator("#views .seen text")).to_have_text(["logo 0.80"] * 2)
 
 
 def test_pictures_are_sorted_and_filtered(page):
@@ -227,7 +233,7 @@ def test_what_it_says_in_short(written):
     for name in re.findall(r'class="file">tables/(\w+)\.csv', html):
         assert (written / "tables" / f"{name}.csv").is_file(), name
     figures = pd.read_csv(written / "tables" / "pictures.csv")
-    assert len(figures) == 2 * IMAGES * 2 * len(RATES)
+    assert len(figures) == 2 * IMAGES * (2 * len(RATES) + 1)
 
 
 def test_a_report_never_grows_beyond_its_bound(tmp_path, monkeypatch):
@@ -258,7 +264,8 @@ def test_a_name_cannot_leave_its_place(tmp_path):
             )
         }
     )
-    tables = {name: getattr(found, name).replace(BAD, evil) for name in ("images", "objects", "attacks")}
+    renames = {BAD: evil, f"from {BAD}": f"from {evil}"}
+    tables = {name: getattr(found, name).replace(renames) for name in ("images", "objects", "attacks")}
     write_report(
         dataclasses.replace(found, settings=renamed, weights={GOOD: "a", evil: "b"}, **tables),
         tmp_path,

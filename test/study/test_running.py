@@ -212,6 +212,13 @@ def test_a_labelled_recording_is_a_data_set(data, tmp_path) -> None:
         run_study(plan, tmp_path / "s", Spy())
 
 
+def test_a_study_is_reported_and_selected_from_in_any_folder(data, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(data.parent)
+    assert DataSet.parse(f"lids={data.name}").folder == data
+    choice = ModelChoice.parse(f"{MODEL}=weights/best.safetensors@128")
+    assert (choice.weights, choice.min_size) == (str(data.parent / "weights" / "best.safetensors"), 128)
+
+
 def test_the_topic_of_a_recording_is_named(data, tmp_path) -> None:
     record(tmp_path / "two", data, "/left/compressed", "/right/compressed")
     record(tmp_path / "one", data)

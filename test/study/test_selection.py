@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli.options import combine
 from sticker_uq.cli.select import command as select
+from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.nodes.parameter_files import read_parameters
 from sticker_uq.nodes.perceiving import settings_of_file
@@ -23,8 +25,8 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 
 
 @pytest.fixture
-def study() -> Study:
-    """a: accurate and slow; b: as accurate and quick; c: quick, inaccurate, sure of it."""
+def study(tmp_path: Path) -> Study:
+    """a: accurate and slow; b: as accurate and quick; c: quick, inaccurate, sure of it. All have the packaged weights."""
     rng = np.random.default_rng(0)
     rows = []
     for model, accuracy, entropy, drop, ms in (
@@ -52,7 +54,12 @@ def study() -> Study:
                     | dict.fromkeys(("variation_ratio", "mutual_information"), 0.0)
                     | dict.fromkeys(("relative_total_variance", "relative_predictive_surface"), 0.0)
                 )
-    models = tuple(ModelChoice(label=m, name=SSDLITE, weights=f"{m}.safetensors") for m in "abc")
+    packaged = resources.files("sticker_uq.detection") / "weights" / f"{SSDLITE}.safetensors"
+    for name in "abc":
+        (tmp_path / f"{name}.safetensors").symlink_to(str(packaged))
+    models = tuple(
+        ModelChoice(label=m, name=SSDLITE, weights=str(tmp_path / f"{m}.safetensors")) for m in "abc"
+    )
     settings = StudySettings(
         models=models, datasets=(DataSet(name="d", folder=Path("d")),), rates=(0.2,), adversarial=1
     )
@@ -108,10 +115,16 @@ def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> No
     )
     assert done.exit_code == 0, (done.output, done.exception)
     settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
-    assert settings.weights == str(Path.cwd() / "a.safetensors")
+    assert settings.weights == str(tmp_path / "a.safetensors")
     assert settings.dropout_rate == 0.2
     loaded = settings_of_file(file, "detector", PerceptionSettings(dil_every=2))
     assert (loaded.weights, loaded.dropout_rate, loaded.dil_every) == (settings.weights, 0.2, 2)
-    assert parameters(study, "a", 0.2)["weights"] == settings.weights
+    detector = load_detector(settings)
+    assert detector.weights_hash == load_detector(DetectorSettings(model=SSDLITE)).weights_hash
+    (tmp_path / "a.safetensors").unlink()
+    with pytest.raises(
+        InvalidInput, match=r"a\.safetensors: expected the weights of a that the study looked with"
+    ):
+        parameters(study, "a", 0.2)
     refused = CliRunner().invoke(app, [str(tmp_path), "--require", "accuracy=much"])
     assert "--require 'accuracy=much'" in str(refused.exception)

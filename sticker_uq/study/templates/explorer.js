@@ -8,9 +8,14 @@
 
   // what the state selects
   const entry = (image, variant) => (image.models[study.models[state.model]] || {})[variant];
+  // some variants are looked at with one rate only, which is then that of both pictures
+  const rate = (image) => {
+    const found = state.variant && entry(image, state.variant);
+    return !found || found.r[state.rate] ? state.rate : found.r.findIndex(Boolean);
+  };
   const cell = (image, variant) => {
     const found = entry(image, variant);
-    return found && (found.r[state.rate] || found.r.find(Boolean));
+    return found && found.r[rate(image)];
   };
   const value = (image, variant, name) => {
     const found = cell(image, variant);
@@ -106,9 +111,7 @@
       const { rms, linf, iterations, targets, fooled } = found.a;
       parts.push(`The attack changed the picture by ${shown(rms)} grey levels (RMS), at most ${shown(linf)}, in ${shown(iterations)} iterations; ${fooled} of ${targets} targets are fooled.`);
     }
-    if (found && !found.r[state.rate]) {
-      parts.push(`Seen at a dropout rate of ${study.rates[found.r.findIndex(Boolean)]} only.`);
-    }
+    if (rate(image) !== state.rate) parts.push(`Both at a dropout rate of ${study.rates[rate(image)]}, the only one for these attacks.`);
     at("attack").textContent = parts.join(" ");
   };
   const draw = () => {
