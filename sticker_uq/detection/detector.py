@@ -205,6 +205,8 @@ class StochasticDetector:
         return self._suppressed(features, rows)
 
     def _suppressed(self, features: Features, rows: Rows) -> Rows:
+        # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for
+        rows = rows.on_processor()
         rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
         (height, width), (original_width, original_height) = features.resized, features.image_size
         scale = rows.boxes.new_tensor([original_width / width, original_height / height]).repeat(2)
@@ -259,5 +261,5 @@ def _dtype(precision: str, device: torch.device) -> torch.dtype:
 
 def _to_numpy(groups: list[Rows]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:
     columns = ([r.boxes for r in groups], [r.probabilities for r in groups], [r.pass_index for r in groups])
-    boxes, probabilities, index = (torch.cat(c).cpu().numpy() for c in columns)
+    boxes, probabilities, index = (torch.cat(c).numpy() for c in columns)
     return boxes, probabilities, index

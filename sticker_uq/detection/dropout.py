@@ -112,7 +112,12 @@ class CounterDropout:
             hashlib.blake2b(f"{self._seed}:{number}:{call}".encode(), digest_size=8).digest()
             for number in self._numbers
         )
-        keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2).to(self._device)
+        keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2)
+        if (
+            self._device.type == "cuda"
+        ):  # from pinned memory, so that the processor need not wait for the device
+            keys = keys.pin_memory()
+        keys = keys.to(self._device, non_blocking=True)
         return keys[:, :1], keys[:, 1:]
 
 

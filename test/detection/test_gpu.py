@@ -18,7 +18,7 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Status
 from test.detection.test_passes import assert_matches, one_pass, rows_of
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
-from test.helpers.simulated_gpu import OnGpu, simulated_gpu
+from test.helpers.simulated_gpu import GPU, OnGpu, simulated_gpu
 
 CASES = [(name, "in") for name in MODEL_NAMES] + [("ssd300_vgg16", "out")]
 SSDLITE = "ssdlite320_mobilenet_v3_large"
@@ -98,9 +98,26 @@ def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPa
     assert scene.localization.strangeness == pytest.approx(plain.localization.strangeness, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn"])
+def test_passes_of_one_stage_wait_for_a_gpu_a_few_times_however_many_they_are(name: str) -> None:
+    processor = tiny_detector(name)
+    model = copy.deepcopy(tiny_model(name))
+    with simulated_gpu() as simulation:
+        settings = processor.settings.model_copy(update={"device": "cuda", "passes": 6})
+        detector = StochasticDetector(model, settings, processor.weights_hash)
+        features = detector.encode(picture())
+        detector.decode(features, 6, seed=1)  # anchors are copied there once
+        counts = []
+        for passes in (2, 6):
+            simulation.waits.clear()
+            detector.decode(features, passes, seed=1)
+            counts.append(simulation.waits.total())
+    assert counts[0] == counts[1] <= 6, simulation.waits
+
+
 def test_the_simulation_is_as_strict_as_a_gpu() -> None:
-    with simulated_gpu() as gpu:
-        there, here = torch.ones(2, 3, device=gpu), torch.ones(2, 3)
+    with simulated_gpu():
+        there, here = torch.ones(2, 3, device=GPU), torch.ones(2, 3)
         assert torch.equal((there * 2.0 + torch.tensor(1.0)).cpu(), here * 3)
         with pytest.raises(RuntimeError, match="same device"):
             there + here
@@ -108,6 +125,6 @@ def test_the_simulation_is_as_strict_as_a_gpu() -> None:
             F.linear(there, torch.ones(1, 3))
         with pytest.raises(RuntimeError, match="numpy"):
             there.numpy()
-        image, weight = torch.ones(1, 1, 4, 4, device=gpu), torch.ones(1, 1, 3, 3, device=gpu)
+        image, weight = torch.ones(1, 1, 4, 4, device=GPU), torch.ones(1, 1, 3, 3, device=GPU)
         with pytest.raises(NotImplementedError, match="mkldnn"):
             torch.mkldnn_convolution(image, weight, None, (1, 1), (1, 1), (1, 1), 1)

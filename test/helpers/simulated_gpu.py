@@ -6,6 +6,7 @@ round differently, and its speed, no simulation shows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,14 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 GPU = torch.device("cuda:0")
 _CPU = torch.device("cpu")
 _ONLY_CPU = ("mkldnn", "mkl_linear", "onednn", "from_file")
+_WAITING = (
+    "aten::nonzero",
+    "aten::_local_scalar_dense",
+    "aten::_unique2",
+    "aten::masked_select",
+    "aten::repeat_interleave",
+    "torchvision::nms",
+)
 _TRANSFERS = ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense", "aten::lift_fresh")
 
 
@@ -56,11 +65,29 @@ class OnGpu(torch.Tensor):
         return _computed(func, args, kwargs or {})
 
 
-class _Simulation(TorchDispatchMode):
-    """Sees what has no tensor of the GPU among its arguments: factories and copies to it."""
+class Simulation(TorchDispatchMode):
+    """Sees every operation, factories and copies to the GPU too; ``waits``: those in which the processor waits for the GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if _waits(func._schema.name, args, kwargs or {}):
+            self.waits[func._schema.name] += 1
         return _computed(func, args, kwargs or {})
+
+
+def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether the operation has to know a value or a number of values that the GPU computes."""
+    there = any(isinstance(t, OnGpu) for t in tree_leaves((args, kwargs)))
+    if name == "aten::_to_copy":
+        to = kwargs.get("device")
+        crosses = to is not None and (torch.device(to).type == "cpu") == there
+        return crosses and not kwargs.get("non_blocking")
+    if name.startswith("aten::index") and there:
+        return any(t.dtype == torch.bool for t in tree_leaves(args[1]) if isinstance(t, Tensor))
+    return there and name in _WAITING
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -91,13 +118,13 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def simulated_gpu() -> Iterator[torch.device]:
+def simulated_gpu() -> Iterator[Simulation]:
     """A machine with one GPU inside the block."""
     torch._C._ensureCUDADeviceGuardSet()  # as torch's own FakeTensorMode does
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     try:
-        with pytest.MonkeyPatch.context() as patch, _Simulation():
+        with pytest.MonkeyPatch.context() as patch, Simulation() as simulation:
             patch.setattr(torch.cuda, "is_available", lambda: True)
             patch.setattr(torch.cuda, "device_count", lambda: 1)
             patch.setattr(torch.cuda, "_lazy_init", lambda: None)
@@ -106,6 +133,6 @@ def simulated_gpu() -> Iterator[torch.device]:
                 torch, "inference_mode", torch.no_grad
             )  # which classes of tensors cannot be made in
             patch.setattr(Tensor, "pin_memory", lambda self: self)  # only a driver can pin
-            yield GPU
+            yield simulation
     finally:
         torch._C._set_only_lift_cpu_tensors(before)
