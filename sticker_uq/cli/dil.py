@@ -27,7 +27,9 @@ from sticker_uq.evaluation.dil_study import (
     thresholds,
 )
 from sticker_uq.localization import LocalizationSettings
-from sticker_uq.localization.strangeness import learn_strangeness, load_head, packaged_head, save_head
+from sticker_uq.localization.network import packaged_network, read_network, save_network
+from sticker_uq.localization.network_training import EPOCHS, learn_network, mobile_blocks
+from sticker_uq.localization.strangeness import learn_strangeness, load_strangeness, save_head
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -56,7 +58,8 @@ def study(
     head: Annotated[
         list[str] | None,
         typer.Option(
-            help="Strangeness head of each --model, in their order; '' for the packaged one, if there is one."
+            help="What tells strangeness for each --model, a network or a head, in their order; '' for the packaged one, if "
+            "there is one."
         ),
     ] = None,
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
@@ -103,23 +106,53 @@ def study(
 
 @app.command()
 def learn(
-    data: Annotated[Path, typer.Option(help="COCO folder of clean pictures; some hundreds.")],
-    out: Annotated[Path, typer.Option(help="Safetensors file for the head.")],
-    model: Annotated[str, typer.Option(help="The model whose maps it reads.")] = DetectorSettings().model,
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="COCO folder of clean pictures; some hundreds for a head, thousands for a network."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Safetensors file for the head or network.")],
+    network: Annotated[
+        bool,
+        typer.Option(
+            "--network",
+            help="A network that looks at the picture itself, for every detector, instead of a head on the maps of --model; "
+            "it starts from the backbone of --model.",
+        ),
+    ] = False,
+    epochs: Annotated[
+        int, typer.Option(help="How often a network sees each picture, with other shapes every time.")
+    ] = EPOCHS,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="A network that was learned before, to go on from; only with --network."),
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model whose maps a head reads.")] = DetectorSettings().model,
     weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the shapes and of the head.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the shapes and of what is learned.")] = 0,
 ) -> None:
-    """Learn a strangeness head: random shapes are laid on clean pictures, and it learns where they lie."""
+    """Learn to tell what was never on a lid: random shapes are laid on clean pictures, and it is learned where they lie."""
+    if epochs < 1:
+        raise InvalidInput(f"--epochs {epochs}: expected 1 or more")
+    if start is not None and not network:
+        raise InvalidInput(f"--start {start}: expected only with --network")
     given = {"model": model, "weights": weights, "min_size": min_size, "device": device, "seed": seed}
     detector = load_detector(checked(DetectorSettings, given))
     items = read_coco(data)
     with Progress(*_COLUMNS) as bar:
-        task = bar.add_task("looking", total=len(items))
-        head = learn_strangeness(detector, items, seed, lambda: bar.advance(task))
-    save_head(head, detector, out)
-    typer.echo(f"strangeness head in {out}")
+        if network:
+            task = bar.add_task("learning", total=len(items) * epochs)
+            begin = mobile_blocks(detector) if start is None else read_network(start)
+            learned = learn_network(items, begin, epochs, seed, lambda n, loss: bar.advance(task, n))
+            save_network(learned, detector, out)
+        else:
+            task = bar.add_task("looking", total=len(items))
+            head = learn_strangeness(detector, items, seed, lambda: bar.advance(task))
+            save_head(head, detector, out)
+    typer.echo(f"strangeness {'network' if network else 'head'} in {out}")
 
 
 def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
@@ -138,8 +171,7 @@ def _tables(
 ) -> dict[str, pd.DataFrame]:
     localization = LocalizationSettings()
     detector = load_detector(settings)
-    path = head_file or (None if settings.weights else packaged_head(settings.model))
-    head = load_head(detector, path) if path else None
+    head = load_strangeness(detector, head_file) if head_file else packaged_network(detector)
     records = {}
     with Progress(*_COLUMNS) as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))

@@ -11,15 +11,20 @@ import math
 import cv2
 import numpy as np
 
+from sticker_uq.datasets.abnormal_surfaces import surface
 from sticker_uq.datasets.overlays import lay
 from sticker_uq.datasets.painting import Image
 from sticker_uq.scene import FloatArray
 
 MOST_SHAPES = 3
-_ON_OBJECT = 0.6
+_ON_OBJECT = 0.5
 """Part of the shapes that lie on or beside an object."""
-_REALISTIC = 0.6
+_INSIDE = 0.4
+"""Part of these that are small and near its middle."""
+_REALISTIC = 0.7
 """Part of the shapes with shadow, light and noise of the picture; the others are pasted."""
+_COMPOSED = 0.35
+"""Part of the shapes that are put together of several."""
 _REACH = 40.0
 """Length of a bar that comes from outside of the picture, in half sides of an object."""
 
@@ -31,78 +36,80 @@ def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> tuple[
     """
     height, width = image.shape[:2]
     result, covered = image.copy(), np.zeros((height, width), np.uint8)
-    low, high = np.array([0.3 * width, 0.3 * height]), np.array([0.7 * width, 0.7 * height])
+    low, high = np.array([0.2 * width, 0.2 * height]), np.array([0.8 * width, 0.8 * height])
     if len(boxes):
         low, high = np.minimum(low, boxes[:, :2].min(axis=0)), np.maximum(high, boxes[:, 2:].max(axis=0))
     for _ in range(int(rng.integers(1, MOST_SHAPES + 1))):
         if len(boxes) and rng.random() < _ON_OBJECT:
             box = boxes[int(rng.integers(len(boxes)))]
             side = float(np.sqrt(np.prod(box[2:] - box[:2])))
-            centre = (box[:2] + box[2:]) / 2 + rng.uniform(-0.6, 0.6, 2) * side
+            inside = rng.random() < _INSIDE
+            centre = (box[:2] + box[2:]) / 2 + rng.uniform(-0.6, 0.6, 2) * side * (0.3 if inside else 1.0)
+            side *= 0.6 if inside else 1.0
         else:
             side, centre = 0.16 * height, rng.uniform(low, high)
-        mask = _outline((height, width), centre, side * float(rng.uniform(0.3, 0.9)), rng)
-        lift = float(rng.uniform(0.5, max(0.6, 0.012 * width)))
-        lay(result, _surface(result, rng), mask, rng, height=lift, realistic=bool(rng.random() < _REALISTIC))
+        colours, mask = _shape(result, centre, side * float(rng.uniform(0.2, 0.9)), rng)
+        lift = float(rng.uniform(0.3, max(0.6, 0.012 * width)))
+        lay(result, colours, mask, rng, height=lift, realistic=bool(rng.random() < _REALISTIC))
         covered = np.maximum(covered, mask)
     return result, covered
 
 
-def _outline(size: tuple[int, int], centre: FloatArray, unit: float, rng: np.random.Generator) -> Image:
-    """Coverage (H, W) of a polygon, ellipse, bar from outside or scribble about ``unit`` px in every direction."""
+def _shape(image: Image, centre: FloatArray, unit: float, rng: np.random.Generator) -> tuple[Image, Image]:
+    """Colours (H, W, 3) and coverage (H, W) of a shape about ``unit`` px in every direction, of one part or of several."""
+    colours, covered = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
+    parts = int(rng.integers(2, 5)) if rng.random() < _COMPOSED else 1
+    for _ in range(parts):
+        size = unit if parts == 1 else unit * float(rng.uniform(0.2, 0.8))
+        place = centre if parts == 1 else centre + rng.uniform(-0.6, 0.6, 2) * unit
+        mask = _outline(covered.shape, place, size, rng)
+        x, y, w, h = cv2.boundingRect(mask)
+        if w:
+            there = (slice(y, y + h), slice(x, x + w))
+            colours[there][mask[there] > 0] = surface(h, w, image, rng)[mask[there] > 0]
+            covered = np.maximum(covered, mask)
+    return colours, covered
+
+
+def _outline(size: tuple[int, ...], centre: FloatArray, unit: float, rng: np.random.Generator) -> Image:
+    """Coverage (H, W) of a polygon, ellipse, blob, bar, star, ring or scribble about ``unit`` px in every direction."""
     mask = np.zeros(size, np.uint8)
-    kind = int(rng.integers(5))
+    kind = int(rng.integers(8))
     if kind == 0:
-        walk = np.cumsum(rng.normal(0, 0.6, (int(rng.integers(2, 7)), 2)), axis=0)
-        points = np.rint((walk - walk.mean(axis=0)) * unit + centre).astype(np.int32)
-        thickness = max(2, int(unit * rng.uniform(0.08, 0.4)))
-        cv2.polylines(mask, [points], False, (255,), thickness, cv2.LINE_AA)
+        for _ in range(int(rng.integers(1, 5))):  # one scribble, or several side by side
+            walk = np.cumsum(rng.normal(0, 0.5, (int(rng.integers(2, 7)), 2)), axis=0)
+            away = rng.uniform(-0.6, 0.6, 2)
+            points = np.rint((walk - walk.mean(axis=0) + away) * unit + centre).astype(np.int32)
+            thickness = max(2, int(unit * rng.uniform(0.06, 0.35)))
+            cv2.polylines(mask, [points], bool(rng.random() < 0.3), (255,), thickness, cv2.LINE_AA)
         return mask
-    slim = float(rng.uniform(0.1, 1.0))
-    if kind == 1:
-        turns = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 10))))
-        corners = np.stack([np.cos(turns), np.sin(turns)], axis=1) * rng.uniform(0.4, 1.2, (len(turns), 1))
-    elif kind == 2:
-        turns = np.linspace(0, 2 * math.pi, 40, endpoint=False)
-        corners = np.stack([np.cos(turns), np.sin(turns) * slim], axis=1)
-    else:
-        far = _REACH if kind == 3 else 1.0
-        corners = np.array([[-1, -slim], [far, -slim], [far, slim], [-1, slim]])
     turn = float(rng.uniform(0, 2 * math.pi))
     c, s = math.cos(turn), math.sin(turn)
-    points = np.rint((corners @ np.array([[c, s], [-s, c]]) * unit + centre) * 16).astype(np.int32)
-    cv2.fillPoly(mask, [points], (255,), cv2.LINE_AA, 4)
+    corners = _corners(kind, rng) @ np.array([[c, s], [-s, c]])
+    cv2.fillPoly(mask, [np.rint((corners * unit + centre) * 16).astype(np.int32)], (255,), cv2.LINE_AA, 4)
     if kind != 3 and rng.random() < 0.2:
         x, y = np.rint(centre).astype(int).tolist()
-        cv2.circle(mask, (x, y), int(unit * rng.uniform(0.1, 0.4)), (0,), -1)
+        cv2.circle(mask, (x, y), int(unit * rng.uniform(0.1, 0.5)), (0,), -1)
     return mask
 
 
-def _surface(image: Image, rng: np.random.Generator) -> Image:
-    """A plain, graded, striped or cloudy surface (H, W, 3), or another part of ``image`` in other colours."""
-    height, width = image.shape[:2]
-    kind = int(rng.integers(5))
-    if kind == 4:
-        shift = (int(rng.integers(height)), int(rng.integers(width)))
-        return np.ascontiguousarray(np.roll(image, shift, (0, 1))[..., rng.permutation(3)])
-    first, second = rng.integers(0, 256, (2, 3)).astype(np.float32)
-    if kind == 3:
-        small = rng.standard_normal((height // 8 + 1, width // 8 + 1, 3)).astype(np.float32)
-        clouds = cv2.resize(
-            cv2.GaussianBlur(small, (0, 0), float(rng.uniform(0.3, 4))),
-            (width, height),
-            interpolation=cv2.INTER_CUBIC,
-        )
-        levels = first + (clouds - clouds.mean()) / clouds.std() * float(rng.uniform(20, 80))
-        return np.clip(levels, 0, 255).astype(np.uint8)
-    turn = float(rng.uniform(0, 2 * math.pi))
-    rows, columns = np.mgrid[:height, :width].astype(np.float32)
-    along = columns * math.cos(turn) + rows * math.sin(turn)
-    share = np.zeros((height, width), np.float32)
+def _corners(kind: int, rng: np.random.Generator) -> FloatArray:
+    """Corners (N, 2) of an outline of that kind, about one unit in every direction."""
+    slim = float(rng.uniform(0.1, 1.0))
+    if kind in (3, 4):
+        far = _REACH if kind == 3 else 1.0
+        return np.array([[-1, -slim], [far, -slim], [far, slim], [-1, slim]])
     if kind == 1:
-        share = (along - along.min()) / max(1.0, float(np.ptp(along)))
-    elif kind == 2:
-        wave = np.sin(along * (2 * math.pi / float(rng.uniform(4, 60))) + float(rng.uniform(0, 6)))
-        share = (wave > float(rng.uniform(-0.6, 0.6))).astype(np.float32)
-    noise = rng.normal(0, float(rng.uniform(0, 12)), (height, width, 1)).astype(np.float32)
-    return np.clip(first + (second - first) * share[..., None] + noise, 0, 255).astype(np.uint8)
+        turns = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 10))))
+        reach = rng.uniform(0.4, 1.2, len(turns))
+    elif kind == 5:  # a blob
+        turns = np.linspace(0, 2 * math.pi, 60, endpoint=False)
+        waves = [rng.normal(0, 0.3 / k) * np.cos(k * turns + rng.uniform(0, 6)) for k in range(2, 6)]
+        reach = np.clip(0.8 + np.sum(waves, axis=0), 0.15, 1.4)
+    elif kind == 6:  # a star or a regular polygon
+        turns = np.linspace(0, 2 * math.pi, 2 * int(rng.integers(3, 9)), endpoint=False)
+        reach = np.where(np.arange(len(turns)) % 2, rng.uniform(0.4, 1.0), 1.0)
+    else:
+        turns, reach = np.linspace(0, 2 * math.pi, 40, endpoint=False), np.ones(40)
+    corners = np.stack([np.cos(turns), np.sin(turns)], axis=1) * reach[:, None]
+    return np.asarray(corners * [1.0, slim if kind in (2, 7) else rng.uniform(0.6, 1.0)])

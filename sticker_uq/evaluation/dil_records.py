@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+from scipy.special import expit, logit
 from scipy.stats import entropy
 
 from sticker_uq.datasets.abnormal_coco import AbnormalImage
@@ -19,6 +20,8 @@ from sticker_uq.detection.sampling import dataset_digest, read_picture
 from sticker_uq.detection.weights import checksum
 from sticker_uq.evaluation.accuracy import DECISION_SCORE
 from sticker_uq.localization import LocalizationSettings, localize
+from sticker_uq.localization.network import StrangerNetwork, stranger_maps
+from sticker_uq.localization.network_regions import overlooked, scene_strangeness
 from sticker_uq.localization.settings import Technique
 from sticker_uq.localization.strangeness import StrangenessHead, strangeness, strangeness_map
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
@@ -43,7 +46,12 @@ DIL_SIGNALS = (
 DOUBT = "doubt"
 """Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
 STRANGENESS = "strangeness"
-"""What the strangeness head says, of a detector that has one."""
+"""What the strangeness network or head says, of a detector that has one."""
+OVERLOOKED = "overlooked"
+"""Where there is a network: how strange the picture is where no predicted box lies."""
+OVERSIGHT = "oversight"
+"""Unexplained objectness and what was overlooked together: the product of their odds, as a probability."""
+_LEAST = 1e-6
 INDECISION = "indecision"
 """Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
 UNDECIDED_FLOOR = 0.1
@@ -80,12 +88,20 @@ class SceneRecord:
         )
 
     def signal(self, name: str) -> float:
-        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, INDECISION, and where there is a head STRANGENESS or SUSPICION."""
+        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, INDECISION, where there is a network or head STRANGENESS or
+
+        SUSPICION, and where there is a network OVERLOOKED or OVERSIGHT.
+        """
         if name == SUSPICION:
             certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])
             return 1 - certain * 2 ** (-self.indecision / _BITS)
         if name == INDECISION:
             return self.indecision
+        if name == OVERSIGHT:
+            both = np.clip(
+                [self.signals["unexplained_objectness"], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST
+            )
+            return float(expit(logit(both).sum()))
         return self.doubt if name == DOUBT else self.signals[name]
 
     @property
@@ -116,7 +132,7 @@ def record_case(
     images: Sequence[AbnormalImage],
     cache: Path,
     progress: Callable[[], None] = lambda: None,
-    head: StrangenessHead | None = None,
+    head: StrangerNetwork | StrangenessHead | None = None,
 ) -> list[SceneRecord]:
     """Records of ``images``; from the file ``cache`` when that was made of the same pictures, detector, head and settings.
 
@@ -152,9 +168,10 @@ def _record(
     localization: LocalizationSettings,
     image: AbnormalImage,
     number: int,
-    head: StrangenessHead | None,
+    head: StrangerNetwork | StrangenessHead | None,
 ) -> SceneRecord:
-    features = sharp.encode(read_picture(image.picture))
+    pixels = read_picture(image.picture)
+    features = sharp.encode(pixels)
     # a look can be differentiated once
     looks = {technique: sharp.look(features) for technique in get_args(Technique)}
     places = {
@@ -170,14 +187,18 @@ def _record(
         **{f"dil_{technique}": _known(of.dil) for technique, of in places.items()},
         "unexplained_objectness": place.unexplained_objectness,
     }
-    if head is not None:
+    predicted = found.boxes[found.scores >= localization.decision_threshold]
+    if isinstance(head, StrangerNetwork):
+        maps = stranger_maps(head, pixels)
+        signals[STRANGENESS] = scene_strangeness(maps)
+        signals[OVERLOOKED] = overlooked(maps, predicted)
+    elif head is not None:
         signals[STRANGENESS] = strangeness(
             strangeness_map(head, sharp.head_maps(features), features.padded)[0]
         )
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))
-    predicted = found.boxes[found.scores >= localization.decision_threshold]
     is_sticker = image.picture.labels == ObjectClass.STICKER
     seen = [_overlaps(boxes[is_sticker], predicted) for boxes in (image.picture.boxes, image.whole)]
     return SceneRecord(

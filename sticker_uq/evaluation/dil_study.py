@@ -19,6 +19,8 @@ from sticker_uq.evaluation.dil_records import (
     DOUBT,
     INDECISION,
     MC_SIGNALS,
+    OVERLOOKED,
+    OVERSIGHT,
     PAPER,
     STRANGENESS,
     SUSPICION,
@@ -170,8 +172,12 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 
 
 def _signals(records: Records) -> tuple[str, ...]:
-    headed = all(STRANGENESS in record.signals for found in records.values() for record in found)
-    return (*DIL_SIGNALS, DOUBT, INDECISION, *((STRANGENESS, SUSPICION) if headed else ()), *MC_SIGNALS)
+    every = [record.signals for found in records.values() for record in found]
+    told = (
+        *((STRANGENESS, SUSPICION) if all(STRANGENESS in signals for signals in every) else ()),
+        *((OVERLOOKED, OVERSIGHT) if all(OVERLOOKED in signals for signals in every) else ()),
+    )
+    return (*DIL_SIGNALS, DOUBT, INDECISION, *told, *MC_SIGNALS)
 
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from sticker_uq.detection import Features, Look, NonFiniteOutput
-from sticker_uq.localization.regions import Unexplained, unexplained_objectness
+from sticker_uq.localization.network import StrangerMaps
+from sticker_uq.localization.network_regions import unseen_places
+from sticker_uq.localization.regions import CONNECTED_IOU, MAX_REGIONS, Unexplained, unexplained_objectness
 from sticker_uq.localization.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.localization.score import dynamic_threshold, pixel_edges
 from sticker_uq.localization.settings import LocalizationSettings
 from sticker_uq.scene import FloatArray, Localization, UnexplainedRegion
+from sticker_uq.uncertainty import iou_matrix
 
 
 def localize(
-    look: Look, settings: LocalizationSettings, keep_saliency: bool = False
+    look: Look,
+    settings: LocalizationSettings,
+    keep_saliency: bool = False,
+    strangers: Sequence[StrangerMaps] = (),
 ) -> tuple[Localization, ...]:
     """How well the predicted boxes explain the objectness of each image of ``look`` (DiL paper, eq 1-6).
 
     Predicted boxes are the detections of the look whose score reaches the fixed decision threshold. The saliency maps stay
-    in the results if ``keep_saliency``. Raises NonFiniteOutput when the saliency is NaN or infinite.
+    in the results if ``keep_saliency``. ``strangers``: what a network of its own sees on each image; what no box explains of
+    it joins the unexplained places. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
     results = []
     maps = activation_maps(look, settings.technique)
@@ -32,6 +40,8 @@ def localize(
         detections = look.detections[image]
         predicted = detections.boxes[detections.scores >= settings.decision_threshold]
         found = unexplained_objectness(look, predicted, settings.region_objectness, image)
+        if strangers:
+            found = _joined(found, strangers[image], predicted)
         complete, background, shares = _sums(levels, features, predicted, found.boxes)
         if not math.isfinite(complete):
             raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
@@ -48,6 +58,17 @@ def localize(
             )
         )
     return tuple(results)
+
+
+def _joined(found: Unexplained, maps: StrangerMaps, predicted: FloatArray) -> Unexplained:
+    """``found`` and, after it, the places of ``maps`` that are not among them."""
+    boxes, values = unseen_places(maps, predicted)
+    new = iou_matrix(boxes, found.boxes).max(axis=1, initial=0.0) <= CONNECTED_IOU
+    return replace(
+        found,
+        boxes=np.concatenate([found.boxes, boxes[new]])[:MAX_REGIONS],
+        values=np.concatenate([found.values, values[new]])[:MAX_REGIONS],
+    )
 
 
 def _sums(

@@ -17,7 +17,8 @@ EXPLAINED_IOU = 0.1
 EXPLAINED_PART = 0.5
 """Part of its area inside one predicted box above which an anchor is explained."""
 MAX_REGIONS = 8
-_CONNECTED_IOU = 0.2
+CONNECTED_IOU = 0.2
+"""Overlap above which two places are one."""
 _CANDIDATES = 200  # strongest unexplained anchors that can become regions
 _CHUNK = 2048
 _TINY = 1e-9
@@ -58,7 +59,7 @@ def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, imag
     places = clip_boxes_to_image(look.decode(image, rows).detach(), features.resized)
     proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1)
     places, strongest = places[proper], strongest[proper]
-    kept = nms(places, strongest, _CONNECTED_IOU)[:MAX_REGIONS]
+    kept = nms(places, strongest, CONNECTED_IOU)[:MAX_REGIONS]
     return Unexplained(
         objectness=largest,
         boxes=(places[kept] / scale).float().cpu().numpy(),

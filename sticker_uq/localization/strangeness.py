@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -22,6 +21,7 @@ from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.sampling import read_picture
 from sticker_uq.detection.weights import load_weights, save_weights
+from sticker_uq.localization.network import NETWORK_ROLE, StrangerNetwork, load_network
 from sticker_uq.scene import InvalidInput
 
 STRIDE = 16
@@ -37,10 +37,6 @@ _COVERED, _FREE = 0.3, 0.02
 _BATCH = 512
 _EPOCHS = 3
 _RATE, _DECAY = 2e-3, 1e-3
-
-
-class OtherWeights(InvalidInput):
-    """A head that was made for other weights than those it is to be used with."""
 
 
 class StrangenessHead(nn.Module):
@@ -119,14 +115,14 @@ def save_head(head: StrangenessHead, detector: StochasticDetector, path: str | o
 
 
 def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> StrangenessHead:
-    """The head in file ``path``; OtherWeights if it was made for others than those of ``detector``, InvalidInput for no head."""
+    """The head in file ``path``; InvalidInput if it holds none, or one for other weights."""
     state, metadata = load_weights(path)
     if metadata.get("role") != ROLE:
         raise InvalidInput(
             f"{path}: is no strangeness head, expected a file that `sticker-uq dil learn` wrote"
         )
     if metadata.get("detector") != detector.weights_hash:
-        raise OtherWeights(
+        raise InvalidInput(
             f"{path}: was learned on weights {str(metadata.get('detector'))[:16]}, expected {detector.weights_hash[:16]}"
         )
     head = StrangenessHead(len(state["mean"]))
@@ -134,10 +130,14 @@ def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> Str
     return head.eval().requires_grad_(False).to(detector.device)
 
 
-def packaged_head(name: str) -> Path | None:
-    """The head of the packaged weights of model ``name``, or None when there is none."""
-    path = Path(__file__).parent / "weights" / f"{name}_{ROLE}.safetensors"
-    return path if path.is_file() else None
+def load_strangeness(
+    detector: StochasticDetector, path: str | os.PathLike[str]
+) -> StrangerNetwork | StrangenessHead:
+    """The network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
+    _, metadata = load_weights(path)
+    if metadata.get("role") == NETWORK_ROLE:
+        return load_network(path, detector.device)
+    return load_head(detector, path)
 
 
 def _cells(maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:

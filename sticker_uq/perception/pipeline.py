@@ -193,15 +193,15 @@ class Perception:
             features = detector.encode(image)
         dil = settings.dil and (settings.dil_every == 1 or _has_turn(digest(), stamp_ns, settings.dil_every))
         localization = None
+        with _timed(timings, "strangeness"):
+            strange = self._strangeness.of(image, features)
         if dil:
             with _timed(timings, "detect"):
                 look = detector.look(features)
             with _timed(timings, "dil"):
-                (localization,) = localize(look, settings.localization, keep_saliency)
-        with _timed(timings, "strangeness"):
-            strange = self._strangeness.of(features)
-        if localization is not None:
-            localization = replace(localization, strangeness=strange.scene)
+                strangers = () if strange.maps is None else (strange.maps,)
+                (localization,) = localize(look, settings.localization, keep_saliency, strangers)
+                localization = replace(localization, strangeness=strange.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
         # waited for as late as possible: the network computes while it is measured

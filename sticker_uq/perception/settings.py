@@ -22,7 +22,7 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "supervisors",
 )
-_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget")
+_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget", "strangeness")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
@@ -74,6 +74,11 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
     dil_alpha: float = _same(LocalizationSettings, "alpha")
     region_objectness: float = _same(LocalizationSettings, "region_objectness")
+    strangeness: bool = Field(
+        True,
+        description="whether it is measured how strange image and objects are, and where something lies that was never shown "
+        "to the detector, if somebody taught it to tell",
+    )
     panel: str = Field(
         "",
         description="folder of `sticker-uq supervisors fit`: supervisors that score every object; empty: none",

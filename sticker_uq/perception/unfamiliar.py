@@ -9,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.weights import checksum
+from sticker_uq.localization.network import StrangerMaps, StrangerNetwork, packaged_network, stranger_maps
+from sticker_uq.localization.network_regions import scene_strangeness
 from sticker_uq.localization.strangeness import (
     ROLE,
-    OtherWeights,
     StrangenessHead,
-    load_head,
-    packaged_head,
+    load_strangeness,
     strangeness,
     strangeness_map,
 )
@@ -26,55 +27,66 @@ from sticker_uq.scene import FloatArray, ObservedObject
 
 
 class Strangeness:
-    """The strangeness head of one detector. ``settings_hash``: of the settings, and of the head unless it is the packaged one."""
+    """What tells how strange a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
+
+    ``settings_hash``: of the settings, and of network or head unless it is the packaged one.
+    """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
-        """Look for the head: the packaged one for the packaged weights, else the file ``NAME_strangeness.safetensors`` beside
+        """Take the packaged network for the packaged weights, else the file ``NAME_strangeness.safetensors`` beside the weights
 
-        the weights ``NAME.safetensors``. Without one nothing is measured. Raises :class:`InvalidInput` for a file that is no
-        head of these weights.
+        ``NAME.safetensors``. Without one, or switched off, nothing is measured. Raises :class:`InvalidInput` for a file that is
+        neither a network nor a head of these weights.
         """
         self._detector = detector
         self.settings_hash = settings.hash
+        self._teacher: StrangerNetwork | StrangenessHead | None = None
+        if not settings.strangeness:
+            return
         if not settings.weights:
-            self._head = _packaged(detector)
+            self._teacher = packaged_network(detector)
             return
         weights = Path(settings.weights)
         path = weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
-        self._head = load_head(detector, path) if path.is_file() else None
-        if self._head is not None:
-            both = f"{settings.hash}:{checksum(self._head.state_dict())}"
+        if path.is_file():
+            self._teacher = load_strangeness(detector, path)
+            both = f"{settings.hash}:{checksum(self._teacher.state_dict())}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
-    def of(self, features: Features) -> StrangePlaces:
-        """How strange the image of ``features`` is and where."""
-        if self._head is None:
-            return StrangePlaces(None, features)
-        maps = self._detector.head_maps(features)
-        cells = strangeness_map(self._head, maps, features.padded)[0]
-        return StrangePlaces(cells.cpu().numpy(), features, strangeness(cells))
+    def of(self, image: NDArray[np.uint8], features: Features) -> StrangePlaces:
+        """How strange ``image``, of which ``features`` are, is and where."""
+        if self._teacher is None:
+            return StrangePlaces()
+        if isinstance(self._teacher, StrangerNetwork):
+            maps = stranger_maps(self._teacher, image)
+            return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
+        cells = strangeness_map(self._teacher, self._detector.head_maps(features), features.padded)[0]
+        return StrangePlaces(cells.cpu().numpy(), cell_of(features, *cells.shape), strangeness(cells))
 
 
-def _packaged(detector: StochasticDetector) -> StrangenessHead | None:
-    path = packaged_head(detector.name)
-    try:
-        return None if path is None else load_head(detector, path)
-    except OtherWeights:  # the detector was handed over, with weights of its own
-        return None
+def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
+    """Width and height of a cell in px of the image, of ``rows`` x ``columns`` cells over the padded input of ``features``."""
+    width, height = features.image_size
+    return (
+        width * features.padded[1] / features.resized[1] / columns,
+        height * features.padded[0] / features.resized[0] / rows,
+    )
 
 
 class StrangePlaces:
     """The strangeness of one image, ``scene``, 0..1 and NaN where it was not measured, and of places in it."""
 
-    def __init__(self, cells: FloatArray | None, features: Features, scene: float = math.nan) -> None:
-        """``cells`` (h, w): strangeness over the padded input of ``features``."""
-        self.scene = scene
+    def __init__(
+        self,
+        cells: FloatArray | None = None,
+        cell: tuple[float, float] = (1.0, 1.0),
+        scene: float = math.nan,
+        maps: StrangerMaps | None = None,
+    ) -> None:
+        """``cells`` (h, w): strangeness of cells of ``cell`` (width, height) px; ``maps``: those of a network."""
+        self.scene, self.maps = scene, maps
         self._cells = cells
-        if cells is not None:
-            (width, height), rows, columns = features.image_size, *cells.shape
-            across = features.resized[1] / features.padded[1] * columns / width
-            down = features.resized[0] / features.padded[0] * rows / height
-            self._cells_per_px = np.array([across, down, across, down])
+        self._cells_per_px = 1 / np.array([*cell, *cell])
 
     def at(self, box: FloatArray) -> float:
         """Mean strangeness of the cells that ``box`` (4,) px touches."""

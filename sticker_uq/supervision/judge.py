@@ -232,25 +232,34 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
         return []
     value = scene_saliency(assessment, UNEXPLAINED)
     passed, reason = within(UNEXPLAINED, SALIENCY_WORDS[UNEXPLAINED], value, limit)
-    if passed:
-        return []
-    places = []
-    for region in assessment.localization.unexplained if assessment.localization is not None else ():
-        if region.objectness > limit:
-            x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
-            text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {reason.metric.replace('_', ' ')}"
-            text += f" {region.objectness:.2g} is above the limit {limit:.2g}"
-            places.append(Reason(UNEXPLAINED, text, region.objectness, limit, as_box(region.box)))
-    return places or [reason]
+    return [] if passed else _places(assessment, reason) or [reason]
 
 
 def _strange(assessment: SceneAssessment, limit: float) -> list[Reason]:
-    """That something lies on the lid which the detector was never shown; never passes where it was not measured."""
+    """That something lies on the lid which the detector was never shown; never passes where it was not measured.
+
+    One reason for the scene, and one for each place that no box explains.
+    """
     if limit >= 1.0:
         return []
     value = math.nan if assessment.localization is None else assessment.localization.strangeness
     passed, reason = within(STRANGENESS, "how strange the picture is to the detector", value, limit)
-    return [] if passed else [reason]
+    return [] if passed else [reason, *_places(assessment, reason)]
+
+
+def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
+    """A reason like ``reason`` for every unexplained place above its limit."""
+    places = []
+    for region in assessment.localization.unexplained if assessment.localization is not None else ():
+        if region.objectness > reason.limit:
+            x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
+            if reason.metric == STRANGENESS:
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: "
+            else:
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: "
+            text += f"{reason.metric.replace('_', ' ')} {region.objectness:.2g} is above the limit {reason.limit:.2g}"
+            places.append(Reason(reason.metric, text, region.objectness, reason.limit, as_box(region.box)))
+    return places
 
 
 def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:

@@ -113,6 +113,7 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "other weights and policy",
         "another logo has come over the object", "the logo beside the object has moved", "other perception settings",
         "something at x 1 to 2 px, y 3 to 4 px may have been missed: unexplained objectness 0.5 is above the limit 0.1",
+        "something at x 1 to 2 px, y 3 to 4 px may be new to the detector: strangeness 0.5 is above the limit 0.1",
         "noise has changed since the policy was made, seen on 3 workpieces (false alarm probability 1 %)",
         "something would have been removed wrongly: on 3 of 9 spot checks, promised at most 1 % (false alarm probability 1 %)",
         "the picture is unlike those that the policy was made from: noise 14, usual are 0.7 to 6",

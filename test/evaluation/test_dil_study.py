@@ -12,7 +12,7 @@ from sticker_uq.cli.dil import app
 from sticker_uq.datasets import encode_scene, read_coco, render, sample_scene, write_coco
 from sticker_uq.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.datasets.coco import LabelledImage
-from sticker_uq.evaluation.dil_records import DIL_SIGNALS, MC_SIGNALS, STRANGENESS, SceneRecord
+from sticker_uq.evaluation.dil_records import DIL_SIGNALS, MC_SIGNALS, OVERLOOKED, STRANGENESS, SceneRecord
 from sticker_uq.evaluation.dil_report import as_markdown, write_study
 from sticker_uq.evaluation.dil_study import (
     PAPER_DIL,
@@ -113,6 +113,14 @@ def test_strangeness_counts_where_there_is_a_head(study):
     assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
 
 
+def test_an_oversight_needs_the_odds_of_both():
+    one = record("clean", 0.0)
+    one.signals.update({"unexplained_objectness": 0.2, "overlooked": 0.75})
+    assert one.signal("oversight") == pytest.approx(3 / 7)  # odds 1/4 * 3
+    one.signals["unexplained_objectness"] = 0.0
+    assert one.signal("oversight") == pytest.approx(0, abs=1e-5)
+
+
 def test_indecision_adds_up_what_every_box_leaves_open():
     boxes = [[0, 0, 9, 9], [20, 20, 29, 29], [40, 40, 49, 49]]
     assert record("clean", 0.0, boxes[:1], (1.0,)).indecision == pytest.approx(0, abs=1e-6)
@@ -180,7 +188,7 @@ def test_the_command_measures_once(data, tmp_path):
     cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
     content = json.loads(cache.read_text())
     (found,) = content["records"]
-    assert set(found["signals"]) == {*NAMES, STRANGENESS}
+    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
 
@@ -214,15 +222,25 @@ def test_bad_values_are_named(data, tmp_path, more, message):
     assert message in str(result.exception)
 
 
+def test_a_network_sees_every_picture_once_at_least(data, tmp_path):
+    out = tmp_path / "network.safetensors"
+    told = ["learn", "--network", "--epochs", "0", "--data", str(data / "clean"), "--out", str(out)]
+    result = CliRunner().invoke(app, told)
+    assert isinstance(result.exception, InvalidInput)
+    assert "--epochs 0" in str(result.exception)
+    assert not out.exists()
+
+
 def test_a_folder_without_cases(tmp_path):
     result = run(tmp_path, tmp_path / "o")
     assert isinstance(result.exception, InvalidInput)
     assert "dataset abnormal" in str(result.exception)
 
 
-def test_a_learned_head_is_what_the_study_measures_with(data, tmp_path):
+@pytest.mark.parametrize("kind", [(), ("--network", "--epochs", "1")])
+def test_what_was_learned_is_what_the_study_measures_with(data, tmp_path, kind):
     head = tmp_path / "head.safetensors"
-    learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head)])
+    learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head), *kind])
     assert learned.exit_code == 0, learned.output
     found = []
     for name, more in (("packaged", ()), ("own", ("--head", str(head)))):
@@ -232,4 +250,6 @@ def test_a_learned_head_is_what_the_study_measures_with(data, tmp_path):
     assert found[0]["key"]["head"] != found[1]["key"]["head"]
     strange = [content["records"][0]["signals"]["strangeness"] for content in found]
     assert strange[0] != strange[1]
+    assert "overlooked" in found[0]["records"][0]["signals"]
+    assert ("overlooked" in found[1]["records"][0]["signals"]) == bool(kind)
     assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-suspicion.csv").is_file()

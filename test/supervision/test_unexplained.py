@@ -96,6 +96,14 @@ def test_a_strange_lid_is_not_called_clean(strangeness: float, outcome: Outcome)
     assert judge(seen, Policy()).outcome is Outcome.CLEAN
 
 
+def test_the_reasons_say_where_it_is_strange() -> None:
+    scene = assessment(localization=replace(STRANGE, unexplained=REGIONS))
+    whole, place = judge(scene, Policy(max_strangeness=0.3)).reasons
+    assert (whole.metric, whole.value, whole.box) == ("strangeness", 0.8, None)
+    assert (place.metric, place.value, place.box) == ("strangeness", 0.35, as_box(REGIONS[0].box))
+    assert "x 20 to 60 px, y 30 to 80 px may be new to the detector" in place.text
+
+
 def test_something_strange_keeps_the_arm_from_no_sticker_and_is_looked_at_twice() -> None:
     policy = Policy(max_strangeness=0.5)
     assert judge(assessment(observed(), localization=STRANGE), policy).outcome is Outcome.WORK
