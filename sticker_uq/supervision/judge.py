@@ -253,11 +253,12 @@ def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
     for region in assessment.localization.unexplained if assessment.localization is not None else ():
         if region.objectness > reason.limit:
             x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
+            what = reason.metric.replace("_", " ")
             if reason.metric == STRANGENESS:
-                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: "
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: {what}"
             else:
-                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: "
-            text += f"{reason.metric.replace('_', ' ')} {region.objectness:.2g} is above the limit {reason.limit:.2g}"
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {what}"
+            text += f" {region.objectness:.2g} is above the limit {reason.limit:.2g}"
             places.append(Reason(reason.metric, text, region.objectness, reason.limit, as_box(region.box)))
     return places
 

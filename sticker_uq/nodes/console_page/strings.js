@@ -166,7 +166,7 @@ export const STRINGS = {
     "{count} possible stickers were seen in too few passes to tell": "{count} possible stickers were seen by too few passes",
     "something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {what:measure} {value:number} is above the limit {limit:number}":
       "Something was perhaps missed where the picture is marked: {value}, {limit} is allowed",
-    "something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: {what:measure} {value:number} is above the limit {limit:number}":
+    "something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: strangeness {value:number} is above the limit {limit:number}":
       "Something unfamiliar lies where the picture is marked: {value}, {limit} is allowed",
     "only {count} passes saw it": "Only {count} passes saw it",
     "one pass saw it twice: it may be two things": "One pass saw it twice",
