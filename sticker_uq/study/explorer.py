@@ -229,15 +229,19 @@ class _Maker:
                 found.append(None)
                 continue
             figures = [_number(rows.loc[rate, name]) for name in _FIGURES]
-            places = self._objects.get((*unit, rate), ())
-            objects = self._study.objects.iloc[places].sort_values("score")
-            columns = ["label", "score", "x1", "y1", "x2", "y2", "right"]
-            boxes = [
-                [int(o[0]), round(o[1], 3), *(round(v, 1) for v in o[2:6]), int(o[6])]
-                for o in objects[columns].itertuples(index=False)
-            ]
-            found.append({"f": figures, "b": boxes})
+            found.append({"f": figures, "b": self._boxes((*unit, rate))})
         return found
+
+    def _boxes(self, key: tuple[str, str, str, str, float]) -> list[list[float]]:
+        """Label, score, corners, and whether it is right, of each object; the surest last, which is drawn over the others."""
+        if key not in self._objects:
+            return []
+        objects = self._study.objects.iloc[self._objects[key]].sort_values("score")
+        columns = ["label", "score", "x1", "y1", "x2", "y2", "right"]
+        return [
+            [int(o[0]), round(o[1], 3), *(round(v, 1) for v in o[2:6]), int(o[6])]
+            for o in objects[columns].itertuples(index=False)
+        ]
 
     def _attack(self, unit: _Unit) -> dict[str, Any] | None:
         """Size and success of the attack behind ``unit``."""

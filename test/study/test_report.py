@@ -253,6 +253,19 @@ def test_a_report_never_grows_beyond_its_bound(tmp_path, monkeypatch):
     assert html.count("data:image/jpeg;base64,") == len(document["pictures"])
 
 
+def test_nothing_that_was_detected_is_no_box(tmp_path):
+    """Without any object, and with some that only one model saw."""
+    found = study(tmp_path)
+    one = found.objects[found.objects["model"] == GOOD]
+    for objects in (one, found.objects[["dataset", "model", "variant", "dropout_rate", "image"]][:0]):
+        write_report(dataclasses.replace(found, objects=objects), tmp_path, resamples=0)
+        html = (tmp_path / "report.html").read_text()
+        document = json.loads(re.search(r'id="study">(.*?)</script>', html, re.DOTALL)[1])
+        models = document["images"][0]["models"]
+        drawn = {name: len(models[name]["clean"]["r"][0]["b"]) for name in models}
+        assert drawn == {GOOD: 2 if len(objects) else 0, BAD: 0}
+
+
 def test_a_name_cannot_leave_its_place(tmp_path):
     found = study(tmp_path)
     evil = "</script><script>document.title='owned'</script>"
