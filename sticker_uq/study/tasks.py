@@ -144,12 +144,7 @@ def looked_at(
 def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, StochasticDetector]:
     """One detector for each rate, all of the same weights in memory once; kept for the next task of this process."""
     loaded = load_detector(settings)
-    return {
-        rate: StochasticDetector(
-            loaded.model, settings.model_copy(update={"dropout_rate": rate}), loaded.weights_hash
-        )
-        for rate in rates
-    }
+    return {rate: loaded.with_settings(settings.model_copy(update={"dropout_rate": rate})) for rate in rates}
 
 
 def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
