@@ -87,7 +87,7 @@ class Perception:
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings, and a strangeness head of one's own."""
+        """SHA-256 of all else that changes the result, hex: the settings, and a strangeness network or head of one's own."""
         return self._strangeness.settings_hash
 
     @property
