@@ -1,15 +1,20 @@
 """How old an image is when its scene is published: real processes over DDS, a camera, the detector and somebody who listens.
 
-    python -m benchmarks.latency                                        all combinations, some 25 minutes
+    python -m benchmarks.latency --json FILE      all combinations, some 12 minutes; again, it goes on where it was ended
+    python -m benchmarks.latency --print FILE     what is in the file, as a table
     python -m benchmarks.latency --rates 15 --sizes 1280x960 --transports profile --seconds 20
 
 Per combination of rate, size, transport of images (raw, compressed), reliability and Fast DDS's transport: the age of the image
-when its scene is received (p50, p95, p99), the share of the sent images that arrived at the detector, how many it reported as
-lost, the share that was assessed, the detector's processor time per second, the network's own time and what the detector adds to
-it (`overhead_ms` of its diagnostics). Beside that, while the model is busy: the 95th percentile of the answers of get_parameters
-and get_state, and the longest pause between two diagnostics beyond their second. The transports: `profile` is what the launch
-files set (64 MiB of shared memory), `default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need.
-A line that ends with LOST WITHOUT A WORD had images that neither arrived nor were reported.
+when its scene is received (p50, p95, p99); of the sent images the share that arrived at the detector, how many it reported as
+lost and how many as skipped (replaced before it took them, or dropped by the camera), the share that was assessed; the
+detector's processor time per second, the network's own time and what the detector adds to it (`overhead_ms` of its
+diagnostics). Beside that, while the model is busy: the 95th percentile of the answers of get_parameters and get_state, and the
+longest pause between two diagnostics beyond their second. The transports: `profile` is what the launch files set (64 MiB of
+shared memory), `default` is Fast DDS's own, `large_data` is LARGE_DATA with the options that images need; the last two are
+measured with --other-sizes only. A line that ends with LOST WITHOUT A WORD had images that neither arrived nor were reported.
+
+The combinations of one transport share three processes: between two of them the detector is deactivated, which sets its counts
+to zero, and the camera's publisher is made anew.
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -38,7 +43,14 @@ from sticker_uq.perception.stages import MODEL_STAGES
 
 PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 LARGE_DATA = "LARGE_DATA?max_msg_size=1MB&sockets_size=8MB&non_blocking=true"
-WARM_UP_S = 3.0
+WARM_UP_S = 1.0
+ORDER = ("profile", "default", "large_data")
+HEAD = (
+    "| transport | size | images | reliability | Hz | arrived | reported lost | skipped | used | age p50 / p95 / p99, ms "
+    "| model, ms | overhead, ms | cores | parameters / lifecycle / diagnostics, ms | load |\n"
+    + "|---" * 15
+    + "|"
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,7 @@ class Row:
     sent: int
     arrived: float
     lost: int
+    skipped: int | None
     used: float
     age_p50: float
     age_p95: float
@@ -72,38 +85,70 @@ class Row:
     lifecycle_ms: float
     diagnostics_ms: float
     silent: bool
+    load: float
+    seconds: float
 
 
 def main() -> None:
-    """Measure the combinations, print one line each."""
+    """Measure the combinations that are not in the file yet, or print those that are."""
     arguments = _arguments()
-    cases = [
-        Case(rate, *map(int, size.split("x")), images, reliability, transport)
-        for size, transport, images, reliability, rate in itertools.product(
-            arguments.sizes,
-            arguments.transports,
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends the processes too
+    if arguments.print:
+        print(table(_read(arguments.print)))
+        return
+    rows = _read(arguments.json) if arguments.json and arguments.json.exists() else []
+    known = {row.case for row in rows if row.seconds == arguments.seconds}
+    wanted = [case for case in _cases(arguments) if case not in known]
+    print(
+        f"{len(wanted)} combinations, {arguments.seconds:g} s each; {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f} at the start\n\n{HEAD}",
+        flush=True,
+    )
+    for transport, cases in itertools.groupby(wanted, lambda case: case.transport):
+        with Session(transport, arguments.seconds, arguments.sizes + arguments.other_sizes) as session:
+            for case in cases:
+                rows.append(session.measure(case))
+                print(_line(rows[-1]), flush=True)
+                if arguments.json:
+                    with atomic_write(arguments.json, "w") as stream:
+                        json.dump([asdict(row) for row in rows], stream, indent=2)
+
+
+def _cases(arguments: argparse.Namespace) -> list[Case]:
+    return [
+        Case(rate, *pixels(size), images, reliability, transport)
+        for transport in arguments.transports
+        for size, images, reliability, rate in itertools.product(
+            arguments.sizes if transport == "profile" else arguments.other_sizes,
             arguments.images,
             arguments.reliabilities,
             arguments.rates,
         )
     ]
-    load = os.getloadavg()[0]
-    print(
-        f"{len(cases)} combinations, {arguments.seconds:g} s each; {os.cpu_count()} cores, load {load:.1f} at the start\n"
+
+
+def pixels(size: str) -> tuple[int, int]:
+    """Width and height of ``WIDTHxHEIGHT``."""
+    width, height = map(int, size.split("x"))
+    return width, height
+
+
+def _read(file: Path) -> list[Row]:
+    """The rows in ``file``. Raises SystemExit when there are none."""
+    try:
+        return [Row(**{**row, "case": Case(**row["case"])}) for row in json.loads(file.read_text())]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SystemExit(f"{file}: expected rows of this benchmark: {error}") from None
+
+
+def table(rows: Sequence[Row]) -> str:
+    """``rows`` as a table in Markdown, in the order of their combinations; of several of one combination the last."""
+    newest = {row.case: row for row in rows}
+    order = sorted(
+        newest,
+        key=lambda c: (ORDER.index(c.transport), c.width, c.images == "compressed", c.reliability, c.rate),
     )
-    print(
-        "| Hz | size | images | reliability | transport | arrived | reported lost | used | age p50 / p95 / p99, ms "
-        "| model, ms | overhead, ms | cores | parameters / lifecycle / diagnostics, ms | load |"
-    )
-    print("|---" * 14 + "|", flush=True)
-    rows = []
-    for case in cases:
-        row = measure(case, arguments.seconds)
-        rows.append(row)
-        print(_line(row), flush=True)
-    if arguments.json:
-        with atomic_write(arguments.json, "w") as stream:
-            json.dump([asdict(row) for row in rows], stream, indent=2)
+    return "\n".join([HEAD, *(_line(newest[case]) for case in order)])
 
 
 def _arguments() -> argparse.Namespace:
@@ -112,18 +157,17 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rates", type=float, nargs="*", default=[5.0, 15.0, 30.0])
     parser.add_argument("--sizes", nargs="*", default=["640x480", "1280x960", "1920x1080"])
+    parser.add_argument("--other-sizes", nargs="*", default=["1280x960"], help="of transports but profile")
     parser.add_argument("--images", nargs="*", default=["raw", "compressed"], choices=("raw", "compressed"))
     parser.add_argument(
         "--reliabilities", nargs="*", default=["best_effort", "reliable"], choices=("best_effort", "reliable")
     )
+    parser.add_argument("--transports", nargs="*", default=list(ORDER), choices=ORDER)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each combination")
     parser.add_argument(
-        "--transports",
-        nargs="*",
-        default=["profile", "default", "large_data"],
-        choices=("profile", "default", "large_data"),
+        "--json", type=Path, help="where rows are kept; those that are there are not repeated"
     )
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each combination")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--print", type=Path, metavar="FILE", help="measure nothing, print what is in FILE")
     return parser.parse_args()
 
 
@@ -138,44 +182,69 @@ def environment_of(transport: str) -> dict[str, str]:
     return plain | ({"FASTDDS_BUILTIN_TRANSPORTS": LARGE_DATA} if transport == "large_data" else {})
 
 
-def measure(case: Case, seconds: float) -> Row:
-    """One combination in processes of its own."""
-    # above those that the tests use
-    domain = str(216 + os.getpid() % 16)
-    environment = environment_of(case.transport) | {"ROS_DOMAIN_ID": domain}
-    parameters = {"autostart": "true", "image_transport": case.images, "device": "cpu"}
-    given = [part for name, value in parameters.items() for part in ("-p", f"{name}:={value}")]
-    detector = [sys.executable, "-m", "sticker_uq.nodes", "detector", "--ros-args", *given]
-    with _process(detector, environment) as node:
-        listener = [sys.executable, "-m", "benchmarks.latency_listener", str(seconds), str(WARM_UP_S)]
-        with _process(listener, environment) as ears:
-            _line_with(ears, "ready")
-            camera = [sys.executable, "-m", "benchmarks.latency_camera", json.dumps(asdict(case))]
-            with _process(camera, environment) as eyes:
-                _line_with(ears, "measuring")
-                busy = psutil.Process(node.pid)
-                before, started = busy.cpu_times(), time.monotonic()
-                heard = json.loads(_line_with(ears, "{"))
-                after, lasted = busy.cpu_times(), time.monotonic() - started
-                eyes.send_signal(signal.SIGTERM)
-                sent = json.loads(_line_with(eyes, "["))
-    cpu = (after.user + after.system - before.user - before.system) / lasted
-    return _row(case, heard, sent, cpu)
+class Session:
+    """The three processes of the combinations with one transport; a context manager."""
+
+    def __init__(self, transport: str, seconds: float, sizes: Sequence[str]) -> None:
+        self._transport, self._seconds, self._sizes = transport, seconds, sorted(set(sizes))
+        self._processes = ExitStack()
+
+    def __enter__(self) -> Session:
+        # above those that the tests use
+        environment = environment_of(self._transport) | {"ROS_DOMAIN_ID": str(216 + os.getpid() % 16)}
+        given = ["-p", "autostart:=true", "-p", "device:=cpu"]
+        detector = [sys.executable, "-m", "sticker_uq.nodes", "detector", "--ros-args", *given]
+        listener = [
+            sys.executable,
+            "-m",
+            "benchmarks.latency_listener",
+            str(self._seconds),
+            str(WARM_UP_S),
+        ]
+        camera = [sys.executable, "-m", "benchmarks.latency_camera", *self._sizes]
+        start = self._processes.enter_context
+        self._node = psutil.Process(start(_process(detector, environment)).pid)
+        self._ears = start(_process(listener, environment))
+        self._eyes = start(_process(camera, environment))
+        _line_with(self._eyes, "ready")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._processes.close()
+
+    def measure(self, case: Case) -> Row:
+        """One combination. Raises SystemExit when a process has ended."""
+        text = json.dumps(asdict(case))
+        _tell(self._ears, text)
+        _line_with(self._ears, "ready")
+        _tell(self._eyes, text)
+        _line_with(self._eyes, "sending")
+        _tell(self._ears, "it has begun")
+        _line_with(self._ears, "measuring")
+        before, started = self._node.cpu_times(), time.monotonic()
+        heard = json.loads(_line_with(self._ears, "{"))
+        after, lasted = self._node.cpu_times(), time.monotonic() - started
+        _tell(self._eyes, "enough")
+        sent = json.loads(_line_with(self._eyes, "["))
+        cpu = (after.user + after.system - before.user - before.system) / lasted
+        return _row(case, heard, sent, cpu, self._seconds)
 
 
-def _row(case: Case, heard: dict[str, Any], sent: list[int], cpu: float) -> Row:
+def _row(case: Case, heard: dict[str, Any], sent: list[int], cpu: float, seconds: float) -> Row:
     first, last = heard["window"]
     stamps = [stamp for stamp in sent if first <= stamp < last]
     ages = {int(stamp): age for stamp, age in heard["ages"].items()}
     used = [ages[stamp] for stamp in stamps if stamp in ages]
     models = [sum(t.get(stage, 0.0) for stage in MODEL_STAGES) for t in heard["timings"]]
     overheads = [float(v) for v in heard["overheads"] if v != "n/a"]
+    accounted = heard["received"] + heard["lost"] + (heard["skipped"] or 0)
     p50, p95, p99 = np.percentile(used, [50, 95, 99]) if used else [np.nan] * 3
     return Row(
         case=case,
         sent=len(stamps),
         arrived=heard["received"] / max(len(stamps), 1),
         lost=heard["lost"],
+        skipped=heard["skipped"],
         used=len(used) / max(len(stamps), 1),
         age_p50=float(p50),
         age_p95=float(p95),
@@ -186,7 +255,9 @@ def _row(case: Case, heard: dict[str, Any], sent: list[int], cpu: float) -> Row:
         parameters_ms=_slow(heard["parameters_ms"]),
         lifecycle_ms=_slow(heard["lifecycle_ms"]),
         diagnostics_ms=heard["diagnostics_ms"],
-        silent=bool(stamps) and heard["received"] < 0.9 * len(stamps) and not heard["complained"],
+        silent=accounted < 0.9 * len(stamps) and not heard["complained"],
+        load=os.getloadavg()[0],
+        seconds=seconds,
     )
 
 
@@ -196,23 +267,42 @@ def _slow(times: list[float]) -> float:
 
 def _line(row: Row) -> str:
     case = row.case
-    return (
-        f"| {case.rate:g} | {case.width}x{case.height} | {case.images} | {case.reliability} | {case.transport} "
-        f"| {row.arrived:.0%} | {row.lost} | {row.used:.0%} | {row.age_p50:.0f} / {row.age_p95:.0f} / {row.age_p99:.0f} "
-        f"| {row.model_ms:.0f} | {row.overhead_ms:.1f} | {row.cpu:.2f} "
-        f"| {row.parameters_ms:.0f} / {row.lifecycle_ms:.0f} / {row.diagnostics_ms:.0f} "
-        f"| {os.getloadavg()[0]:.0f} |{' LOST WITHOUT A WORD' if row.silent else ''}"
+    cells = (
+        case.transport,
+        f"{case.width}x{case.height}",
+        case.images,
+        case.reliability.replace("_", " "),
+        f"{case.rate:g}",
+        f"{row.arrived:.0%}",
+        str(row.lost),
+        "n/a" if row.skipped is None else str(row.skipped),
+        f"{row.used:.0%}",
+        f"{row.age_p50:.0f} / {row.age_p95:.0f} / {row.age_p99:.0f}",
+        f"{row.model_ms:.0f}",
+        f"{row.overhead_ms:.1f}",
+        f"{row.cpu:.2f}",
+        f"{row.parameters_ms:.0f} / {row.lifecycle_ms:.0f} / {row.diagnostics_ms:.0f}",
+        f"{row.load:.0f}",
     )
+    return f"| {' | '.join(cells)} |{' LOST WITHOUT A WORD' if row.silent else ''}"
 
 
 @contextmanager
 def _process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
+    assert process.stdin is not None
     try:
         yield process
     finally:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
         process.send_signal(signal.SIGINT)
         try:
             process.wait(20)
@@ -221,13 +311,19 @@ def _process(command: list[str], environment: dict[str, str]) -> Iterator[subpro
             process.wait()
 
 
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+
+
 def _line_with(process: subprocess.Popen[str], start: str) -> str:
     """The next line of output that begins with ``start``; whoever writes it has a deadline of its own."""
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith(start):
             return line
-    raise SystemExit(f"a process ended without a line {start!r}: {process.args}")
+    raise SystemExit(f"a process ended without a line {start!r}: {process.args!r}")
 
 
 if __name__ == "__main__":

@@ -1,25 +1,35 @@
-"""Who listens in :mod:`benchmarks.latency`: notes when scenes come and asks the busy detector things. Prints JSON."""
+"""Who listens in :mod:`benchmarks.latency`: notes when scenes come and asks the busy detector things.
+
+Per line of JSON on standard input it has the detector listen to raw or compressed images, says `ready`, waits for a line, and
+prints what it noted, as JSON.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import signal
 import sys
 import time
 from typing import Any
 
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from lifecycle_msgs.srv import GetState
-from rcl_interfaces.srv import GetParameters
+from lifecycle_msgs.msg import Transition
+from lifecycle_msgs.srv import ChangeState, GetState
+from rcl_interfaces.srv import GetParameters, SetParameters
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.parameter import Parameter
 
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.conversions import scene_from_msg, stamp_to_ns
 from sticker_uq_msgs.msg import SceneAssessment
 
 ASK_EVERY_S = 0.1
+COUNTS = ("received", "lost", "skipped", "dropped")
 START_S = 90.0
+FIRST_SCENE_S = 3.0
+"""So long the first scene is waited for; where nothing arrives at all, that is measured too."""
 
 
 class Listener:
@@ -33,9 +43,11 @@ class Listener:
         self.node.create_subscription(DiagnosticArray, "/diagnostics", self._on_report, qos.DIAGNOSTICS)
         self.parameters = self.node.create_client(GetParameters, "detector/get_parameters")
         self.state = self.node.create_client(GetState, "detector/get_state")
+        self._change = self.node.create_client(ChangeState, "detector/change_state")
+        self._set = self.node.create_client(SetParameters, "detector/set_parameters")
         self.scenes = 0
         self.active = False
-        self.received = self.received_before = self.lost = self.lost_before = 0
+        self.counts: dict[str, int] = {}
         self.reports: list[float] = []
         self.complained = False
         self.start()
@@ -45,7 +57,7 @@ class Listener:
         self.ages: dict[int, float] = {}
         self.timings: list[dict[str, float]] = []
         self.overheads: list[str] = []
-        self.received_before, self.lost_before = self.received, self.lost
+        self.before = dict(self.counts)
         self.reports = []
         self.complained = False
 
@@ -63,10 +75,35 @@ class Listener:
             elif status.name == "detector: images":
                 self.reports.append(time.monotonic())
                 self.complained |= status.level != b"\x00"
-                if values["received"] != "n/a":
-                    self.received, self.lost = int(values["received"]), int(values["lost"])
+                self.counts = {name: int(values[name]) for name in COUNTS if values[name] != "n/a"}
             elif status.name == "detector: perception":
                 self.overheads.append(values["overhead_ms"])
+
+    def listen_to(self, images: str) -> None:
+        """Have the detector listen to raw or compressed ``images``, its counts at zero."""
+        self._transition(Transition.TRANSITION_DEACTIVATE)
+        wanted = Parameter("image_transport", value=images).to_parameter_msg()
+        (result,) = self._answer(self._set, SetParameters.Request(parameters=[wanted])).results
+        if not result.successful:
+            sys.exit(f"image_transport {images}: {result.reason}")
+        self._transition(Transition.TRANSITION_ACTIVATE)
+        self.scenes = 0
+
+    def count(self, name: str) -> int | None:
+        """How much the count has grown since :meth:`start`; None where the detector cannot tell."""
+        return self.counts[name] - self.before.get(name, 0) if name in self.counts else None
+
+    def _transition(self, number: int) -> None:
+        if not self._answer(self._change, ChangeState.Request(transition=Transition(id=number))).success:
+            sys.exit(f"the detector refused the transition {number}")
+
+    def _answer(self, client: Any, request: Any) -> Any:
+        future, end = client.call_async(request), time.monotonic() + START_S
+        while not future.done():
+            if time.monotonic() > end:
+                sys.exit(f"no answer of {client.srv_name}")
+            self.executor.spin_once(timeout_sec=0.05)
+        return future.result()
 
     def spin_until(self, end: float) -> None:
         """Hear until ``end`` of the monotonic clock."""
@@ -83,8 +120,9 @@ class Listener:
 
 
 def main() -> None:
-    """Wait for the detector, then for the first image's effect or its absence, then note for so many seconds."""
+    """Wait for the detector, then note for so many seconds per line."""
     seconds, warm_up = map(float, sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is that of standard input
     rclpy.init()
     listener = Listener()
     end = time.monotonic() + START_S
@@ -92,12 +130,19 @@ def main() -> None:
         if time.monotonic() > end:
             sys.exit("the detector did not become active")
         listener.spin_until(time.monotonic() + 0.1)
-    print("ready", flush=True)
-    # the camera needs some seconds to draw its pictures; where nothing arrives at all, that is measured too
-    end = time.monotonic() + 8 * warm_up
-    while not listener.scenes and time.monotonic() < end:
-        listener.spin_until(time.monotonic() + 0.1)
-    listener.spin_until(time.monotonic() + warm_up)
+    for line in sys.stdin:
+        listener.listen_to(json.loads(line)["images"])
+        print("ready", flush=True)
+        sys.stdin.readline()
+        end = time.monotonic() + FIRST_SCENE_S
+        while not listener.scenes and time.monotonic() < end:
+            listener.spin_until(time.monotonic() + 0.05)
+        listener.spin_until(time.monotonic() + warm_up)
+        print(json.dumps(_listen(listener, seconds)), flush=True)
+    rclpy.try_shutdown()
+
+
+def _listen(listener: Listener, seconds: float) -> dict[str, Any]:
     listener.ask(listener.parameters, GetParameters.Request(names=["passes"]))
     listener.ask(listener.state, GetState.Request())
     # the counts are those of the reports, so the window begins and ends with one
@@ -113,12 +158,10 @@ def main() -> None:
         listener.spin_until(min(time.monotonic() + ASK_EVERY_S, end))
     _next_report(listener)
     last = time.time_ns()
-    received = listener.received - listener.received_before
     pauses = [b - a for a, b in itertools.pairwise(listener.reports)]
     heard = {
         "window": [first, last],
-        "received": received,
-        "lost": listener.lost - listener.lost_before,
+        **{name: listener.count(name) for name in COUNTS},
         "complained": listener.complained,
         "overheads": listener.overheads,
         "timings": listener.timings,
@@ -126,9 +169,8 @@ def main() -> None:
         **answers,
     }
     # the last images are still being looked at
-    listener.spin_until(time.monotonic() + 1.0)
-    print(json.dumps(heard | {"ages": listener.ages}), flush=True)
-    rclpy.try_shutdown()
+    listener.spin_until(time.monotonic() + 0.5)
+    return heard | {"ages": listener.ages}
 
 
 def _next_report(listener: Listener) -> None:

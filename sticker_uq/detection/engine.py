@@ -20,7 +20,9 @@ from sticker_uq.detection.ssd import Ssd
 Kernels = Literal["fast", "reference"]
 
 _CHUNKS = {"ssd300_vgg16": 5, "ssdlite320_mobilenet_v3_large": 10}
-"""Passes at once on a processor, of the models whose passes are small (`python -m benchmarks.mc_dropout --chunks`)."""
+"""Passes at once on a processor, of the models whose passes are small. Constants, because another number changes the last bits of
+what is seen, and with them what a replay says of a recording (`python -m benchmarks.chunks`).
+"""
 
 
 def stock_family(model: Any, settings: DetectorSettings) -> Family:
