@@ -65,7 +65,7 @@ def lead(study: Study) -> str:
         for d in settings.datasets
     )
     attacks = (
-        f" Every image was attacked {settings.adversarial} times per model (Dense Adversary Generation, DAG; mode "
+        f" Every image was attacked {_times(settings.adversarial)} per model (Dense Adversary Generation, DAG; mode "
         f"{settings.attack.mode}, at most {settings.attack.gamma:g} grey levels per iteration, at most "
         f"{settings.attack.iterations} iterations)."
         if settings.adversarial
@@ -180,6 +180,10 @@ def heading(name: str) -> str:
         return _WORDS.get(name, name)
     about = BY_NAME[name]
     return f"{about.short}{f', {about.unit}' if about.unit else ''} {'↑' if about.higher_is_better else '↓'}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def as_text(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

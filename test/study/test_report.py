@@ -18,7 +18,7 @@ from sticker_uq.study.labelled import labelled_images
 from sticker_uq.study.plan import DataSet, ModelChoice, StudySettings
 from sticker_uq.study.report import write_report
 from sticker_uq.study.running import Study, Work
-from test.helpers.browser import chromium, screenshot
+from test.helpers.browser import chromium
 
 GOOD, BAD = "good", "bad"
 RATES = (0.1, 0.3)
@@ -143,7 +143,6 @@ def test_pictures_are_chosen_by_model_rate_and_variant(page):
     assert len(set(shown)) == 2
     drawn = page.locator("#views .seen").first.bounding_box()
     assert drawn["width"] / drawn["height"] == pytest.approx(SIZE[0] / SIZE[1], rel=0.01)
-    screenshot(page, "study-pictures")
     page.select_option("#rate", label="0.3")
     page.select_option("#variant", label=f"attack on {GOOD}")
     expect(page.locator("#attack")).to_have_text(
