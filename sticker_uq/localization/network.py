@@ -174,12 +174,18 @@ def packaged_file(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def packaged_network(detector: StochasticDetector) -> StrangerNetwork | None:
-    """The network that came with the package for ``detector``; None unless this has packaged weights."""
+def packaged_for(detector: StochasticDetector) -> Path | None:
+    """File of the network that came with the package for ``detector``; None unless this has packaged weights."""
     path = packaged_file(detector.name)
     if path is None or load_weights(path)[1].get("detector") != detector.weights_hash:
         return None
-    return load_network(path, detector.device)
+    return path
+
+
+def packaged_network(detector: StochasticDetector) -> StrangerNetwork | None:
+    """The network that came with the package for ``detector``; None unless this has packaged weights."""
+    path = packaged_for(detector)
+    return None if path is None else load_network(path, detector.device)
 
 
 def _fuse(module: nn.Module) -> None:

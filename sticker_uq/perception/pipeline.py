@@ -87,7 +87,7 @@ class Perception:
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings, and a strangeness network or head of one's own."""
+        """SHA-256 of all else that changes the result, hex: the settings, and what tells strangeness."""
         return self._strangeness.settings_hash
 
     @property
@@ -138,7 +138,8 @@ class Perception:
             check_picture(image)
             measured = self._measured(image, facts)
             try:
-                found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
+                with self._detector.own_stream():
+                    found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
-from sticker_uq.detection.weights import checksum
-from sticker_uq.localization.network import StrangerMaps, StrangerNetwork, packaged_network, stranger_maps
+from sticker_uq.localization.network import StrangerMaps, StrangerNetwork, packaged_for, stranger_maps
 from sticker_uq.localization.network_regions import scene_strangeness
 from sticker_uq.localization.strangeness import (
     ROLE,
@@ -29,7 +28,7 @@ from sticker_uq.scene import FloatArray, ObservedObject
 class Strangeness:
     """What tells how strange a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
 
-    ``settings_hash``: of the settings, and of network or head unless it is the packaged one.
+    ``settings_hash``: of the settings and of the file of network or head.
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
@@ -43,14 +42,10 @@ class Strangeness:
         self._teacher: StrangerNetwork | StrangenessHead | None = None
         if not settings.strangeness:
             return
-        if not settings.weights:
-            self._teacher = packaged_network(detector)
-            return
-        weights = Path(settings.weights)
-        path = weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
-        if path.is_file():
+        path = _file(settings, detector)
+        if path is not None:
             self._teacher = load_strangeness(detector, path)
-            both = f"{settings.hash}:{checksum(self._teacher.state_dict())}"
+            both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
     def of(self, image: NDArray[np.uint8], features: Features) -> StrangePlaces:
@@ -62,6 +57,15 @@ class Strangeness:
             return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
         cells = strangeness_map(self._teacher, self._detector.head_maps(features), features.padded)[0]
         return StrangePlaces(cells.cpu().numpy(), cell_of(features, *cells.shape), strangeness(cells))
+
+
+def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:
+    """The file of network or head for the weights that ``settings`` name, None where there is none."""
+    if not settings.weights:
+        return packaged_for(detector)
+    weights = Path(settings.weights)
+    path = weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
+    return path if path.is_file() else None
 
 
 def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:

@@ -86,6 +86,21 @@ def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPat
     assert scene.localization.saliency is not None
 
 
+def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.autograd, "grad", ones)
+    settings = PerceptionSettings(model=SSDLITE, passes=3, device="cuda")
+    with simulated_gpu() as simulation:
+        two = [Perception(settings), Perception(settings)]
+        used = []
+        for perception in two:
+            simulation.streams.clear()
+            perception.assess(picture())
+            (stream,) = simulation.streams
+            assert stream.waited_for == [simulation.default]
+            used.append(stream)
+    assert len({simulation.default, *used}) == 3
+
+
 def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.autograd, "grad", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=3)

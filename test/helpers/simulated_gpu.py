@@ -65,14 +65,43 @@ class OnGpu(torch.Tensor):
         return _computed(func, args, kwargs or {})
 
 
+class Stream:
+    """A stream of the simulated GPU; ``waited_for``: streams whose work it began after."""
+
+    def __init__(self, device: object = None) -> None:
+        self.waited_for: list[Stream] = []
+
+    def wait_stream(self, other: Stream) -> None:
+        self.waited_for.append(other)
+
+
 class Simulation(TorchDispatchMode):
-    """Sees every operation, factories and copies to the GPU too; ``waits``: those in which the processor waits for the GPU."""
+    """Sees every operation, factories and copies to the GPU too; ``waits``: those in which the processor waits for the GPU;
+    ``streams``: how many operations went into each.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: Counter[str] = Counter()
+        self.streams: Counter[Stream] = Counter()
+        self.default = self._current = Stream()
+
+    @contextmanager
+    def into(self, stream: Stream) -> Iterator[None]:
+        """As ``torch.cuda.stream``."""
+        before, self._current = self._current, stream
+        try:
+            yield
+        finally:
+            self._current = before
+
+    def current(self, device: object = None) -> Stream:
+        """As ``torch.cuda.current_stream``."""
+        return self._current
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(isinstance(t, OnGpu) for t in tree_leaves((args, kwargs))):
+            self.streams[self._current] += 1
         if _waits(func._schema.name, args, kwargs or {}):
             self.waits[func._schema.name] += 1
         return _computed(func, args, kwargs or {})
@@ -129,6 +158,9 @@ def simulated_gpu() -> Iterator[Simulation]:
             patch.setattr(torch.cuda, "device_count", lambda: 1)
             patch.setattr(torch.cuda, "_lazy_init", lambda: None)
             patch.setattr(torch.cuda, "empty_cache", lambda: None)
+            patch.setattr(torch.cuda, "Stream", Stream)
+            patch.setattr(torch.cuda, "stream", simulation.into)
+            patch.setattr(torch.cuda, "current_stream", simulation.current)
             patch.setattr(
                 torch, "inference_mode", torch.no_grad
             )  # which classes of tensors cannot be made in

@@ -95,6 +95,17 @@ def test_strangeness_can_be_switched_off() -> None:
     assert all(math.isnan(o.strangeness) for o in seen.objects)
 
 
+def test_the_packaged_network_is_part_of_the_settings() -> None:
+    """A policy that was calibrated with another one is refused."""
+    hashes = {
+        Perception(SETTINGS.model_copy(update={"strangeness": on})).settings_hash for on in (True, False)
+    }
+    assert len(hashes) == 2
+    assert Perception(SETTINGS).settings_hash != SETTINGS.hash
+    without = Perception(SETTINGS.model_copy(update={"strangeness": False}))
+    assert without.settings_hash == without.settings.hash
+
+
 def test_a_detector_with_other_weights_has_no_packaged_network() -> None:
     perception = Perception(SETTINGS, tiny_detector(SSDLITE))
     seen = perception.assess(render(sample_scene(3)).image)
