@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binomtest
 
 from benchmarks.panel_laptops import KINDS, Course, Looks, Variant, ambiguous_crops, laptop, run
 from sticker_uq.datasets.files import atomic_write
@@ -119,7 +120,26 @@ def as_markdown(variants: Sequence[Variant], courses: Courses, count: int) -> st
                 f"| {kind} | {variant.name} | {bad / count:.3f} ({low:.3f} to {high:.3f}) "
                 f"| {sum(c.wrongful for c in own)} | {questions} | {alone} | {sum(c.left > 0 for c in own)} |"
             )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_pairs(variants, courses, count)]) + "\n"
+
+
+def _pairs(variants: Sequence[Variant], courses: Courses, count: int) -> list[str]:
+    """Laptop by laptop: where the panel makes the difference, with the exact test of McNemar."""
+    lines = [
+        "| laptops | instead of | heard | wrongful only so | wrongful only instead | p |",
+        "|---|---|---|---|---|---|",
+    ]
+    nobody = [v.name for v in variants if not v.heard]
+    everybody = [v.name for v in variants if len(v.heard) > 1]
+    for kind in KINDS:
+        for first in nobody:
+            for other in everybody:
+                own = [courses[kind, number] for number in range(count)]
+                bad = np.array([(c[first].wrongful > 0, c[other].wrongful > 0) for c in own])
+                only, instead = int((bad[:, 1] & ~bad[:, 0]).sum()), int((bad[:, 0] & ~bad[:, 1]).sum())
+                p = binomtest(only, only + instead).pvalue if only + instead else 1.0
+                lines.append(f"| {kind} | {first} | {other} | {only} | {instead} | {p:.3g} |")
+    return lines
 
 
 def _interval(own: Sequence[Course], above: Callable[[Course], int], below: Callable[[Course], int]) -> str:
