@@ -190,15 +190,17 @@ class Perception:
         timings: dict[str, float],
     ) -> _Found:
         settings, detector = self.settings, self._detector
+        strangeness = self._strangeness.begin(image)
         with _timed(timings, "encode"):
             features = detector.encode(image)
         dil = settings.dil and (settings.dil_every == 1 or _has_turn(digest(), stamp_ns, settings.dil_every))
         localization = None
-        with _timed(timings, "strangeness"):
-            strange = self._strangeness.of(image, features)
         if dil:
             with _timed(timings, "detect"):
                 look = detector.look(features)
+        with _timed(timings, "strangeness"):
+            strange = strangeness(features)
+        if dil:
             with _timed(timings, "dil"):
                 strangers = () if strange.maps is None else (strange.maps,)
                 (localization,) = localize(look, settings.localization, keep_saliency, strangers)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ class Strangeness:
         self._detector = detector
         self.settings_hash = settings.hash
         self._teacher: StrangerNetwork | StrangenessHead | None = None
+        self._beside = ThreadPoolExecutor(1, "strangeness")
         if not settings.strangeness:
             return
         path = _file(settings, detector)
@@ -48,13 +50,23 @@ class Strangeness:
             both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
-    def of(self, image: NDArray[np.uint8], features: Features) -> StrangePlaces:
-        """How strange ``image``, of which ``features`` are, is and where."""
+    def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], StrangePlaces]:
+        """Begin to look at ``image``; what is returned waits, given its features, for how strange it is and where.
+
+        A network of its own looks while the detector does, on another core if there is one. On a GPU both would wait in one line.
+        """
+        network = self._teacher
+        if not isinstance(network, StrangerNetwork):
+            return self._felt
+        if self._detector.device.type != "cpu":
+            return lambda _: _seen(network, image)
+        looking = self._beside.submit(_seen, network, image)
+        return lambda _: looking.result()
+
+    def _felt(self, features: Features) -> StrangePlaces:
         if self._teacher is None:
             return StrangePlaces()
-        if isinstance(self._teacher, StrangerNetwork):
-            maps = stranger_maps(self._teacher, image)
-            return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
+        assert isinstance(self._teacher, StrangenessHead)
         cells = strangeness_map(self._teacher, self._detector.head_maps(features), features.padded)[0]
         return StrangePlaces(cells.cpu().numpy(), cell_of(features, *cells.shape), strangeness(cells))
 
@@ -66,6 +78,11 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
     weights = Path(settings.weights)
     path = weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
     return path if path.is_file() else None
+
+
+def _seen(network: StrangerNetwork, image: NDArray[np.uint8]) -> StrangePlaces:
+    maps = stranger_maps(network, image)
+    return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
 
 
 def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:

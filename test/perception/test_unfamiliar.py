@@ -106,6 +106,15 @@ def test_the_packaged_network_is_part_of_the_settings() -> None:
     assert without.settings_hash == without.settings.hash
 
 
+def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("sticker_uq.perception.unfamiliar.stranger_maps", broken)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        Perception(SETTINGS).assess(render(sample_scene(3)).image)
+
+
 def test_a_detector_with_other_weights_has_no_packaged_network() -> None:
     perception = Perception(SETTINGS, tiny_detector(SSDLITE))
     seen = perception.assess(render(sample_scene(3)).image)
