@@ -70,3 +70,14 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
         monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
         monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path / "ros_log"))
         yield domain
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Threads inside an operation cost more than they bring on small pictures, and wait long for each other on a busy machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

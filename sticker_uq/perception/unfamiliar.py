@@ -33,8 +33,9 @@ class Strangeness:
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
-        """Take the packaged network for the packaged weights, else the file ``NAME_strangeness.safetensors`` beside the weights
+        """Take what tells strangeness for the weights that ``settings`` name.
 
+        For the packaged weights that is the packaged network, for others the file ``NAME_strangeness.safetensors`` beside
         ``NAME.safetensors``. Without one, or switched off, nothing is measured. Raises :class:`InvalidInput` for a file that is
         neither a network nor a head of these weights.
         """

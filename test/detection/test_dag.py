@@ -4,7 +4,6 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
-import torch
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -18,16 +17,9 @@ from sticker_uq.detection.validation import average_precisions
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SSDLITE = "ssdlite320_mobilenet_v3_large"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Small models gain nothing from several threads, and lose much where others need the processor."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def seen(folder, name, seed=0):

@@ -2,7 +2,6 @@
 
 import csv
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
@@ -22,6 +21,8 @@ from sticker_uq.detection.training_state import METRICS, STATE
 from sticker_uq.detection.weights import packaged_weights, save_weights
 from sticker_uq.scene import InvalidInput
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 
 
@@ -31,15 +32,6 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(8)]
     write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads inside an operation cost more than they bring on pictures this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def settings(data: Path, out: Path, **changes: object) -> TrainSettings:

@@ -1,7 +1,6 @@
 """First weights of a network without normalisation, and SSD300 on pictures smaller than its own."""
 
 import copy
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,17 +17,10 @@ from sticker_uq.detection.ssd import backbone_maps
 from sticker_uq.detection.training import Training, TrainSettings
 from sticker_uq.detection.unit_variance import scale_to_variance
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SSD300, SSDLITE = "ssd300_vgg16", "ssdlite320_mobilenet_v3_large"
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads inside an operation wait for each other where the machine is busy."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

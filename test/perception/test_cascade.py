@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,18 +20,11 @@ from sticker_uq.supervision import Policy
 from test.helpers.assessments import assessment, observed
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SSDLITE, RETINANET = "ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn"
 SURE = assessment(observed())
 UNSURE = assessment(observed(shannon_entropy=1.5))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads that wait for each other take very long on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def scenes(*kinds: str, ms: float = 10.0) -> list[Look]:
