@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from builtin_interfaces.msg import Time
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
@@ -38,13 +36,6 @@ def beside(camera: str, topic: str) -> str:
 
 def seen(messages: list[Any]) -> list[tuple[int, int, str]]:
     return [(m.header.stamp.sec, m.sequence, m.header.frame_id) for m in messages]
-
-
-@pytest.fixture
-def script() -> Iterator[Script]:
-    made = Script()
-    yield made
-    made.go.set()
 
 
 def test_cameras_take_turns_with_their_newest_images(bench: Bench, script: Script) -> None:

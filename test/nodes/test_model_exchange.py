@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import signal
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +36,6 @@ def parameter_file(folder: Path, **values: object) -> str:
 
 def ask(bench: Bench, **values: str) -> SelectModel.Response:
     return bench.call(SelectModel, "select_model", SelectModel.Request(**values))
-
-
-@pytest.fixture
-def script() -> Iterator[Script]:
-    made = Script()
-    yield made
-    made.load_go.set()
 
 
 def test_a_file_brings_all_parameters_of_its_model(bench: Bench, script: Script, tmp_path: Path) -> None:
