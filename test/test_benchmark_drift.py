@@ -38,7 +38,7 @@ def test_the_table_and_the_chart_tell_the_changed_from_the_unchanged(
     monkeypatch.setattr(drift, "REDRAWN", 2)
     app = drift.typer.Typer()
     app.command()(drift.main)
-    sizes = ("--reference-count", 40, "--stream-count", 40, "--calm-count", 10)
+    sizes = ("--reference-count", 80, "--stream-count", 40, "--calm-count", 10)
     result = CliRunner().invoke(app, [*map(str, sizes), "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     table = (tmp_path / "out" / "drift.md").read_text()

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 from sticker_uq.supervision.betting import Capital
-from sticker_uq.supervision.signals import scene_saliency
+from sticker_uq.supervision.familiarity import MEASURES
 
 MISSING = -1.0
 """The value of a signal that could not be measured. All signals are at least 0, so that it ranks below them."""
@@ -27,19 +27,18 @@ _DIGITS = 6
 _MIN_SCENES = 20
 
 
-def _mean_score(scene: SceneAssessment) -> float:
-    return float(np.mean([o.score for o in scene.objects])) if scene.objects else math.nan
-
-
 SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
-    "score": _mean_score,
-    "shannon_entropy": lambda scene: scene.uncertainty.shannon_entropy,
-    "relative_total_variance": lambda scene: scene.uncertainty.relative_total_variance,
-    "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
+    "score": MEASURES["score"],
+    "shannon_entropy": MEASURES["shannon_entropy"],
+    "relative_total_variance": MEASURES["relative_total_variance"],
+    "background_saliency": MEASURES["background_saliency"],
     "objects": lambda scene: float(len(scene.objects)),
-    "unstable": lambda scene: float(len(scene.unstable)),
-    "mean_level": lambda scene: math.nan if scene.exposure is None else scene.exposure.mean_level,
-    "saturated_share": lambda scene: math.nan if scene.exposure is None else scene.exposure.saturated_share,
+    "unstable": MEASURES["unstable"],
+    "mean_level": MEASURES["mean_level"],
+    "saturated_share": MEASURES["saturated_share"],
+    "noise": MEASURES["noise"],
+    "sharpness": MEASURES["sharpness"],
+    "strangeness": MEASURES["strangeness"],
 }
 """One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
 
@@ -73,14 +72,16 @@ class Reference(BaseModel):
 
     @classmethod
     def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
-        """The reference made of ``scenes``: one per workpiece, as the cell first sees it. Failed scenes are left out.
+        """The reference made of ``scenes``: one per workpiece, as the cell first sees it. Failed scenes are left out, and signals
 
+        that were measured on none of the others.
         Raises :class:`InvalidInput` when fewer than 20 can be used.
         """
         used = [scene for scene in scenes if scene.status in (Status.OK, Status.DEGRADED)]
         if len(used) < _MIN_SCENES:
             raise InvalidInput(f"{len(used)} usable scenes, expected at least {_MIN_SCENES} for a reference")
-        return cls(signals={name: tuple(signal_value(name, scene) for scene in used) for name in SIGNALS})
+        signals = {name: tuple(signal_value(name, scene) for scene in used) for name in SIGNALS}
+        return cls(signals={name: values for name, values in signals.items() if set(values) != {MISSING}})
 
     @property
     def scenes(self) -> int:

@@ -65,7 +65,7 @@ def _saliency(scene: SceneAssessment) -> float:
     return scene.localization.complete_localization / pixels if known and scene.localization else math.nan
 
 
-_MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
+MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
     "mean_level": _exposure("mean_level"),
     "dark_share": _exposure("dark_share"),
     "saturated_share": _exposure("saturated_share"),
@@ -83,6 +83,7 @@ _MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
     "unexplained_objectness": lambda scene: scene_saliency(scene, "unexplained_objectness"),
     "strangeness": lambda scene: math.nan if scene.localization is None else scene.localization.strangeness,
 }
+"""How each is measured, NaN where it was not. None was fitted to the scenes that a policy was made from."""
 SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 
 
@@ -156,7 +157,7 @@ class Familiarity(Section):
         if len(scenes) < _MIN_SCENES:
             raise InvalidInput(f"{len(scenes)} scenes, expected at least {_MIN_SCENES} to tell what is usual")
         measured = {
-            name: np.array([measure(scene) for scene in scenes], float) for name, measure in _MEASURES.items()
+            name: np.array([measure(scene) for scene in scenes], float) for name, measure in MEASURES.items()
         }
         known = {name: values[np.isfinite(values)] for name, values in measured.items()}
         known = {name: values for name, values in known.items() if len(values) >= _MIN_SCENES}
@@ -169,8 +170,7 @@ class Familiarity(Section):
     def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
         """The unfamiliarity of ``scene`` and the signal in which it is the most unusual."""
         far = {
-            name: usual.distance(_MEASURES[name](scene), name in _RATIOS)
-            for name, usual in self.usual.items()
+            name: usual.distance(MEASURES[name](scene), name in _RATIOS) for name, usual in self.usual.items()
         }
         name = max(far, key=far.__getitem__)
         return far[name], name
@@ -180,7 +180,7 @@ class Familiarity(Section):
         value, name = self.distance(scene)
         if value <= self.max_distance:
             return []
-        usual, measured = self.usual[name], _MEASURES[name](scene)
+        usual, measured = self.usual[name], MEASURES[name](scene)
         text = (
             f"the picture is unlike those that the policy was made from: {name.replace('_', ' ')} {measured:.3g}, usual are "
             f"{usual.low:.3g} to {usual.high:.3g}"

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,12 +16,23 @@ from sticker_uq.supervision.drift import MISSING, SIGNALS, DriftTest, RankTest, 
 from test.helpers.assessments import assessment, observed
 
 
-def scene(rng: np.random.Generator, number: int, dil: float = 0.0) -> SceneAssessment:
-    """A scene of 0 to 3 stickers, as sure as chance will have it."""
+def scene(rng: np.random.Generator, number: int, dil: float = 0.0, **means: float) -> SceneAssessment:
+    """A scene of 0 to 3 stickers, as sure as chance will have it. ``means``: of noise, sharpness and strangeness."""
     found = [
         observed(probabilities=(p / 2, p / 2, 1 - p)) for p in rng.uniform(0.0, 0.3, int(rng.integers(0, 4)))
     ]
-    return assessment(*found, dil=dil + float(rng.uniform(0.1, 0.5)), image_digest=f"{number:032x}")
+    made = assessment(*found, dil=dil + float(rng.uniform(0.1, 0.5)), image_digest=f"{number:032x}")
+    noise, sharpness, strangeness = (
+        means.get(name, usual) * float(rng.uniform(0.8, 1.2))
+        for name, usual in (("noise", 3.0), ("sharpness", 20.0), ("strangeness", 0.05))
+    )
+    assert made.exposure is not None
+    assert made.localization is not None
+    return replace(
+        made,
+        exposure=replace(made.exposure, noise=noise, sharpness=sharpness),
+        localization=replace(made.localization, strangeness=strangeness),
+    )
 
 
 def reference(size: int = 60) -> Reference:
@@ -121,6 +133,26 @@ def test_scenes_like_the_reference_raise_no_alarm_and_others_do() -> None:
     assert other.observed == 12
 
 
+@pytest.mark.parametrize(("signal", "mean"), [("noise", 9.0), ("sharpness", 5.0), ("strangeness", 0.5)])
+def test_pictures_that_are_noisier_more_blurred_or_stranger_are_noticed(signal: str, mean: float) -> None:
+    rng, test = np.random.default_rng(10), DriftTest(reference())
+    for number in range(12):
+        test.observe(scene(rng, number, **{signal: mean}))
+    name, evidence = test.strongest
+    assert name == signal
+    assert evidence > math.log(len(test) / 0.01)
+
+
+def test_what_no_scene_of_a_reference_has_is_not_watched() -> None:
+    """A detector that measured no strangeness then says nothing about the strangeness now."""
+    rng = np.random.default_rng(11)
+    scenes = [replace(scene(rng, number), exposure=None, localization=None) for number in range(25)]
+    absent = {"mean_level", "saturated_share", "noise", "sharpness", "strangeness", "background_saliency"}
+    kept = Reference.of(scenes).signals
+    assert absent.isdisjoint(kept)
+    assert {"score", "objects", "unstable"} <= set(kept) <= set(SIGNALS)
+
+
 def test_the_same_scenes_give_the_same_evidence() -> None:
     strongest = []
     for _ in range(2):
@@ -147,7 +179,8 @@ def test_a_reference_leaves_out_failed_scenes_and_says_when_too_few_remain() -> 
     broken = assessment(status=Status.FAILED)
     kept = Reference.of([*scenes, broken])
     assert kept.scenes == 25
-    assert set(kept.signals) == set(SIGNALS)
+    not_measured = {"shannon_entropy", "relative_total_variance"}
+    assert set(kept.signals) == set(SIGNALS) - not_measured
     with pytest.raises(InvalidInput, match="1 usable scenes, expected at least 20"):
         Reference.of([scenes[0], broken])
 
