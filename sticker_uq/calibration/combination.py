@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.supervision.sections import RiskScore, RiskTerm
@@ -19,6 +20,9 @@ _KNOT_QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0)
 _DIGITS = 9  # of what goes into the file; the score that is certified is the one read back from these digits
 PENALTIES = (1.0, 10.0, 0.1, 100.0)
 """Strengths of the shrinkage to choose from, the usual one first."""
+# thousands of products too small for several threads, which wait long for each other where others compute too; and the last
+# digits depend on their number. Counted after scipy.optimize, which brings a BLAS of its own
+_BLAS = ThreadpoolController()
 
 
 def fit_risk(
@@ -84,7 +88,8 @@ def _non_negative_logistic(
 
     start = np.concatenate(([np.log(prior / (1.0 - prior))], np.zeros(design.shape[1])))
     bounds = [(-20.0, 20.0)] + [(0.0, None)] * design.shape[1]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
+    with _BLAS.limit(limits=1, user_api="blas"):
+        found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
     return float(found.x[0]), found.x[1:]
 
 

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from sticker_uq.calibration.choosing import choose_risk, log_odds
+from sticker_uq.calibration.combination import PENALTIES, fit_risk
 from sticker_uq.calibration.outcomes import Objects
+from sticker_uq.supervision.signals import SIGNALS
 
 
 def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:
@@ -32,6 +35,17 @@ def test_the_same_objects_give_the_same_score_whatever_the_images_are_called() -
     renamed = Objects(known.image * 7 + 3, known.right, known.badness, known.truth, known.signals)
     names = ("improbability", "crowding")
     assert choose_risk(known, names, 0.02) == choose_risk(renamed, names, 0.02)
+
+
+def test_the_score_does_not_depend_on_how_many_threads_there_are() -> None:
+    rng = np.random.default_rng(0)
+    signals = {name: rng.random(10_000) ** 3 for name in list(SIGNALS)[:10]}
+    badness = (rng.random(10_000) < 1 / (1 + np.exp(4 - sum(signals.values())))).astype(float)
+    scores = []
+    for threads in (1, 4):
+        with threadpool_limits(threads, "blas"):
+            scores.append(fit_risk(signals, badness, PENALTIES[2]))
+    assert scores[0] == scores[1]
 
 
 def test_never_worse_than_the_score_alone_on_images_that_took_no_part() -> None:
