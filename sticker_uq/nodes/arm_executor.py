@@ -48,10 +48,17 @@ class ArmExecutor(Executor):
         self._hand_out(timeout_sec, future.done)
 
     def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit."""
+        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit.
+
+        What has not begun by then, such as a goal just accepted, never does.
+        """
         with self._handing:
             self._closed = True
         self._pool.shutdown(wait=True)
+        with self._tasks_lock:
+            left = [task for task, _, _ in self._tasks]
+        for task in left:
+            task.cancel()  # or Python complains of a coroutine that was never awaited
         return bool(super().shutdown(timeout_sec))
 
     def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:
@@ -62,6 +69,7 @@ class ArmExecutor(Executor):
         begins = threading.Event()
         with self._handing:
             if self._closed:
+                task.cancel()
                 return
             self._pool.submit(_run, task, begins)
         begins.wait()

@@ -1,5 +1,6 @@
 """The executor of a node with an arm: it does not leave while a motion is under way."""
 
+import gc
 import threading
 
 import pytest
@@ -7,6 +8,7 @@ import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
 
 from sticker_uq.nodes.arm_executor import THREADS, ArmExecutor
+from test.helpers.ros import NodeProcess
 
 
 def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
@@ -34,6 +36,13 @@ def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
     rclpy.shutdown()
     assert seen == [True]
     assert "exception" not in capfd.readouterr().err
+
+
+def test_a_goal_accepted_during_the_shutdown_is_left_without_complaint(ros_domain):
+    with NodeProcess("test.nodes.closing_arm") as process:
+        assert process.wait() == 0
+        assert "accepted" in process.output
+        assert "never awaited" not in process.output
 
 
 class CountingExecutor(ArmExecutor):
@@ -72,6 +81,38 @@ def test_a_callback_is_handed_out_once(ros_domain):
     node.destroy_node()
     rclpy.shutdown()
     assert THREADS <= handed_out <= len(timers)
+
+
+def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = CountingExecutor()
+    executor.add_node(node)
+    go, entered, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def move():
+        entered.set()
+        assert go.wait(60)
+
+    node.create_timer(0.001, move)
+    while not entered.is_set():
+        executor.spin_once(timeout_sec=0.1)
+    stopper = threading.Thread(target=executor.shutdown)
+    stopper.start()
+    while not executor._closed:
+        stopper.join(0.001)
+    node.create_timer(0.001, begun.set, callback_group=ReentrantCallbackGroup())
+    handed_out = executor.handed_out
+    while executor.handed_out == handed_out:
+        executor.spin_once(timeout_sec=0.1)
+    go.set()
+    stopper.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert not begun.is_set()
+    del executor, node
+    gc.collect()
+    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
 
 
 def test_what_a_callback_raises_reaches_who_spins(ros_domain):
