@@ -9,7 +9,8 @@ repeated for every pass, which tells sharing and kernels apart; `equal`: with to
 features boxes and vectors are those of complete passes bit for bit, and with the engine's masks and kernels the same number of
 boxes, matched within a label, has IoU >= 0.999 and scores within 1e-3; `roofline`: FLOPs of one encode and T passes, as the
 definition of the model has them, over the engine's time and the rate of a 3x3 convolution of 256 channels measured in the same
-run, above 1 where minimal filtering needs fewer; peak memory of a fresh process each.
+run, above 1 where minimal filtering needs fewer; peak memory of a fresh process each. On a GPU also `waits`: how often torch says
+(`torch.cuda.set_sync_debug_mode`) that the processor waited for it, in T complete passes and in the engine's for one image.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import resource
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,7 +50,7 @@ SCENES = (5, 6, 7)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row of the table. Times are ms, memory MB; ``boxes``: surviving boxes per pass, mean."""
+    """One row of the table. Times are ms, memory MB; ``boxes``: surviving boxes per pass, mean; waits: None on a processor."""
 
     model: str
     naive_ms: float
@@ -68,6 +70,8 @@ class Outcome:
     select_ms: float
     naive_mb: float
     engine_mb: float
+    naive_waits: int | None
+    engine_waits: int | None
 
 
 def main() -> None:
@@ -97,6 +101,11 @@ def main() -> None:
     print("\n| model | encode, ms | per pass: maps, ms | heads, ms | choice, ms |\n|---|---|---|---|---|")
     for o in outcomes:
         print(f"| {o.model} | {o.encode_ms:.1f} | {o.maps_ms:.2f} | {o.heads_ms:.2f} | {o.select_ms:.2f} |")
+    for o in outcomes:
+        if o.engine_waits is not None:
+            print(
+                f"{o.model}: waits for the GPU per image: {o.engine_waits}, complete passes {o.naive_waits}"
+            )
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(arguments.json, "w") as stream:
@@ -172,6 +181,10 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     stages = _stages(engine, images[0])
     if arguments.trace:
         _trace(engine, images[0], arguments.trace)
+    naive_waits = engine_waits = None
+    if engine.device.type == "cuda":
+        naive_waits = passes * waits(lambda: _naive(model, settings, images[0]))
+        engine_waits = waits(lambda: engine.decode(engine.encode(images[0]), passes, 0))
     kinds = ("naive", "engine")
     peaks = {kind: _peak(kind, name, arguments) if arguments.memory else float("nan") for kind in kinds}
     return Outcome(
@@ -193,7 +206,25 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
         select_ms=stages[2],
         naive_mb=peaks["naive"],
         engine_mb=peaks["engine"],
+        naive_waits=naive_waits,
+        engine_waits=engine_waits,
     )
+
+
+def waits(action: Callable[[], object]) -> int:
+    """How often torch says that the processor waited for a GPU in ``action``.
+
+    Torch says so in each of its own operations that waits, but not what a driver or a library does on its own.
+    """
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            action()
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return sum("synchronizing CUDA operation" in str(warning.message) for warning in said)
 
 
 def _naive(model: Any, settings: DetectorSettings, image: NDArray[np.uint8]) -> None:

@@ -110,7 +110,9 @@ def complete_pass(
     deltas = deltas.view(len(deltas), -1, 4)[chosen]
     deltas = deltas[torch.arange(len(deltas)), (vectors[:, 1:].argmax(dim=1) + 1) * two_stage]
     rows = Rows(coder.decode_single(deltas, anchors[chosen]), vectors, passes)
-    rows = keep_best(rows, resized, settings.nms_threshold, settings.max_detections)
+    rows = keep_best(
+        rows.on_processor(settings.score_floor), resized, settings.nms_threshold, settings.max_detections
+    )
     height, width = image.shape[:2]
     scale = rows.boxes.new_tensor([width / resized[1], height / resized[0]]).repeat(2)
     return (rows.boxes * scale).minimum(rows.boxes.new_tensor([width, height]).repeat(2)), rows.probabilities

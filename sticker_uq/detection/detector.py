@@ -99,13 +99,10 @@ class StochasticDetector:
         Raises InvalidInput for anything but such an image, or one too narrow to be resized.
         """
         width, height = self._check(image)
-        if self._fast and self.device.type == "cpu":
-            images = network_input(self.model.transform, image)
+        if self._fast:
+            images = network_input(self.model.transform, image, self.device)
         else:
-            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
-            if self.device.type == "cuda":
-                # bytes cross the bus, a quarter of what floats would be, and the processor need not wait for them
-                rgb = rgb.pin_memory().to(self.device, non_blocking=True)
+            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
             images, _ = self.model.transform([rgb.permute(2, 0, 1).contiguous().div(255)])
         images.tensors = images.tensors.to(self._dtype)
         return self._engine.encode(images, (width, height))
@@ -222,7 +219,7 @@ class StochasticDetector:
 
     def _suppressed(self, features: Features, rows: Rows) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for
-        rows = rows.on_processor()
+        rows = rows.on_processor(self.settings.score_floor)
         rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
         (height, width), (original_width, original_height) = features.resized, features.image_size
         scale = rows.boxes.new_tensor([original_width / width, original_height / height]).repeat(2)

@@ -108,7 +108,7 @@ def _resistance(
     images, _ = detector.model.transform([laid])
     features = detector.family.encode(images, (width, height))
     maps = detector.family.head_maps(features, no_dropout)
-    rows = detector.family.candidates(features, maps, no_dropout, _FLOOR)
+    rows = detector.family.candidates(features, maps, no_dropout, _FLOOR).above(_FLOOR)
     scale = rows.boxes.new_tensor([features.resized[1] / width, features.resized[0] / height])
     places = torch.from_numpy(boxes).to(scale) * scale.repeat(2)
     centres = ((rows.boxes[:, None, :2] + rows.boxes[:, None, 2:]) / 2).expand(-1, len(places), -1)

@@ -15,6 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from sticker_uq.detection.transfer import uploaded
+
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 """Shift and multiplier of the rounds of triple32, a permutation of the 32-bit words (Wellons, hash-prospector)."""
 _LAST_SHIFT = 14
@@ -113,11 +115,7 @@ class CounterDropout:
             for number in self._numbers
         )
         keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2)
-        if (
-            self._device.type == "cuda"
-        ):  # from pinned memory, so that the processor need not wait for the device
-            keys = keys.pin_memory()
-        keys = keys.to(self._device, non_blocking=True)
+        keys = uploaded(keys, self._device)
         return keys[:, :1], keys[:, 1:]
 
 

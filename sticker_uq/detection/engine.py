@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 
+from sticker_uq.detection.batched_faster_rcnn import BatchedFasterRcnn
 from sticker_uq.detection.families import Family
 from sticker_uq.detection.fast_faster_rcnn import FastFasterRcnn
 from sticker_uq.detection.fast_retinanet import FastRetinaNet
@@ -56,7 +57,8 @@ def _fast_family(model: Any, settings: DetectorSettings) -> Family:
         return FastSsd(model, settings.dropout_site, settings.dropout_rate)
     if settings.model.startswith("retinanet"):
         return FastRetinaNet(model, settings.dropout_rate)
-    return FastFasterRcnn(model, settings.dropout_rate)
+    on_processor = next(model.parameters()).device.type == "cpu"
+    return (FastFasterRcnn if on_processor else BatchedFasterRcnn)(model, settings.dropout_rate)
 
 
 def chunk_size(settings: DetectorSettings, device: torch.device) -> int:

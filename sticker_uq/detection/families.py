@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
+from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.look import by_level
-from sticker_uq.detection.selection import Rows, check_finite, strongest
+from sticker_uq.detection.selection import Rows, all_finite, strongest
 
 
 class Family(Protocol):
@@ -53,11 +54,11 @@ def anchor_candidates(
     score_floor: float,
 ) -> Rows:
     """Candidates of a one-stage detector: class distributions (n, A, 3) and box deltas (n, A, 4) of its anchors."""
-    check_finite(probabilities, deltas)
+    finite = all_finite(probabilities, deltas)
     anchors = anchors_of(model, features, maps)
     passes, chosen = strongest(probabilities, score_floor)
-    boxes = model.box_coder.decode_single(deltas[passes, chosen].to(torch.float32), anchors[chosen])
-    return Rows(boxes, probabilities[passes, chosen], passes)
+    boxes = decoded(model.box_coder, deltas[passes, chosen].to(torch.float32), anchors[chosen])
+    return Rows(boxes, probabilities[passes, chosen], passes, finite)
 
 
 def anchor_sight(
@@ -73,7 +74,7 @@ def anchor_sight(
     plain, anchors = probabilities.detach(), anchors_of(model, features, maps)
 
     def decode(image: int, rows: Tensor) -> Tensor:
-        return model.box_coder.decode_single(deltas[image, rows], anchors[rows])
+        return decoded(model.box_coder, deltas[image, rows], anchors[rows])
 
     with torch.enable_grad():
         levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())

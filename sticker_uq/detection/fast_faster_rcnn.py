@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
+from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.fast_pyramid import FastPyramid
 from sticker_uq.detection.faster_rcnn import FasterRcnn
@@ -24,7 +25,6 @@ class FastFasterRcnn(FasterRcnn):
     def __init__(self, model: Any, rate: float) -> None:
         super().__init__(model)
         self._pyramid = FastPyramid(model.backbone.fpn, rate)
-        self._on_cpu = next(model.parameters()).device.type == "cpu"
         self._pooling = BagPooling(model.roi_heads.box_roi_pool)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
@@ -37,23 +37,33 @@ class FastFasterRcnn(FasterRcnn):
         self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
     ) -> list[Tensor]:
         """As torchvision proposes, but boxes are decoded after the choice, and suppressed until there are enough."""
+        parts = self._best(features, maps, objectness, deltas)
+        levels = [torch.full_like(s, n, dtype=torch.int64) for n, (_, s) in enumerate(parts)]
+        boxes, scores = (torch.cat(column, dim=1) for column in zip(*parts, strict=True))
+        columns = zip(boxes, scores, torch.cat(levels, dim=1), strict=True)
+        return [self._suppressed(b, s, n, features.resized) for b, s, n in columns]
+
+    def _best(
+        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Boxes (n, K, 4) px and scores (n, K) of the best anchors of each level, by falling logit."""
         rpn = self._model.rpn
         anchors = features.anchors(rpn.anchor_generator, maps).split(
             [level[0].numel() for level in objectness]
         )
-        scores, boxes, levels = [], [], []
-        for number, (logits, moves, own) in enumerate(zip(objectness, deltas, anchors, strict=True)):
+        best = []
+        for logits, moves, own in zip(objectness, deltas, anchors, strict=True):
             values = logits.permute(0, 2, 3, 1).flatten(1)
-            best, index = values.topk(min(rpn.pre_nms_top_n(), values.shape[1]), dim=1)
+            index = self._largest(values, min(rpn.pre_nms_top_n(), values.shape[1]))
             rows = moves.permute(0, 2, 3, 1).reshape(len(values), -1, 4)
             chosen = rows.gather(1, index[..., None].expand(-1, -1, 4)).to(torch.float32)
-            boxes.append(
-                rpn.box_coder.decode_single(chosen.view(-1, 4), own[index].view(-1, 4)).view_as(chosen)
-            )
-            scores.append(torch.sigmoid(best.to(torch.float32)))
-            levels.append(torch.full_like(index, number))
-        columns = (torch.cat(parts, dim=1) for parts in (boxes, scores, levels))
-        return [self._suppressed(b, s, n, features.resized) for b, s, n in zip(*columns, strict=True)]
+            boxes = decoded(rpn.box_coder, chosen.view(-1, 4), own[index].view(-1, 4)).view_as(chosen)
+            best.append((boxes, torch.sigmoid(values.gather(1, index).to(torch.float32))))
+        return best
+
+    def _largest(self, values: Tensor, count: int) -> Tensor:
+        """Indices (n, count) of the largest of ``values`` (n, N), by falling value."""
+        return values.topk(count, dim=1).indices
 
     def _suppressed(self, boxes: Tensor, scores: Tensor, levels: Tensor, size: tuple[int, int]) -> Tensor:
         """The proposals of one pass by falling score, suppressed within their level."""
@@ -78,16 +88,13 @@ class FastFasterRcnn(FasterRcnn):
     def _vectors(
         self, features: Features, maps: list[Tensor], proposals: list[Tensor]
     ) -> tuple[Tensor, Tensor]:
+        image = torch.repeat_interleave(torch.tensor([len(p) for p in proposals]))
+        return self._judged(features, maps, torch.cat(proposals), image)
+
+    def _judged(
+        self, features: Features, maps: list[Tensor], boxes: Tensor, image: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Class logits (R, 3) and box deltas (R, 12) of ``boxes`` (R, 4) in the passes ``image`` (R,)."""
         heads = self._model.roi_heads
-        if self._on_cpu:
-            boxes = torch.cat(proposals)
-            image = torch.repeat_interleave(torch.tensor([len(p) for p in proposals]))
-            x = self._pooling(maps[:-1], boxes, image, features.padded)
-        else:
-            # torchvision's RoIAlign wants maps of the boxes' type, and half precision is too coarse for pixels
-            wide = self._named([m.to(torch.float32) for m in maps])
-            x = heads.box_roi_pool(wide, proposals, features.image_list(len(proposals)).image_sizes)
-            x = x.to(maps[0].dtype).contiguous(memory_format=torch.channels_last)
-        vectors = heads.box_head(x)
-        predictor = heads.box_predictor
-        return predictor.cls_score(vectors), predictor.bbox_pred(vectors)
+        vectors = heads.box_head(self._pooling(maps[:-1], boxes, image, features.padded))
+        return heads.box_predictor.cls_score(vectors), heads.box_predictor.bbox_pred(vectors)

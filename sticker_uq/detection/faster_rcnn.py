@@ -9,6 +9,7 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.rpn import concat_box_prediction_layers
 
+from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.families import Sight
 from sticker_uq.detection.features import Features
@@ -37,28 +38,57 @@ class FasterRcnn:
     ) -> Rows:
         """Proposals and their class-specific boxes; the dropout is already in ``maps``."""
         objectness, deltas = self._model.rpn.head(maps)
-        # the region proposal network silently leaves out proposals that are not finite
-        check_finite(*objectness, *deltas)
-        proposals = self._propose(features, maps, objectness, deltas)
-        return self._boxes(features, maps, proposals, score_floor)
+        return self._rows(features, maps, objectness, deltas, score_floor)
 
     def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
         """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():
             objectness, deltas = rpn.head(maps)
-        check_finite(*(o.detach() for o in objectness), *deltas)
         # the rest of the network's forward, on the same outputs
         plain, columns = [m.detach() for m in maps], [d.detach() for d in deltas]
-        proposals = self._propose(features, plain, [o.detach() for o in objectness], columns)
-        rows = self._boxes(features, plain, proposals, score_floor)
+        rows = self._rows(features, plain, [o.detach() for o in objectness], columns, score_floor)
         anchors = features.anchors(rpn.anchor_generator, plain)
         flat = torch.cat([d.permute(0, 2, 3, 1).reshape(len(d), -1, 4) for d in columns], dim=1)
 
         def decode(image: int, index: Tensor) -> Tensor:
-            return rpn.box_coder.decode_single(flat[image, index], anchors[index])
+            return decoded(rpn.box_coder, flat[image, index], anchors[index])
 
         return Sight(tuple(objectness), anchors, decode, rows)
+
+    def _rows(
+        self,
+        features: Features,
+        maps: list[Tensor],
+        objectness: list[Tensor],
+        deltas: list[Tensor],
+        score_floor: float,
+    ) -> Rows:
+        """The candidates of ``maps``, of which the region proposal network says ``objectness`` and ``deltas``."""
+        # the region proposal network silently leaves out proposals that are not finite
+        check_finite(*objectness, *deltas)
+        proposals = self._propose(features, maps, objectness, deltas)
+        logits, moves = self._vectors(features, maps, proposals)
+        check_finite(logits, moves)
+        counts = [len(boxes) for boxes in proposals]
+        distribution = softmax_distribution(logits).split(counts)
+        boxes, probabilities, moves = (
+            torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
+            for parts in (proposals, distribution, moves.split(counts))
+        )
+        return self._chosen(boxes, probabilities, moves, score_floor)
+
+    def _chosen(self, boxes: Tensor, probabilities: Tensor, deltas: Tensor, score_floor: float) -> Rows:
+        """The strongest of the proposals ``boxes`` (n, P, 4) with their ``probabilities`` (n, P, 3) and ``deltas`` (n, P, 12).
+
+        Where a pass has no proposal, the probabilities are 0.
+        """
+        pass_index, chosen = strongest(probabilities, score_floor)
+        vectors = probabilities[pass_index, chosen]
+        labels = vectors[:, 1:].argmax(dim=1) + 1
+        own_class = deltas.unflatten(2, (-1, 4))[pass_index, chosen, labels].to(torch.float32)
+        found = decoded(self._model.roi_heads.box_coder, own_class, boxes[pass_index, chosen])
+        return Rows(found, vectors, pass_index)
 
     def _propose(
         self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
@@ -83,21 +113,3 @@ class FasterRcnn:
         pooled = heads.box_roi_pool(self._named(maps), proposals, [features.resized] * len(proposals))
         logits, deltas = heads.box_predictor(heads.box_head(pooled))
         return logits, deltas
-
-    def _boxes(
-        self, features: Features, maps: list[Tensor], proposals: list[Tensor], score_floor: float
-    ) -> Rows:
-        logits, deltas = self._vectors(features, maps, proposals)
-        check_finite(logits, deltas)
-
-        counts = [len(boxes) for boxes in proposals]
-        distribution = softmax_distribution(logits).split(counts)
-        padded = torch.nn.utils.rnn.pad_sequence(list(distribution), batch_first=True)
-        pass_index, chosen = strongest(padded, score_floor)
-        offsets = torch.tensor([0, *counts], device=logits.device).cumsum(0)
-        rows = offsets[pass_index] + chosen
-        probabilities = padded[pass_index, chosen]
-        labels = probabilities[:, 1:].argmax(dim=1) + 1
-        own_class = deltas.view(len(deltas), -1, 4)[rows, labels].to(torch.float32)
-        boxes = self._model.roi_heads.box_coder.decode_single(own_class, torch.cat(list(proposals))[rows])
-        return Rows(boxes, probabilities, pass_index)

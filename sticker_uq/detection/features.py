@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.image_list import ImageList
+
+from sticker_uq.detection.transfer import uploaded
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,12 @@ class Features:
         """The anchors (N, 4) float32 that torchvision's ``generator`` makes for ``maps``, px of the resized image."""
 
         def generated() -> Tensor:
+            # default boxes come from the processor in any case: whole, so that nothing waits for their copy
+            device = maps[0].device if isinstance(generator, AnchorGenerator) else torch.device("cpu")
             # the generator takes the type of its anchors from the maps, and half precision is too coarse for pixels
-            shells = [m.new_empty((), dtype=torch.float32).expand(1, *m.shape[1:]) for m in maps]
+            shells = [torch.empty((), device=device).expand(1, *m.shape[1:]) for m in maps]
             made: Tensor = generator(self.image_list(1), shells)[0]
-            return made
+            return made if device == maps[0].device else uploaded(made, maps[0].device)
 
         made: Tensor = self.derive("anchors", generated)
         return made

@@ -1,4 +1,4 @@
-"""RoIAlign on a processor: the sums that torchvision computes in one thread, as weighted sums of table rows."""
+"""RoIAlign as weighted sums of table rows: on a processor torchvision computes them in one thread, on a GPU level by level."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from sticker_uq.detection.transfer import uploaded
 
 
 class BagPooling:
@@ -37,10 +39,11 @@ class BagPooling:
         n each box belongs to.
         """
         passes, channels = maps[0].shape[:2]
-        shapes = torch.tensor([m.shape[-2:] for m in maps], device=boxes.device)
+        shapes = uploaded(torch.tensor([m.shape[-2:] for m in maps]), boxes.device)
         exponents = [round(math.log2(m.shape[-2] / padded[0])) for m in maps]
-        scales = boxes.new_tensor([2.0**e for e in exponents])
-        first = torch.tensor([0, *(m.shape[-1] * m.shape[-2] for m in maps)], device=boxes.device).cumsum(0)
+        scales = uploaded(torch.tensor([2.0**e for e in exponents]), boxes.device)
+        sizes = torch.tensor([0, *(m.shape[-1] * m.shape[-2] for m in maps)])
+        first = uploaded(sizes.cumsum(0), boxes.device)
         table = torch.cat([m.permute(0, 2, 3, 1).reshape(passes, -1, channels) for m in maps], dim=1)
 
         level = self._levels(boxes, -exponents[0], -exponents[-1])
@@ -78,7 +81,7 @@ class BagPooling:
         inside = (position >= -1) & (position <= extent[:, None])
         position = position.clamp_min(0)
         below = torch.minimum(position.to(torch.int64), last)
-        share = torch.where(below >= last, 0.0, position - below)
+        share = (position - below).masked_fill_(below >= last, 0.0)
         cells = torch.stack([below, torch.minimum(below + 1, last)], dim=-1)
         weights = torch.stack([1 - share, share], dim=-1) * (inside[..., None] / 2)
         shape = (len(low), self._bins, 4)

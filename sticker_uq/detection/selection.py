@@ -14,6 +14,9 @@ import torch
 from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
+from sticker_uq.detection.batched_nms import ranked
+from sticker_uq.detection.transfer import fetched
+
 CANDIDATES = 1000
 """Most probable candidates of a pass that take part in suppression, as in torchvision's RetinaNet and Faster R-CNN."""
 _SMALLEST_SIDE = 1e-2  # px of the resized image; torchvision's limit in Faster R-CNN
@@ -27,30 +30,63 @@ class NonFiniteOutput(RuntimeError):
 class Rows:
     """Boxes of a group of passes, ordered by pass and then by falling score.
 
-    ``boxes`` (N, 4) px; ``probabilities`` (N, 3), rows sum to 1; ``pass_index`` (N,) within the group.
+    ``boxes`` (N, 4) px; ``probabilities`` (N, 3), rows sum to 1; ``pass_index`` (N,) within the group. On a device there may be
+    weaker rows than asked for, or of zeros alone, and ``finite`` tells, as a tensor () that was not waited for, whether what the
+    network produced is.
     """
 
     boxes: Tensor
     probabilities: Tensor
     pass_index: Tensor
+    finite: Tensor | None = None
 
     def __getitem__(self, index: Tensor) -> Rows:
-        return Rows(self.boxes[index], self.probabilities[index], self.pass_index[index])
+        return Rows(self.boxes[index], self.probabilities[index], self.pass_index[index], self.finite)
 
-    def on_processor(self) -> Rows:
-        """The same in the processor's memory, by a single transfer: each one waits until the device has computed everything."""
+    def above(self, score_floor: float) -> Rows:
+        """The rows above ``score_floor``. Waits for a device. Raises NonFiniteOutput as :func:`check_finite` does."""
+        if self.finite is not None:
+            _require(self.finite)
+        return self[self.probabilities[:, 1:].amax(dim=1) > score_floor]
+
+    def on_processor(self, score_floor: float) -> Rows:
+        """The rows above ``score_floor`` in the processor's memory, by a single transfer: the only wait of a group of passes.
+
+        Raises NonFiniteOutput as :func:`check_finite` does. Rows that lie there are above it already.
+        """
         if self.boxes.device.type == "cpu":
             return self
-        index = self.pass_index[:, None].to(self.boxes.dtype)  # exact up to 2^24
-        columns = torch.cat([self.boxes, self.probabilities, index], dim=1).cpu()
-        return Rows(columns[:, :4], columns[:, 4:-1], columns[:, -1].to(torch.int64))
+        flags = () if self.finite is None else (self.finite,)
+        boxes, probabilities, index, *finite = fetched(
+            self.boxes, self.probabilities, self.pass_index, *flags
+        )
+        return Rows(boxes, probabilities, index.to(torch.int64), *finite).above(score_floor)
+
+
+def all_finite(*tensors: Tensor) -> Tensor:
+    """Whether no element of ``tensors`` is NaN or infinite, as a tensor () bool on their device, without waiting for it.
+
+    On a processor, which need not wait, NonFiniteOutput is raised at once as by :func:`check_finite`.
+    """
+    # NaN and infinity survive in the extremes, which are much cheaper than a mask of the elements
+    extremes = [torch.stack(torch.aminmax(t)) for t in tensors if t.numel()]
+    finite = (
+        torch.stack([torch.isfinite(pair).all() for pair in extremes]).all()
+        if extremes
+        else torch.tensor(True)
+    )
+    if finite.device.type == "cpu":
+        _require(finite)
+    return finite
 
 
 def check_finite(*tensors: Tensor) -> None:
-    """Raise NonFiniteOutput if any element of ``tensors`` is NaN or infinite."""
-    # NaN and infinity survive in the extremes, which are much cheaper than a mask of the elements
-    finite = [torch.isfinite(torch.stack(torch.aminmax(t))).all() for t in tensors if t.numel()]
-    if finite and not bool(torch.stack(finite).all()):
+    """Raise NonFiniteOutput if any element of ``tensors`` is NaN or infinite. Waits for a device."""
+    _require(all_finite(*tensors))
+
+
+def _require(finite: Tensor) -> None:
+    if not bool(finite):
         raise NonFiniteOutput("the detector produced values that are not finite")
 
 
@@ -76,9 +112,14 @@ def sigmoid_distribution(logits: Tensor) -> Tensor:
 def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor]:
     """Pass and candidate indices (N,), (N,) of the candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
 
-    At most CANDIDATES of a pass, ordered by pass, then by falling score, then by candidate.
+    At most CANDIDATES of a pass, ordered by pass, then by falling score, then by candidate. On a device always so many, weaker
+    ones too: how many are above the floor would have to be waited for.
     """
     scores = probabilities[..., 1:].amax(dim=-1)
+    if scores.device.type != "cpu":
+        best = ranked(scores, min(CANDIDATES, scores.shape[1]))
+        numbers = torch.arange(len(scores), device=scores.device)
+        return numbers[:, None].expand_as(best).flatten(), best.flatten()
     passes, candidates = (scores > score_floor).nonzero(as_tuple=True)
     # stable, since dropout on logits makes exact ties
     by_score = scores[passes, candidates].argsort(descending=True, stable=True)

@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sticker_uq.detection import Features, Look, NonFiniteOutput
+from sticker_uq.detection.transfer import fetched
 from sticker_uq.localization.network import StrangerMaps
 from sticker_uq.localization.network_regions import unseen_places
-from sticker_uq.localization.regions import CONNECTED_IOU, MAX_REGIONS, Unexplained, unexplained_objectness
+from sticker_uq.localization.regions import (
+    CONNECTED_IOU,
+    MAX_REGIONS,
+    Unexplained,
+    apart,
+    unexplained_anchors,
+)
 from sticker_uq.localization.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.localization.score import dynamic_threshold, pixel_edges
 from sticker_uq.localization.settings import LocalizationSettings
@@ -34,12 +41,15 @@ def localize(
     it joins the unexplained places. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
     results = []
-    maps = activation_maps(look, settings.technique)
-    for image, features in enumerate(look.features):
-        levels = [level[image] for level in maps]
-        detections = look.detections[image]
-        predicted = detections.boxes[detections.scores >= settings.decision_threshold]
-        found = unexplained_objectness(look, predicted, settings.region_objectness, image)
+    maps, floor = activation_maps(look, settings.technique), settings.region_objectness
+    boxes = [d.boxes[d.scores >= settings.decision_threshold] for d in look.detections]
+    anchors = [unexplained_anchors(look, predicted, floor, image) for image, predicted in enumerate(boxes)]
+    # everything at once: a GPU is waited for here and, where they are kept, for the saliency maps
+    brought = iter(fetched(*maps, *(part for both in anchors for part in both)))
+    on_processor = [next(brought) for _ in maps]
+    for image, (features, predicted) in enumerate(zip(look.features, boxes, strict=True)):
+        levels = [level[image] for level in on_processor]
+        found = apart(look, next(brought), next(brought), floor, image)
         if strangers:
             found = _joined(found, strangers[image], predicted)
         complete, background, shares = _sums(levels, features, predicted, found.boxes)
@@ -54,7 +64,7 @@ def localize(
                 decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
                 unexplained_objectness=found.objectness,
                 unexplained=_regions(found, shares),
-                saliency=enlarge(levels, features) if keep_saliency else None,
+                saliency=enlarge([level[image] for level in maps], features) if keep_saliency else None,
             )
         )
     return tuple(results)

@@ -24,6 +24,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import mobilenet_v3_large
 
 from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.transfer import uploaded
 from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
 from sticker_uq.scene import FloatArray, InvalidInput
 
@@ -119,7 +120,7 @@ def stranger_maps(network: StrangerNetwork, image: NDArray[np.uint8]) -> Strange
     small = cv2.resize(image, (across, down), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
     device = next(network.parameters()).device
     with torch.inference_mode():
-        pictures = network_input([np.asarray(small, np.uint8)]).to(device)
+        pictures = uploaded(network_input([np.asarray(small, np.uint8)]), device)
         logits = network(pictures)[0]
         probabilities = torch.sigmoid(logits).float().cpu().numpy()
     stranger, _, sticker = probabilities

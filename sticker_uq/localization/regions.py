@@ -10,6 +10,8 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import Look
+from sticker_uq.detection.batched_nms import ranked
+from sticker_uq.detection.transfer import fetched, uploaded
 from sticker_uq.scene import FloatArray
 
 EXPLAINED_IOU = 0.1
@@ -21,6 +23,8 @@ CONNECTED_IOU = 0.2
 """Overlap above which two places are one."""
 _CANDIDATES = 200  # strongest unexplained anchors that can become regions
 _CHUNK = 2048
+_PAIRS = 1 << 22
+"""Pairs of an anchor and a predicted box that a GPU compares at once, some 100 MiB."""
 _TINY = 1e-9
 
 
@@ -45,25 +49,48 @@ def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, imag
     nor lies in it is unexplained, and its objectness is what the detector saw and did not say. Places below ``floor`` are
     not reported. The boxes are those that the detector itself makes of the anchors.
     """
+    return apart(look, *fetched(*unexplained_anchors(look, predicted, floor, image)), floor, image)
+
+
+def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: int) -> tuple[Tensor, Tensor]:
+    """The strongest anchors of :func:`unexplained_objectness`, not yet apart from each other, without waiting for a device.
+
+    Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
+    """
     features, anchors = look.features[image], look.anchors
-    (height, width), (original_width, original_height) = features.resized, features.image_size
-    scale = anchors.new_tensor([width / original_width, height / original_height]).repeat(2)
-    boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors) * scale
+    boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
+    boxes = uploaded(boxes * _scale(look, image), anchors.device)
     values = look.probability()[image]
-    rows = _strongest_unexplained(
-        values, clip_boxes_to_image(anchors, features.resized), boxes, max(floor, _TINY)
-    )
-    strongest = values[rows]
-    largest = float(strongest[0]) if len(strongest) else 0.0
-    rows, strongest = rows[strongest >= max(floor, _TINY)], strongest[strongest >= max(floor, _TINY)]
-    places = clip_boxes_to_image(look.decode(image, rows).detach(), features.resized)
-    proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1)
-    places, strongest = places[proper], strongest[proper]
-    kept = nms(places, strongest, CONNECTED_IOU)[:MAX_REGIONS]
+    clipped = clip_boxes_to_image(anchors, features.resized)
+    if anchors.device.type == "cpu":
+        rows = _strongest_unexplained(values, clipped, boxes, max(floor, _TINY))
+    else:
+        values = values.masked_fill(_all_explained(clipped, boxes), -1.0)
+        rows = ranked(values[None], min(_CANDIDATES, len(values)))[0]
+    return clip_boxes_to_image(look.decode(image, rows).detach(), features.resized), values[rows]
+
+
+def apart(look: Look, places: Tensor, objectness: Tensor, floor: float, image: int) -> Unexplained:
+    """What :func:`unexplained_objectness` says of what :func:`unexplained_anchors` found, which lies on the processor."""
+    largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
+    proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1) & (objectness >= max(floor, _TINY))
+    places, objectness = places[proper], objectness[proper]
+    kept = nms(places, objectness, CONNECTED_IOU)[:MAX_REGIONS]
     return Unexplained(
         objectness=largest,
-        boxes=(places[kept] / scale).float().cpu().numpy(),
-        values=strongest[kept].float().cpu().numpy(),
+        boxes=(places[kept] / _scale(look, image)).float().numpy(),
+        values=objectness[kept].float().numpy(),
+    )
+
+
+def _scale(look: Look, image: int) -> Tensor:
+    """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
+    (height, width), (original_width, original_height) = (
+        look.features[image].resized,
+        look.features[image].image_size,
+    )
+    return torch.tensor([width / original_width, height / original_height], dtype=look.anchors.dtype).repeat(
+        2
     )
 
 
@@ -80,6 +107,11 @@ def _strongest_unexplained(values: Tensor, anchors: Tensor, boxes: Tensor, floor
         if enough or (any(map(len, found)) and float(values[chunk[-1]]) < floor):
             break
     return torch.cat([*found, order[:0]])[:_CANDIDATES]
+
+
+def _all_explained(anchors: Tensor, boxes: Tensor) -> Tensor:
+    """:func:`_explained` of all anchors: a GPU is faster at them than at being asked whether there are enough."""
+    return torch.cat([_explained(part, boxes) for part in anchors.split(_PAIRS // max(1, len(boxes)))])
 
 
 def _explained(anchors: Tensor, boxes: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sticker_uq.detection import Features, Look
+from sticker_uq.detection.transfer import uploaded
 from sticker_uq.localization.settings import Technique
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -68,7 +69,7 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
     else:
         square = gradients**2
         share = square / (2 * square + activations.sum(dim=(2, 3), keepdim=True) * gradients**3 + _EPSILON)
-        weights = (torch.where(gradients != 0, share, 0.0) * gradients.relu()).sum(dim=(2, 3))
+        weights = (share.masked_fill(gradients == 0, 0.0) * gradients.relu()).sum(dim=(2, 3))
     return torch.einsum("nc,nchw->nhw", weights, activations).relu()
 
 
@@ -87,7 +88,7 @@ def principal_projection(activations: Tensor) -> Tensor:
         projected = vectors[..., -1:] * values[..., -1:, None].clamp_min(0).sqrt()
     projected = projected.squeeze(-1)
     strongest = projected.gather(1, projected.abs().argmax(dim=1, keepdim=True))
-    return (projected * torch.where(strongest < 0, -1.0, 1.0)).unflatten(1, activations.shape[2:])
+    return (projected * (1 - 2 * (strongest < 0).to(projected.dtype))).unflatten(1, activations.shape[2:])
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
@@ -100,9 +101,14 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
     across, down = _extents(features)
     # Bilinear interpolation is rows x map x columns. Joined along the inner dimension the products of all levels, and their
     # sum, are a single matrix product.
-    rows = torch.cat([_interpolation(height, level.shape[0], down).to(level) for level in levels], dim=1)
+    kind, device = levels[0].dtype, levels[0].device
+    down_weights = torch.cat([_interpolation(height, level.shape[0], down) for level in levels], dim=1)
+    rows = uploaded(down_weights.to(kind), device)
     columns = torch.cat(
-        [level @ _interpolation(width, level.shape[1], across).to(level).T for level in levels]
+        [
+            level @ uploaded(_interpolation(width, level.shape[1], across).to(kind), device).T
+            for level in levels
+        ]
     )
     saliency: FloatArray = (rows @ columns).cpu().numpy()
     return saliency

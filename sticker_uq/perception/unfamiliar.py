@@ -68,8 +68,9 @@ class Strangeness:
         if self._teacher is None:
             return StrangePlaces()
         assert isinstance(self._teacher, StrangenessHead)
-        cells = strangeness_map(self._teacher, self._detector.head_maps(features), features.padded)[0]
-        return StrangePlaces(cells.cpu().numpy(), cell_of(features, *cells.shape), strangeness(cells))
+        maps = self._detector.head_maps(features)
+        cells = strangeness_map(self._teacher, maps, features.padded)[0].cpu()
+        return StrangePlaces(cells.numpy(), cell_of(features, *cells.shape), strangeness(cells))
 
 
 def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:

@@ -23,9 +23,15 @@ _ONLY_CPU = ("mkldnn", "mkl_linear", "onednn", "from_file")
 _WAITING = (
     "aten::nonzero",
     "aten::_local_scalar_dense",
+    "aten::equal",
+    "aten::is_nonzero",
+    "aten::_unique",
     "aten::_unique2",
+    "aten::unique_dim",
+    "aten::unique_consecutive",
     "aten::masked_select",
-    "aten::repeat_interleave",
+    "aten::bincount",
+    "aten::_linalg_eigh",
     "torchvision::nms",
 )
 _TRANSFERS = ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense", "aten::lift_fresh")
@@ -108,14 +114,25 @@ class Simulation(TorchDispatchMode):
 
 
 def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether the operation has to know a value or a number of values that the GPU computes."""
-    there = any(isinstance(t, OnGpu) for t in tree_leaves((args, kwargs)))
+    """Whether the processor has to know a value or a number of values that the GPU computes, or waits for a copy to be made."""
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    there = any(isinstance(t, OnGpu) for t in tensors)
     if name == "aten::_to_copy":
         to = kwargs.get("device")
         crosses = to is not None and (torch.device(to).type == "cpu") == there
         return crosses and not kwargs.get("non_blocking")
+    if name == "aten::copy_":
+        blocks = not (kwargs.get("non_blocking") or args[2:3] == (True,))
+        return isinstance(args[0], OnGpu) != isinstance(args[1], OnGpu) and blocks
     if name.startswith("aten::index") and there:
-        return any(t.dtype == torch.bool for t in tree_leaves(args[1]) if isinstance(t, Tensor))
+        # an index that lies on the processor is copied, one of bool counted
+        given = [t for t in tree_leaves(args[1]) if isinstance(t, Tensor)]
+        return any(t.dtype == torch.bool or not isinstance(t, OnGpu) for t in given)
+    if name == "aten::where":
+        # the only operation that copies a number which lies on the processor, even one written as a literal
+        return there and any(not isinstance(t, OnGpu) for t in tensors)
+    if name == "aten::repeat_interleave":
+        return there and kwargs.get("output_size") is None
     return there and name in _WAITING
 
 
