@@ -49,7 +49,8 @@ def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, imag
     nor lies in it is unexplained, and its objectness is what the detector saw and did not say. Places below ``floor`` are
     not reported. The boxes are those that the detector itself makes of the anchors.
     """
-    return apart(look, *fetched(*unexplained_anchors(look, predicted, floor, image)), floor, image)
+    places, objectness = fetched(*unexplained_anchors(look, predicted, floor, image))
+    return apart(look, places, objectness, floor, image)
 
 
 def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: int) -> tuple[Tensor, Tensor]:
