@@ -8,7 +8,7 @@ from torch import Tensor
 
 def uploaded(host: Tensor, device: torch.device) -> Tensor:
     """``host``, which lies on the processor, on ``device``, without waiting for it."""
-    if device.type != "cuda":
+    if device.type != "cuda" or not host.numel():
         return host.to(device)
     # only out of pinned memory, which torch keeps until the copy is made
     return host.pin_memory().to(device, non_blocking=True)

@@ -120,7 +120,7 @@ def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
     if name == "aten::_to_copy":
         to = kwargs.get("device")
         crosses = to is not None and (torch.device(to).type == "cpu") == there
-        return crosses and not kwargs.get("non_blocking")
+        return crosses and not kwargs.get("non_blocking") and tensors[0].numel() > 0
     if name == "aten::copy_":
         blocks = not (kwargs.get("non_blocking") or args[2:3] == (True,))
         return isinstance(args[0], OnGpu) != isinstance(args[1], OnGpu) and blocks
