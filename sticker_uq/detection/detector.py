@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -161,13 +162,13 @@ class StochasticDetector:
         return list(maps)
 
     @torch.no_grad()
-    def look(self, *features: Features) -> Look:
+    def look(self, *features: Features, least_score: float = 0.0) -> Look:
         """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
 
         Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD: one minus the
         background's softmax (objectness head, or class scores where there is none). The detections are those of
-        :meth:`detect`. Raises InvalidInput for no image or images of different sizes and NonFiniteOutput as
-        :meth:`decode` does.
+        :meth:`detect` whose score is at least ``least_score``. Raises InvalidInput for no image or images of different
+        sizes and NonFiniteOutput as :meth:`decode` does.
         """
         if len({f.image_size for f in features}) != 1:
             raise InvalidInput(
@@ -176,12 +177,16 @@ class StochasticDetector:
         levels = zip(*map(self.head_maps, features), strict=True)
         maps = leaves([torch.cat(level) if len(level) > 1 else level[0] for level in levels])
         first = features[0]
-        sight = self._exact.look(first.as_float32(), maps, self.settings.score_floor)
-        rows = self._suppressed(first, sight.rows)
-        detections = []
-        for image in range(len(features)):
-            boxes, probabilities, _ = _to_numpy([rows[rows.pass_index == image]])
-            detections.append(Detections(boxes, probabilities))
+        # candidates have to be above the floor; better boxes alone decide whether a box is suppressed
+        below = float(np.nextafter(np.float32(least_score), np.float32(0)))
+        floor = max(self.settings.score_floor, below)
+        sight = self._exact.look(first.as_float32(), maps, floor)
+        rows = self._suppressed(first, sight.rows, floor)
+        boxes, probabilities, images = (t.numpy() for t in (rows.boxes, rows.probabilities, rows.pass_index))
+        ends = np.searchsorted(images, np.arange(len(features) + 1))
+        detections = tuple(
+            Detections(boxes[first:end], probabilities[first:end]) for first, end in itertools.pairwise(ends)
+        )
         return Look(
             features=features,
             maps=tuple(maps),
@@ -189,7 +194,8 @@ class StochasticDetector:
             two_stage=self.family.two_stage,
             anchors=sight.anchors,
             decode=sight.decode,
-            detections=tuple(detections),
+            detections=detections,
+            gradients=sight.gradients,
         )
 
     def _check(self, image: NDArray[np.uint8]) -> tuple[int, int]:
@@ -209,21 +215,20 @@ class StochasticDetector:
         """The boxes of the passes of ``dropout`` after threshold and suppression, px of the original image."""
         maps = self._engine.head_maps(features, dropout)
         rows = self._engine.candidates(features, maps, dropout, self.settings.score_floor)
-        return self._suppressed(features, rows)
+        return self._suppressed(features, rows, self.settings.score_floor)
 
     def _seen(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
-        maps = self.head_maps(features)
-        rows = self._exact.candidates(features.as_float32(), maps, no_dropout, self.settings.score_floor)
-        return self._suppressed(features, rows)
+        sight = self._exact.look(features.as_float32(), self.head_maps(features), self.settings.score_floor)
+        return self._suppressed(features, sight.rows, self.settings.score_floor)
 
-    def _suppressed(self, features: Features, rows: Rows) -> Rows:
+    def _suppressed(self, features: Features, rows: Rows, score_floor: float) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for
-        rows = rows.on_processor(self.settings.score_floor)
+        rows = rows.on_processor(score_floor)
         rows = keep_best(rows, features.resized, self.settings.nms_threshold, self.settings.max_detections)
         (height, width), (original_width, original_height) = features.resized, features.image_size
-        scale = rows.boxes.new_tensor([original_width / width, original_height / height]).repeat(2)
-        limit = rows.boxes.new_tensor([original_width, original_height]).repeat(2)
+        scale = rows.boxes.new_tensor([original_width / width, original_height / height] * 2)
+        limit = rows.boxes.new_tensor([original_width, original_height] * 2)
         return Rows((rows.boxes * scale).minimum(limit), rows.probabilities, rows.pass_index)
 
 

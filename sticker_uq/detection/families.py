@@ -12,7 +12,6 @@ from torchvision.models.detection.image_list import ImageList
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.look import by_level
 from sticker_uq.detection.selection import Rows, all_finite, strongest
 
 
@@ -43,6 +42,7 @@ class Sight(NamedTuple):
     anchors: Tensor
     decode: Callable[[int, Tensor], Tensor]
     rows: Rows
+    gradients: Callable[[], list[Tensor]] | None = None
 
 
 def anchor_candidates(
@@ -63,24 +63,25 @@ def anchor_candidates(
 
 def anchor_sight(
     model: Any,
-    features: Features,
-    maps: list[Tensor],
-    scores: Tensor,
+    objectness: tuple[Tensor, ...],
+    anchors: Tensor,
     probabilities: Tensor,
-    deltas: Tensor,
+    deltas: Callable[[int | Tensor, Tensor], Tensor],
+    finite: Tensor,
     score_floor: float,
 ) -> Sight:
-    """What a one-stage detector sees: objectness scores (n, A), class distributions (n, A, 3) and box deltas (n, A, 4)."""
-    plain, anchors = probabilities.detach(), anchors_of(model, features, maps)
+    """What a one-stage detector sees: objectness per level (n, A, h, w), class distributions (n, N, 3), and its boxes.
 
-    def decode(image: int, rows: Tensor) -> Tensor:
-        return decoded(model.box_coder, deltas[image, rows], anchors[rows])
+    ``deltas(image, rows)``: the box deltas (K, 4) of the anchors ``rows`` (K,) of an image, or of the image of each;
+    ``finite``: whether what the heads made is, as ``all_finite`` tells.
+    """
 
-    with torch.enable_grad():
-        levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())
-    return Sight(
-        levels, anchors, decode, anchor_candidates(model, features, maps, plain, deltas, score_floor)
-    )
+    def decode(image: int | Tensor, rows: Tensor) -> Tensor:
+        return decoded(model.box_coder, deltas(image, rows), anchors[rows])
+
+    images, chosen = strongest(probabilities, score_floor)
+    rows = Rows(decode(images, chosen), probabilities[images, chosen], images, finite)
+    return Sight(objectness, anchors, decode, rows)
 
 
 def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sticker_uq.detection.box_deltas import LazyDeltas
 from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.fast_pyramid import FastPyramid
 from sticker_uq.detection.features import Features
@@ -24,3 +25,9 @@ class FastRetinaNet(RetinaNet):
         if dropout is no_dropout:
             return super().head_maps(features, dropout)
         return self._pyramid.maps(features, dropout)
+
+    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+        if maps[0].device.type != "cpu":
+            return super()._deltas(maps, counts)
+        branch = self._model.head.regression_head
+        return (LazyDeltas(len(maps[0]), counts, lambda level: branch([maps[level]])),)

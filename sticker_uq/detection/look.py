@@ -20,12 +20,13 @@ class Look:
     """One pass without dropout over n images of one size, before anything was suppressed.
 
     ``features``: one per image; ``maps``: the maps (n, C, h, w) that enter the heads, per level, fine to
-    coarse; ``objectness``: (n, A, h, w) per level, a function of ``maps`` that autograd can differentiate once:
-    the objectness head's logits of a ``two_stage`` detector, else a score 0..1 of each anchor that it holds any
-    object; ``detections``: per image, by falling score.
+    coarse; ``objectness``: (n, A, h, w) per level: the objectness head's logits of a ``two_stage`` detector, else a score
+    0..1 of each anchor that it holds any object; ``detections``: per image, by falling score.
     ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
     ``decode(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
     ``rows`` (K,) of one image.
+    ``gradients()``: those of the objectness, summed over everything, to ``maps``. Where it is None, ``objectness`` is a function
+    of ``maps`` that autograd can differentiate once.
     """
 
     features: tuple[Features, ...]
@@ -35,6 +36,7 @@ class Look:
     anchors: Tensor
     decode: Callable[[int, Tensor], Tensor]
     detections: tuple[Detections, ...]
+    gradients: Callable[[], list[Tensor]] | None = None
 
     def probability(self) -> Tensor:
         """Objectness of every anchor as a probability, (n, N)."""

@@ -9,10 +9,11 @@ from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight
+from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight, anchors_of
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.look import by_level
 from sticker_uq.detection.pyramid import encode_pyramid, pyramid_maps
-from sticker_uq.detection.selection import Rows, sigmoid_distribution
+from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
 
 
 class RetinaNet:
@@ -47,6 +48,17 @@ class RetinaNet:
         with torch.enable_grad():
             logits = head.classification_head(maps)
             scores = torch.sigmoid(logits[..., 1:]).amax(dim=2)
-        deltas = head.regression_head([m.detach() for m in maps])
+            objectness = by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
         probabilities = sigmoid_distribution(logits.detach())
-        return anchor_sight(self._model, features, maps, scores, probabilities, deltas, score_floor)
+        anchors = anchors_of(self._model, features, maps)
+        deltas, *known = self._deltas([m.detach() for m in maps], [level[0].numel() for level in objectness])
+        finite = all_finite(probabilities, *known)
+        return anchor_sight(self._model, objectness, anchors, probabilities, deltas, finite, score_floor)
+
+    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+        """The box deltas of the heads, as :func:`anchor_sight` asks for them, and those that are known already.
+
+        ``counts``: anchors per level.
+        """
+        deltas = self._model.head.regression_head(maps)
+        return lambda image, rows: deltas[image, rows], deltas

@@ -8,11 +8,13 @@ every family. Threshold, clipping and suppression per class are otherwise torchv
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
-from torchvision.ops import clip_boxes_to_image, nms
+from torchvision.ops import nms
 
 from sticker_uq.detection.batched_nms import ranked
 from sticker_uq.detection.transfer import fetched
@@ -69,15 +71,12 @@ def all_finite(*tensors: Tensor) -> Tensor:
     On a processor, which need not wait, NonFiniteOutput is raised at once as by :func:`check_finite`.
     """
     # NaN and infinity survive in the extremes, which are much cheaper than a mask of the elements
-    extremes = [torch.stack(torch.aminmax(t)) for t in tensors if t.numel()]
-    finite = (
-        torch.stack([torch.isfinite(pair).all() for pair in extremes]).all()
-        if extremes
-        else torch.tensor(True)
-    )
-    if finite.device.type == "cpu":
+    extremes = [extreme for t in tensors if t.numel() for extreme in torch.aminmax(t)]
+    if not extremes or extremes[0].device.type == "cpu":
+        finite = torch.tensor(all(map(math.isfinite, map(float, extremes))))
         _require(finite)
-    return finite
+        return finite
+    return torch.stack([torch.isfinite(extreme) for extreme in extremes]).all()
 
 
 def check_finite(*tensors: Tensor) -> None:
@@ -122,30 +121,36 @@ def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor
         return numbers[:, None].expand_as(best).flatten(), best.flatten()
     passes, candidates = (scores > score_floor).nonzero(as_tuple=True)
     # stable, since dropout on logits makes exact ties
-    by_score = scores[passes, candidates].argsort(descending=True, stable=True)
-    order = by_score[passes[by_score].argsort(stable=True)]
-    order = order[_rank(passes) < CANDIDATES]
+    order = scores[passes, candidates].argsort(descending=True, stable=True)
+    if len(scores) == 1:
+        order = order[:CANDIDATES]
+    else:
+        order = order[passes[order].argsort(stable=True)]
+        order = order[_rank(passes) < CANDIDATES]
     return passes[order], candidates[order]
 
 
 def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:
     """``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
 
-    At most ``max_detections`` of a pass remain. The order stays.
+    They lie in the processor's memory. At most ``max_detections`` of a pass remain. The order stays.
     """
-    rows = Rows(clip_boxes_to_image(rows.boxes, size), rows.probabilities, rows.pass_index)
-    sides = rows.boxes[:, 2:] - rows.boxes[:, :2]
-    rows = rows[(sides >= _SMALLEST_SIDE).all(dim=1)]
-    scores, labels = rows.probabilities[:, 1:].max(dim=1)
+    boxes, probabilities, passes = (t.numpy() for t in (rows.boxes, rows.probabilities, rows.pass_index))
+    height, width = size
+    boxes = np.minimum(np.maximum(boxes, 0), np.array([width, height, width, height], boxes.dtype))
+    smallest = (boxes[:, 2:] - boxes[:, :2]).min(axis=1, initial=np.inf)
+    scores, labels = probabilities[:, 1:].max(axis=1), probabilities[:, 1:].argmax(axis=1)
+    groups = np.where(smallest >= np.float32(_SMALLEST_SIDE), passes * probabilities.shape[1] + labels, -1)
     # one call per pass and class: shifting the groups apart, as batched_nms does, would round the boxes of later
     # passes more than those of earlier ones
-    kept = torch.zeros_like(labels, dtype=torch.bool)
-    groups = rows.pass_index * rows.probabilities.shape[1] + labels
-    for group in groups.unique():
-        members = (groups == group).nonzero()[:, 0]
-        kept[members[nms(rows.boxes[members], scores[members], nms_threshold)]] = True
-    rows = rows[kept]
-    return rows[_rank(rows.pass_index) < max_detections]
+    kept = np.zeros(len(boxes), np.bool_)
+    for group in set(groups.tolist()) - {-1}:
+        members = np.flatnonzero(groups == group)
+        of_group = torch.from_numpy(boxes[members]), torch.from_numpy(scores[members])
+        kept[members[nms(*of_group, nms_threshold).numpy()]] = True
+    places = np.flatnonzero(kept)
+    places = places[np.arange(len(places)) - np.searchsorted(passes[places], passes[places]) < max_detections]
+    return Rows(*(torch.from_numpy(values[places]) for values in (boxes, probabilities, passes)))
 
 
 def _rank(pass_index: Tensor) -> Tensor:

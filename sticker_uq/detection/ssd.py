@@ -11,9 +11,10 @@ from torchvision.models.detection.image_list import ImageList
 from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
 
 from sticker_uq.detection.dropout import Dropout
-from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight
+from sticker_uq.detection.families import Sight, anchor_candidates, anchor_sight, anchors_of
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.selection import Rows, softmax_distribution
+from sticker_uq.detection.look import by_level
+from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
 
 
 class Ssd:
@@ -58,14 +59,22 @@ class Ssd:
 
     def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
         """Objectness is the probability of a default box that it is not background."""
-        head = self._model.head
+        head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
             outputs = _branch(head.classification_head, maps)
             probabilities = softmax_distribution(_columns(outputs, head.classification_head.num_columns))
-            scores = 1 - probabilities[..., 0]
+            objectness = by_level(1 - probabilities[..., 0], maps, generator.num_anchors_per_location())
         plain = [m.detach() for m in maps]
         deltas = _columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
-        return anchor_sight(self._model, features, maps, scores, probabilities, deltas, score_floor)
+        return anchor_sight(
+            self._model,
+            objectness,
+            anchors_of(self._model, features, maps),
+            probabilities.detach(),
+            lambda image, rows: deltas[image, rows],
+            all_finite(probabilities.detach(), deltas),
+            score_floor,
+        )
 
     def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
         """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""

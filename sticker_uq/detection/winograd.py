@@ -9,13 +9,13 @@ which oneDNN computes as one grouped 1x1 convolution. Done for so many tiles at 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from sticker_uq.detection.onednn import OneDnn, turned
 
 _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 """Where the polynomials are evaluated, beside infinity: half the rounding error of the usual 0, 1, -1, 2, -2."""
@@ -47,19 +47,6 @@ _MOST_WASTE = 1.2
 """Computed over wanted places: maps of 7x7 are padded to 8x8 and not worth it."""
 
 
-class OneDnn(nn.Conv2d):
-    """A convolution with zeros around the map that oneDNN computes in any case."""
-
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if input.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-            return super()._conv_forward(input, weight, bias)
-        # with one thread torch would leave these to a matrix product of MKL
-        made: Tensor = torch.mkldnn_convolution(
-            input, weight, bias, cast(Sequence[int], self.padding), self.stride, self.dilation, self.groups
-        )
-        return made
-
-
 class Winograd(OneDnn):
     """A 3x3 convolution that is computed by minimal filtering where that is faster.
 
@@ -67,15 +54,27 @@ class Winograd(OneDnn):
     differ from the exact sum 1.6 times as much as those of a direct convolution.
     """
 
-    transformed: Tensor | None
+    def forward_only(self, x: Tensor) -> Tensor:
+        """As of :class:`OneDnn`."""
+        if not _worth_it(x):
+            return super().forward_only(x)
+        return _filtered(x, self.transformed, self.bias)
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if not _worth_it(input):
-            return super()._conv_forward(input, weight, bias)
-        if self.transformed is None:
-            self.transformed = _transformed(weight)
-        made: Tensor = _Filtered.apply(input, self.transformed, weight, bias)
-        return made
+    def input_gradient(self, gradient: Tensor) -> Tensor:
+        """As of :class:`OneDnn`; the gradient is filtered like the input."""
+        if not _worth_it(gradient):
+            return super().input_gradient(gradient)
+        return _filtered(gradient, self._transformed_turned, None)
+
+    # made when first needed: small maps never do
+    @cached_property
+    def transformed(self) -> Tensor:
+        """The filters as weights of the grouped convolution."""
+        return _transformed(self.weight)
+
+    @cached_property
+    def _transformed_turned(self) -> Tensor:
+        return _transformed(turned(self.weight))
 
 
 def use_winograd(module: nn.Module) -> None:
@@ -91,7 +90,6 @@ def use_winograd(module: nn.Module) -> None:
         and torch.backends.mkldnn.is_available()
     ):
         module.__class__ = Winograd
-        cast(Winograd, module).transformed = None  # made when first needed: small maps never do
 
 
 def _worth_it(x: Tensor) -> bool:
@@ -104,21 +102,6 @@ def _transformed(weight: Tensor) -> Tensor:
     """The filters (O, C, 3, 3) as weights (36 * O, C, 1, 1) of the grouped convolution."""
     parts = torch.einsum("ij,ocjk,lk->iloc", _FILTER, weight.double(), _FILTER)
     return parts.reshape(36 * weight.shape[0], weight.shape[1], 1, 1).float()
-
-
-class _Filtered(torch.autograd.Function):
-    """The filter with its gradient to the input; the weights have none."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, transformed: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(weight)
-        ctx.shape = x.shape
-        return _filtered(x, transformed, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (weight,) = ctx.saved_tensors
-        return F.conv_transpose2d(gradients[0], weight, padding=1), None, None, None
 
 
 def _filtered(x: Tensor, transformed: Tensor, bias: Tensor | None) -> Tensor:

@@ -89,10 +89,10 @@ def _sums(
     The edges of all boxes cut the image into cells; each cell is summed as a whole.
     """
     width, height = features.image_size
-    boxes, places = pixel_edges(predicted, height, width), pixel_edges(regions, height, width)
-    both = np.concatenate([boxes, places])
-    columns = np.unique(np.concatenate([[0, width], both[:, 0], both[:, 2]]))
-    rows = np.unique(np.concatenate([[0, height], both[:, 1], both[:, 3]]))
+    both = pixel_edges(np.concatenate([predicted, regions]), height, width)
+    boxes, places = both[: len(predicted)], both[len(predicted) :]
+    columns = np.array(sorted({0, width, *both[:, 0::2].ravel().tolist()}))
+    rows = np.array(sorted({0, height, *both[:, 1::2].ravel().tolist()}))
     sums = cell_sums(levels, features, rows, columns)
     covered = np.zeros(sums.shape, np.bool_)
     for box in boxes:

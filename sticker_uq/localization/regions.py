@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,8 @@ MAX_REGIONS = 8
 CONNECTED_IOU = 0.2
 """Overlap above which two places are one."""
 _CANDIDATES = 200  # strongest unexplained anchors that can become regions
-_CHUNK = 2048
+_ATTEMPTS = (256, 4096)
+"""Of so many of the strongest anchors it is asked whether a box explains them, before it is asked of all."""
 _PAIRS = 1 << 22
 """Pairs of an anchor and a predicted box that a GPU compares at once, some 100 MiB."""
 _TINY = 1e-9
@@ -62,11 +64,14 @@ def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: 
     boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
     boxes = uploaded(boxes * _scale(look, image), anchors.device)
     values = look.probability()[image]
-    clipped = clip_boxes_to_image(anchors, features.resized)
     if anchors.device.type == "cpu":
-        rows = _strongest_unexplained(values, clipped, boxes, max(floor, _TINY))
+        rows = _strongest_unexplained(values, anchors, features.resized, boxes, max(floor, _TINY))
+        if not len(rows) or float(values[rows[0]]) < max(floor, _TINY):
+            return anchors.new_zeros((len(rows), 4)), values[rows]  # nobody asks where it is
     else:
-        values = values.masked_fill(_all_explained(clipped, boxes), -1.0)
+        values = values.masked_fill(
+            _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
+        )
         rows = ranked(values[None], min(_CANDIDATES, len(values)))[0]
     return clip_boxes_to_image(look.decode(image, rows).detach(), features.resized), values[rows]
 
@@ -95,19 +100,29 @@ def _scale(look: Look, image: int) -> Tensor:
     )
 
 
-def _strongest_unexplained(values: Tensor, anchors: Tensor, boxes: Tensor, floor: float) -> Tensor:
-    """Rows of the anchors (N, 4) that no box explains, by falling ``values`` (N,): at least one, those from ``floor`` on.
+def _strongest_unexplained(
+    values: Tensor, anchors: Tensor, size: tuple[int, int], boxes: Tensor, floor: float
+) -> Tensor:
+    """Rows of the anchors (N, 4) that no box explains, by falling ``values`` (N,): those from ``floor`` on, at least one.
 
-    A detector may have 200000 anchors, so they are tried in the order of their values until there are _CANDIDATES.
+    ``size``: (height, width) px that the anchors are clipped to. A detector may have 200000 anchors, so the strongest are
+    tried first, and more only while there are too few.
     """
-    order = values.argsort(descending=True, stable=True)
-    found: list[Tensor] = []
-    for chunk in order.split(_CHUNK):
-        found.append(chunk[~_explained(anchors[chunk], boxes)])
-        enough = sum(map(len, found)) >= _CANDIDATES
-        if enough or (any(map(len, found)) and float(values[chunk[-1]]) < floor):
+    for count in (*(c for c in _ATTEMPTS if c < len(values)), len(values)):
+        rows, least = _strongest(values.numpy(), count)
+        found = rows[~_explained(clip_boxes_to_image(anchors[rows], size), boxes)]
+        if len(found) >= _CANDIDATES or (len(found) and least < floor):
             break
-    return torch.cat([*found, order[:0]])[:_CANDIDATES]
+    return found[: max(1, int((values[found[:_CANDIDATES]] >= floor).sum()))]
+
+
+def _strongest(values: FloatArray, count: int) -> tuple[Tensor, float]:
+    """Rows of the ``count`` largest ``values`` (N,), and of all as large, by falling value; and the least of those."""
+    rows, least = np.arange(len(values)), -math.inf
+    if count < len(values):
+        least = float(np.partition(values, -count)[-count])
+        rows = np.flatnonzero(values >= least)
+    return torch.from_numpy(rows[np.argsort(-values[rows], kind="stable")]), least
 
 
 def _all_explained(anchors: Tensor, boxes: Tensor) -> Tensor:

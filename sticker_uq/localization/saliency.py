@@ -39,10 +39,18 @@ def activation_maps(look: Look, technique: Technique = "layercam") -> list[Tenso
     """
     if technique == "eigencam":
         return [principal_projection(m.detach()).relu() for m in look.maps]
+    gradients = objectness_gradients(look)
+    return [activation_map(m.detach(), g, technique) for m, g in zip(look.maps, gradients, strict=True)]
+
+
+def objectness_gradients(look: Look) -> Sequence[Tensor]:
+    """The gradients (n, C, h, w) of :func:`summed_objectness` to the maps of ``look``."""
+    if look.gradients is not None:
+        with torch.no_grad():
+            return look.gradients()
     with torch.enable_grad():
         total = summed_objectness(look.objectness, look.two_stage)
-        gradients = torch.autograd.grad(total, look.maps)
-    return [activation_map(m.detach(), g, technique) for m, g in zip(look.maps, gradients, strict=True)]
+        return torch.autograd.grad(total, look.maps)
 
 
 def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
@@ -63,7 +71,7 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
     element has the weight of its own positive gradient (Jiang et al. 2021, eq 4-6).
     """
     if technique == "layercam":
-        return (gradients.relu() * activations).sum(dim=1).relu()
+        return gradients.relu().mul_(activations).sum(dim=1).relu_()
     if technique == "gradcam":
         weights = gradients.mean(dim=(2, 3))
     else:
@@ -121,21 +129,37 @@ def cell_sums(
 
     What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
     """
-    width, height = features.image_size
-    across, down = _extents(features)
-    total = np.zeros((len(row_edges) - 1, len(column_edges) - 1))
-    for level in levels:
-        rows = _cumulated(height, level.shape[0], down)[row_edges]
-        columns = _cumulated(width, level.shape[1], across)[column_edges]
-        total += np.diff(rows, axis=0) @ level.double().cpu().numpy() @ np.diff(columns, axis=0).T
+    shapes = tuple(tuple(level.shape) for level in levels)
+    rows, columns = _cumulated(features.image_size, _extents(features), shapes)
+    rows, columns = np.diff(rows[row_edges], axis=0), np.diff(columns[column_edges], axis=0)
+    values = torch.cat([level.flatten() for level in levels]).cpu().numpy()
+    # the levels side by side along a diagonal: one product for all
+    diagonal = np.zeros((rows.shape[1], columns.shape[1]))
+    first, top, left = 0, 0, 0
+    for height, width in shapes:
+        part = values[first : first + height * width].reshape(height, width)
+        diagonal[top : top + height, left : left + width] = part
+        first, top, left = first + height * width, top + height, left + width
+    total: FloatArray = rows @ diagonal @ columns.T
     return np.maximum(total, 0.0)
 
 
-@lru_cache(maxsize=64)
-def _cumulated(pixels: int, cells: int, extent: float) -> FloatArray:
-    """Sums (pixels + 1, cells) of the weights of the first 0, 1, ... pixels."""
-    weights = _interpolation(pixels, cells, extent).numpy()
-    return np.concatenate([np.zeros((1, cells)), np.cumsum(weights, axis=0)])
+@lru_cache(maxsize=16)
+def _cumulated(
+    image_size: tuple[int, int], extents: tuple[float, float], shapes: tuple[tuple[int, int], ...]
+) -> tuple[FloatArray, FloatArray]:
+    """Sums of the weights of the first 0, 1, ... pixels, all levels of ``shapes`` (h, w) side by side.
+
+    Of the rows (H + 1, sum of h) and of the columns (W + 1, sum of w).
+    """
+    (width, height), (across, down) = image_size, extents
+    rows = torch.cat([_interpolation(height, h, down) for h, _ in shapes], dim=1).numpy()
+    columns = torch.cat([_interpolation(width, w, across) for _, w in shapes], dim=1).numpy()
+    return _sums_from_zero(rows), _sums_from_zero(columns)
+
+
+def _sums_from_zero(weights: FloatArray) -> FloatArray:
+    return np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights, axis=0)])
 
 
 def _extents(features: Features) -> tuple[float, float]:

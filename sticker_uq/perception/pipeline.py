@@ -197,7 +197,8 @@ class Perception:
         localization = None
         if dil:
             with _timed(timings, "detect"):
-                look = detector.look(features)
+                threshold = settings.localization.decision_threshold
+                look = detector.look(features, least_score=threshold)
         with _timed(timings, "strangeness"):
             strange = strangeness(features)
         if dil:

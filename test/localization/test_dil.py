@@ -121,6 +121,15 @@ def test_an_object_that_is_not_predicted_raises_dil() -> None:
     assert missed.dil > found.dil
 
 
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_look_at_the_surer_detections_tells_the_same(name: str) -> None:
+    detector = tiny_detector(name)
+    settings = LocalizationSettings()
+    look = detector.look(detector.encode(picture()), least_score=settings.decision_threshold)
+    (found,) = localize(look, settings)
+    assert to_plain(found) == to_plain(localized(detector, settings=settings))
+
+
 def broken_detector(name: str, value: float) -> StochasticDetector:
     healthy = tiny_detector(name)
     model = deepcopy(healthy.model)
