@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,8 @@ from sticker_uq.detection.frozen import frozen
 from sticker_uq.detection.look import Look
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.localization import LocalizationSettings, localize
+from sticker_uq.localization import LocalizationSettings, localize, saliency
+from sticker_uq.localization.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Status
 from test.detection.test_passes import assert_matches, one_pass, rows_of
@@ -43,9 +44,10 @@ def on_gpu(name: str, **values: Any) -> Iterator[StochasticDetector]:
         yield StochasticDetector(model, settings, processor.weights_hash)
 
 
-def ones(outputs: Any, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """In place of gradients to ``inputs``: torch's engine has a thread for each GPU and asks its driver for one."""
-    return tuple(torch.ones_like(x) for x in inputs)
+def ones(look: Look) -> list[torch.Tensor]:
+    """In place of gradients to the maps: torch's engine has a thread for each GPU and asks its driver for one."""
+    summed_objectness(look.objectness, look.two_stage)
+    return [torch.ones_like(m) for m in look.maps]
 
 
 @pytest.mark.parametrize(("name", "site"), CASES)
@@ -78,7 +80,7 @@ def test_reduced_precision_runs_there(name: str, precision: str) -> None:
 
 @pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])
 def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.autograd, "grad", ones)
+    monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=4)
     plain = Perception(settings, tiny_detector(name, passes=4)).assess(picture(), keep_saliency=True)
     with on_gpu(name, passes=4) as detector:
@@ -99,7 +101,7 @@ def test_a_whole_assessment_is_the_same(name: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.autograd, "grad", ones)
+    monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=3, device="cuda")
     with simulated_gpu() as simulation:
         two = [Perception(settings), Perception(settings)]
@@ -114,7 +116,7 @@ def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.autograd, "grad", ones)
+    monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=3)
     plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())
     with simulated_gpu():
@@ -129,7 +131,7 @@ def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPa
 def test_a_gpu_is_waited_for_as_often_for_ten_passes_as_for_twenty(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.autograd, "grad", ones)
+    monkeypatch.setattr(saliency, "objectness_gradients", ones)
     processor = tiny_detector(name)
     model = copy.deepcopy(tiny_model(name))
     # once for all boxes of all passes; with two stages before that once for the proposals
