@@ -37,7 +37,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.ops import box_iou
 
-from benchmarks.naive import as_tensor, complete_pass, masked, thresholds
+from benchmarks.naive import complete_pass, published_pass
 from benchmarks.random_weights import calibrated_model
 from sticker_uq.datasets import render, sample_scene
 from sticker_uq.datasets.files import atomic_write
@@ -159,12 +159,12 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
         engine.chunk = arguments.chunk
     passes = settings.passes
     for _ in range(2):  # the first calls make primitives
-        _naive(model, settings, images[0])
+        published_pass(model, settings, images[0])
         engine.decode(engine.encode(images[0]), engine.chunk, 0)
     rounds, busy_ratios = [], []
     for number in range(arguments.rounds):
         image = images[number % len(images)]
-        naive_both = [_both_clocks(engine, lambda: _naive(model, settings, image)) for _ in range(2)]  # noqa: B023
+        naive_both = [_both_clocks(engine, lambda: published_pass(model, settings, image)) for _ in range(2)]  # noqa: B023
         naive, naive_busy = (median(clock) for clock in zip(*naive_both, strict=True))
         whole, busy = _both_clocks(engine, lambda: engine.decode(engine.encode(image), passes, number))  # noqa: B023
         encode = _timed(engine, lambda: engine.encode(image))  # noqa: B023
@@ -183,7 +183,7 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
         _trace(engine, images[0], arguments.trace)
     naive_waits = engine_waits = None
     if engine.device.type == "cuda":
-        naive_waits = passes * waits(lambda: _naive(model, settings, images[0]))
+        naive_waits = passes * waits(lambda: published_pass(model, settings, images[0]))
         engine_waits = waits(lambda: engine.decode(engine.encode(images[0]), passes, 0))
     kinds = ("naive", "engine")
     peaks = {kind: _peak(kind, name, arguments) if arguments.memory else float("nan") for kind in kinds}
@@ -225,17 +225,6 @@ def waits(action: Callable[[], object]) -> int:
         finally:
             torch.cuda.set_sync_debug_mode(before)
     return sum("synchronizing CUDA operation" in str(warning.message) for warning in said)
-
-
-def _naive(model: Any, settings: DetectorSettings, image: NDArray[np.uint8]) -> None:
-    """One complete pass with torch's own dropout, as the published code makes it."""
-
-    def drop(x: torch.Tensor) -> torch.Tensor:
-        return F.dropout(x, settings.dropout_rate, training=True)
-
-    with torch.no_grad(), masked(model, settings, drop), thresholds(model, settings):
-        result = model([as_tensor(image).to(next(model.parameters()).device)])[0]
-        result["boxes"].cpu()
 
 
 def _timed(engine: StochasticDetector, action: Callable[[], object]) -> float:
@@ -362,7 +351,7 @@ def _peak_of(arguments: argparse.Namespace) -> float:
     model, settings, images = _prepared(arguments.models[0], arguments)
     if arguments.peak_of == "naive":
         for _ in range(2):  # a third one takes no more memory
-            _naive(model, settings, images[0])
+            published_pass(model, settings, images[0])
     else:
         engine = StochasticDetector(model, settings, "")
         engine.decode(engine.encode(images[0]), settings.passes, 0)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from sticker_uq.detection.selection import (
     Rows,
@@ -67,6 +68,17 @@ def thresholds(model: Any, settings: DetectorSettings) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
+
+
+def published_pass(model: Any, settings: DetectorSettings, image: NDArray[np.uint8]) -> None:
+    """One complete pass of torchvision's ``model`` over ``image`` with torch's own dropout, as the published code makes it."""
+
+    def drop(x: Tensor) -> Tensor:
+        return functional.dropout(x, settings.dropout_rate, training=True)
+
+    with torch.no_grad(), masked(model, settings, drop), thresholds(model, settings):
+        result = model([as_tensor(image).to(next(model.parameters()).device)])[0]
+        result["boxes"].cpu()
 
 
 def complete_pass(
