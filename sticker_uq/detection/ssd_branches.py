@@ -173,7 +173,8 @@ def _few(x: Tensor) -> bool:
 
 def _as_map(rows: Tensor, like: Tensor) -> Tensor:
     """``rows`` (n, h * w, C) as maps (n, C, h, w) of the size of ``like``."""
-    return rows.unflatten(1, like.shape[2:]).permute(0, 3, 1, 2)
+    height, width = like.shape[2:]
+    return rows.reshape(len(rows), height, width, -1).permute(0, 3, 1, 2)
 
 
 def _table(filters: Tensor, height: int, width: int) -> Tensor:

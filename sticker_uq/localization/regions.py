@@ -79,6 +79,8 @@ def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: 
 def apart(look: Look, places: Tensor, objectness: Tensor, floor: float, image: int) -> Unexplained:
     """What :func:`unexplained_objectness` says of what :func:`unexplained_anchors` found, which lies on the processor."""
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
+    if largest < max(floor, _TINY):
+        return Unexplained(largest, np.zeros((0, 4), np.float32), np.zeros(0, np.float32))
     proper = (places[:, 2:] - places[:, :2] >= 1).all(dim=1) & (objectness >= max(floor, _TINY))
     places, objectness = places[proper], objectness[proper]
     kept = nms(places, objectness, CONNECTED_IOU)[:MAX_REGIONS]
@@ -91,13 +93,9 @@ def apart(look: Look, places: Tensor, objectness: Tensor, floor: float, image: i
 
 def _scale(look: Look, image: int) -> Tensor:
     """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
-    (height, width), (original_width, original_height) = (
-        look.features[image].resized,
-        look.features[image].image_size,
-    )
-    return torch.tensor([width / original_width, height / original_height], dtype=look.anchors.dtype).repeat(
-        2
-    )
+    features = look.features[image]
+    (height, width), (original_width, original_height) = features.resized, features.image_size
+    return torch.tensor([width / original_width, height / original_height] * 2, dtype=look.anchors.dtype)
 
 
 def _strongest_unexplained(
