@@ -111,10 +111,7 @@ class Separable:
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As of :class:`Level`."""
-        hidden = self._filtered(x, False)
-        if self._shift is not None and _few(x):
-            hidden += self._shift[:, None, None]
-        hidden.clamp_(0.0, 6.0)
+        hidden = self._filtered(x, self._shift, False).clamp_(0.0, 6.0)
         n, channels, height, width = x.shape
         if n * height * width <= _SMALL_PRODUCT:
             flat = hidden.permute(0, 2, 3, 1).reshape(-1, channels)
@@ -131,7 +128,7 @@ class Separable:
             inner = _as_map(outer @ self._matrix, kept)
         else:
             inner = convolved(_as_map(outer, kept), self._turned, None, 0)
-        return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), True)
+        return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), None, True)
 
     def at(self, patches: Tensor) -> Tensor:
         """As of :class:`Level`."""
@@ -141,17 +138,18 @@ class Separable:
         made = hidden.clamp_(0.0, 6.0) @ self._matrix.T
         return made if self._bias is None else made + self._bias
 
-    def _filtered(self, x: Tensor, turn: bool) -> Tensor:
-        """The depthwise convolution of ``x``, or that with its filters turned round; few places get no bias."""
-        if not _few(x):
-            filters, bias = (self._turned_filters, None) if turn else (self._filters, self._shift)
-            return convolved(x, filters, bias, 1, x.shape[1])
+    def _filtered(self, x: Tensor, bias: Tensor | None, turn: bool) -> Tensor:
+        """The depthwise convolution of ``x``, or that with its filters turned round."""
         n, channels, height, width = x.shape
+        if height * width > _FEW_PLACES:
+            filters = self._turned_filters if turn else self._filters
+            return convolved(x, filters, bias, 1, channels)
         key = (height, width, turn)
         if key not in self._tables:
             self._tables[key] = _table(self._turned_filters if turn else self._filters, height, width)
         places = x.permute(0, 2, 3, 1).reshape(n, 1, height * width, channels)
-        return _as_map((self._tables[key] * places).sum(dim=2), x)
+        made = (self._tables[key] * places).sum(dim=2)
+        return _as_map(made if bias is None else made.add_(bias), x)
 
     @cached_property
     def _by_place(self) -> Tensor:
@@ -167,10 +165,6 @@ class Separable:
         return self._filters.flip(2, 3).contiguous(memory_format=torch.channels_last)
 
 
-def _few(x: Tensor) -> bool:
-    return x.shape[2] * x.shape[3] <= _FEW_PLACES
-
-
 def _as_map(rows: Tensor, like: Tensor) -> Tensor:
     """``rows`` (n, h * w, C) as maps (n, C, h, w) of the size of ``like``."""
     height, width = like.shape[2:]
@@ -179,10 +173,8 @@ def _as_map(rows: Tensor, like: Tensor) -> Tensor:
 
 def _table(filters: Tensor, height: int, width: int) -> Tensor:
     """Share (h * w, h * w, C) of every place (second) in every place (first) of depthwise ``filters`` (C, 1, 3, 3)."""
-    places = height * width
-    ones = torch.eye(places).view(1, places, 1, height, width).expand(len(filters), -1, -1, -1, -1)
-    shares = torch.stack([convolved(one, f[None], None, 1) for one, f in zip(ones, filters, strict=True)])
-    return shares.flatten(2).permute(2, 1, 0).contiguous()
+    ones = torch.eye(height * width).view(-1, 1, height, width).expand(-1, len(filters), -1, -1)
+    return convolved(ones, filters, None, 1, len(filters)).flatten(2).permute(2, 0, 1).contiguous()
 
 
 class ClassScores:
