@@ -1,7 +1,7 @@
 """Where the detector feels objects: class activation maps of the summed objectness on the maps that enter its heads.
 
 The maps come without dropout from the features that the stochastic passes use too, and the gradient ends at them, so this
-costs half a pass through the heads instead of one through the whole network and back. Unlike pytorch-grad-cam the levels
+costs about one pass through the heads instead of one through the whole network and back. Unlike pytorch-grad-cam the levels
 are not min-max scaled each: that would subtract a different background from every level and change BL / CL.
 """
 
