@@ -1,8 +1,10 @@
 """What every test needs: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
 
+import ctypes
 import importlib
 import itertools
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
         item.add_marker(pytest.mark.xdist_group(together.relative_to(FAULT_TESTS.parent).as_posix()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """When a file is done, the process gives back what its models took, unless the next file would make them again."""
+    yield
+    if "torch" not in sys.modules or (nextitem is not None and nextitem.path == item.path):
+        return
+    helpers = sys.modules.get("test.helpers.models")
+    if helpers is not None:
+        names = vars(nextitem.module).values() if isinstance(nextitem, pytest.Function) else ()
+        if not any(named is helpers.tiny_detector for named in names):
+            helpers.forget_detectors()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # freed weights and gradients would stay with the process
 
 
 @pytest.fixture

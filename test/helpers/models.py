@@ -30,7 +30,15 @@ PROPOSALS = 48
 _PASSING = 15  # anchors or proposals per class and pass about or above 0.5, before suppression
 _RATE = 0.2  # dropout that the tuning expects
 
-__all__ = ["MIN_SIZE", "MODEL_NAMES", "picture", "tiny_detector", "tiny_model", "tiny_weights"]
+__all__ = [
+    "MIN_SIZE",
+    "MODEL_NAMES",
+    "forget_detectors",
+    "picture",
+    "tiny_detector",
+    "tiny_model",
+    "tiny_weights",
+]
 
 
 def picture(seed: int = 0, width: int = 224, height: int = 168) -> NDArray[np.uint8]:
@@ -62,7 +70,8 @@ def tiny_model(name: str) -> nn.Module:
             model.rpn._pre_nms_top_n["testing"] = 4 * PROPOSALS
             model.rpn._post_nms_top_n["testing"] = PROPOSALS
         _settle_normalisation(model.eval())
-        detector = StochasticDetector(model, DetectorSettings(model=name, device="cpu"), "")
+        # no fast copy for one look
+        detector = StochasticDetector(model, DetectorSettings(model=name, device="cpu"), "", "reference")
         features = detector.encode(picture())
         dropout = PassDropout(_RATE, 0, range(1), detector.device)
         pairs = zip(detector.head_maps(features), detector.family.head_maps(features, dropout), strict=True)
@@ -85,8 +94,18 @@ def tiny_detector(name: str, **settings: Any) -> StochasticDetector:
     return StochasticDetector(
         tiny_model(name),
         DetectorSettings(model=name, min_size=MIN_SIZE, device="cpu"),
-        checksum({k: v for k, v in tiny_model(name).state_dict().items() if "num_batches" not in k}),
+        _weights_hash(name),
     )
+
+
+@cache
+def _weights_hash(name: str) -> str:
+    return checksum({k: v for k, v in tiny_model(name).state_dict().items() if "num_batches" not in k})
+
+
+def forget_detectors() -> None:
+    """Give back the memory of the detectors' fast copies, which are made again in a moment; the models take seconds and stay."""
+    tiny_detector.cache_clear()
 
 
 def tiny_weights(name: str, folder: Path) -> Path:
