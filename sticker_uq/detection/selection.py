@@ -71,7 +71,7 @@ def all_finite(*tensors: Tensor) -> Tensor:
     On a processor, which need not wait, NonFiniteOutput is raised at once as by :func:`check_finite`.
     """
     # NaN and infinity survive in the extremes, which are much cheaper than a mask of the elements
-    extremes = [extreme for t in tensors if t.numel() for extreme in torch.aminmax(t)]
+    extremes = [extreme for t in tensors if t.numel() for extreme in torch.aminmax(t.detach())]
     if not extremes or extremes[0].device.type == "cpu":
         finite = torch.tensor(all(map(math.isfinite, map(float, extremes))))
         _require(finite)
