@@ -5,7 +5,6 @@ With adaptive passes it knows the gate's decision, and with larger models to esc
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +13,8 @@ from sticker_uq.nodes.fields import validated
 from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
-from sticker_uq.supervision import Policy, judge
+from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Verdict
+from sticker_uq.supervision import Policy, judge, rule
 
 if TYPE_CHECKING:
     from sticker_uq.perception import Cascade, Perception
@@ -63,10 +62,10 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
     return validated(PerceptionSettings, known | {n: v for n, v in values.items() if n in known})
 
 
-def decision(scene: SceneAssessment, policy: Policy) -> Hashable:
-    """What ``policy`` decides about ``scene`` and each of its objects, to be compared."""
-    decided = judge(scene, policy)
-    return decided.outcome, tuple(sorted((v.object.id, v.verdict) for v in decided.verdicts))
+def decision(scene: SceneAssessment, policy: Policy) -> tuple[Outcome, dict[int, Verdict]]:
+    """What ``policy`` decides about ``scene``, and about each of its objects by its id."""
+    outcome, verdicts, _ = rule(scene, policy)
+    return outcome, {v.object.id: v.verdict for v in verdicts}
 
 
 def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
@@ -83,4 +82,6 @@ def _single(settings: PerceptionSettings) -> Perception:
 
 
 def _policy(settings: PerceptionSettings) -> Policy:
-    return Policy.load(settings.adaptive_policy or share_folder() / "config" / "policy.yaml")
+    """The policy whose decision is waited for, wherever it was made: one that refused every scene would never be in doubt."""
+    policy = Policy.load(settings.adaptive_policy or share_folder() / "config" / "policy.yaml")
+    return policy.model_copy(update={"validity": None})

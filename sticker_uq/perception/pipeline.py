@@ -139,7 +139,7 @@ class Perception:
             measured = self._measured(image, facts)
             try:
                 with self._detector.own_stream():
-                    found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
+                    found = self._look(image, measured, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()
@@ -184,12 +184,12 @@ class Perception:
     def _look(
         self,
         image: NDArray[np.uint8],
-        digest: Callable[[], str],
+        measured: _Measured,
         stamp_ns: int,
         keep_saliency: bool,
         timings: dict[str, float],
     ) -> _Found:
-        settings, detector = self.settings, self._detector
+        settings, detector, digest = self.settings, self._detector, measured.digest
         strangeness = self._strangeness.begin(image)
         with _timed(timings, "encode"):
             features = detector.encode(image)
@@ -233,7 +233,7 @@ class Perception:
             if samples.passes == settings.passes:
                 return seen
             with _timed(timings, "decide"):
-                scene = self._assessment(stamp_ns, "", size, digest(), seen, {})
+                scene = self._assessment(stamp_ns, "", size, digest(), seen, {}, measured.exposure())
                 enough = settled(
                     scene,
                     samples,

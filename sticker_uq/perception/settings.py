@@ -38,12 +38,13 @@ class PerceptionSettings(DetectorSettings):
         False,
         description="stop before the last of the passes when the policy's decision can hardly change any more",
     )
-    min_passes: int = Field(6, ge=3, le=200, description="passes that adaptive sampling makes at least")
+    min_passes: int = Field(3, ge=3, le=200, description="passes that adaptive sampling makes at least")
     adaptive_error: float = Field(
-        0.1,
+        0.25,
         gt=0.0,
-        lt=0.5,
-        description="probability at which adaptive sampling takes a number to stay in its interval",
+        lt=1.0,
+        description="verdicts of an image that may be expected to change after adaptive sampling stops, times the share of the "
+        "passes that it saves",
     )
     adaptive_policy: str = Field(
         "",

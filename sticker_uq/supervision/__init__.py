@@ -7,7 +7,7 @@ verdicts; the gate (:func:`step`) turns a stream of decisions and events into a 
 
 from sticker_uq.supervision.core import Supervisor, facts_of
 from sticker_uq.supervision.gate import step
-from sticker_uq.supervision.judge import judge
+from sticker_uq.supervision.judge import judge, rule
 from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAnswer
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.settings import GateSettings
@@ -28,5 +28,6 @@ __all__ = [
     "WatchSettings",
     "facts_of",
     "judge",
+    "rule",
     "step",
 ]
