@@ -40,7 +40,7 @@ class PerceptionSettings(DetectorSettings):
     )
     min_passes: int = Field(3, ge=3, le=200, description="passes that adaptive sampling makes at least")
     adaptive_error: float = Field(
-        0.25,
+        0.15,
         gt=0.0,
         lt=1.0,
         description="verdicts of an image that may be expected to change after adaptive sampling stops, times the share of the "
