@@ -7,7 +7,7 @@ beta-binomial for counts, Student's distribution for means, log-normal for varia
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.stats import betabinom, norm
@@ -85,7 +85,7 @@ class Forecast:
         entropy = o.shannon_entropy + sign * self._half("shannon_entropy", width)
         information = o.mutual_information * self._growth() + sign * self._half("mutual_information", width)
         variance = self._growth() * np.exp(sign * width * self._spread())
-        surface = np.exp(max(0.0, self._surface() + sign * width * self._spread()))
+        surface = np.exp(max(0.0, self._surface + sign * width * self._spread()))
         return replace(
             moved,
             variation_ratio=self._variation(width, sure),
@@ -112,6 +112,7 @@ class Forecast:
         """Standard deviation of the logarithm of a variance or hull after the last pass."""
         return 1.1 * self._scale
 
+    @cached_property
     def _surface(self) -> float:
         """Logarithm of the predictive surface after the last pass over the present one.
 
