@@ -5,8 +5,8 @@
 Every laptop has one sticker left, made hard to see (small, faint or blurred), or none. Perception, policy and gate are those of
 the cell; all policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
 a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL, on the objectness that
-no box explains and on strangeness switched off; the others have max_unexplained_objectness, max_strangeness or both at
-percentiles of other clean lids.
+no box explains, on strangeness and on oversight switched off; the others have max_unexplained_objectness, max_strangeness,
+max_oversight or all of them at percentiles of other clean lids.
 """
 
 from __future__ import annotations
@@ -71,27 +71,27 @@ def frame(image: NDArray[np.uint8], seed: int, number: int) -> NDArray[np.uint8]
     return np.clip(np.round(image + noise), 0, 255).astype(np.uint8)
 
 
-LIMITS = ("max_unexplained_objectness", "max_strangeness")
+LIMITS = ("max_unexplained_objectness", "max_strangeness", "max_oversight")
 
 
 def clean_lids(perception: Perception, seed: int, lids: int) -> NDArray[np.float64]:
-    """What LIMITS limit, on ``lids`` clean lids, (lids, 2)."""
+    """What LIMITS limit, on ``lids`` clean lids, (lids, 3)."""
     found = []
     for number in range(seed, seed + lids):
         spec = sample_scene(number, stickers=1)
         bare = render(spec.without_sticker(spec.stickers[0].id)).image
         seen = perception.assess(frame(bare, number, 0)).localization
         if seen is not None:
-            found.append((seen.unexplained_objectness, seen.strangeness))
+            found.append([getattr(seen, name.removeprefix("max_")) for name in LIMITS])
     return np.array(found, np.float64)
 
 
 def variants(policy: Policy, lids: NDArray[np.float64], percentiles: Sequence[float]) -> dict[str, Policy]:
-    """``policy`` with one of LIMITS or both at ``percentiles`` of clean ``lids``, by name."""
+    """``policy`` with one of LIMITS or all at ``percentiles`` of clean ``lids``, by name."""
     made = {}
     for percentile in percentiles:
         values = dict(zip(LIMITS, np.percentile(lids, percentile, axis=0).tolist(), strict=True))
-        for chosen in (LIMITS[:1], LIMITS[1:], LIMITS):
+        for chosen in (*((name,) for name in LIMITS), LIMITS):
             words = " and ".join(f"{name.removeprefix('max_')} {values[name]:.2g}" for name in chosen)
             limited = policy.model_copy(update={name: values[name] for name in chosen})
             made[f"{words}, percentile {percentile:g}"] = limited

@@ -278,7 +278,9 @@ class Localization:
     CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
     ``saliency`` (H, W) float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor
     that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
-    objectness; ``strangeness``: how probably the strangest places were never shown to the detector, 0..1, NaN: not measured.
+    objectness; ``strangeness``: how probably the strangest places were never shown to the detector, and ``oversight``: how
+    probably a sticker is visible that no predicted box shows, by the second opinion of a network of its own; both 0..1, NaN: not
+    measured.
     """
 
     complete_localization: float
@@ -289,6 +291,7 @@ class Localization:
     unexplained_objectness: float = float("nan")
     unexplained: tuple[UnexplainedRegion, ...] = ()
     strangeness: float = float("nan")
+    oversight: float = float("nan")
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Beside the picture itself two photographs that come with scikit-learn are cut up
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import cv2
@@ -24,14 +25,42 @@ _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
 
+Surface = Callable[[int, int, Image, np.random.Generator], Image]
+"""Makes a surface (height, width, 3) uint8, maybe of parts of a picture (H, W, 3)."""
+
+
 def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
     """A surface (height, width, 3) uint8 of a random kind; some are parts of ``image`` (H, W, 3) in other colours."""
-    made = _KINDS[int(rng.integers(len(_KINDS)))](height, width, image, rng)
+    return _painted(_KINDS, height, width, image, rng)
+
+
+def printed(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
+    """As :func:`surface`, of the kinds that can be printed: without the shade of something round or bent."""
+    return _painted(_PRINTED, height, width, image, rng)
+
+
+def _painted(
+    kinds: Sequence[Callable[..., Floats]], height: int, width: int, image: Image, rng: np.random.Generator
+) -> Image:
+    made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(rng.uniform(0, 10))
     painted = np.ascontiguousarray(np.clip(np.rint(made + grain), 0, 255), np.uint8)
     if rng.random() < _DETAILED:
         _details(painted, rng)
     return painted
+
+
+def print_of(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
+    """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds of them, stretched over all grey levels."""
+    kinds = (_noisy, _waves, _cloudy, _striped)
+    made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
+    if rng.random() < 0.5:  # two of them woven into each other
+        other = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
+        share = _wave(height, width, rng, 4, 60)[..., None] > rng.uniform(-0.5, 0.5)
+        made = np.where(share, made, other)
+    middle = made.mean(axis=(0, 1))
+    strong = 128 + (made - middle) * np.float32(rng.uniform(1, 4))
+    return np.asarray(np.clip(np.rint(strong), 0, 255), np.uint8)
 
 
 def colour(rng: np.random.Generator) -> Floats:
@@ -109,6 +138,7 @@ def _photographed(height: int, width: int, image: Image, rng: np.random.Generato
 
 
 _KINDS = (_plain, _plain, _graded, _graded, _striped, _waves, _cloudy, _noisy, _cut, _photographed)
+_PRINTED = (_plain, _plain, _plain, _striped, _waves, _noisy, _cut, _photographed)
 
 
 def _part(picture: Image, height: int, width: int, rng: np.random.Generator) -> Image:

@@ -178,6 +178,7 @@ def _localization_from_msg(message: Any) -> sc.Localization | None:
             for r in message.unexplained
         ),
         strangeness=getattr(message, "strangeness", math.nan),
+        oversight=getattr(message, "oversight", math.nan),
     )
 
 

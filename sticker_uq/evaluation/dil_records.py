@@ -21,7 +21,7 @@ from sticker_uq.detection.weights import checksum
 from sticker_uq.evaluation.accuracy import DECISION_SCORE
 from sticker_uq.localization import LocalizationSettings, localize
 from sticker_uq.localization.network import StrangerNetwork, stranger_maps
-from sticker_uq.localization.network_regions import overlooked, scene_strangeness
+from sticker_uq.localization.network_regions import overlooked, oversight, scene_strangeness
 from sticker_uq.localization.settings import Technique
 from sticker_uq.localization.strangeness import StrangenessHead, strangeness, strangeness_map
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
@@ -50,8 +50,10 @@ STRANGENESS = "strangeness"
 OVERLOOKED = "overlooked"
 """Where there is a network: how strange the picture is where no predicted box lies."""
 OVERSIGHT = "oversight"
-"""Unexplained objectness and what was overlooked together: the product of their odds, as a probability."""
-_LEAST = 1e-6
+"""Where there is a network: how probably a sticker is visible that no predicted box shows."""
+OMISSION = "omission"
+"""Oversight and overlooked together: the odds of the one times the root of those of the other, as a probability."""
+_LEAST = 1e-4
 INDECISION = "indecision"
 """Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
 UNDECIDED_FLOOR = 0.1
@@ -90,18 +92,16 @@ class SceneRecord:
     def signal(self, name: str) -> float:
         """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, INDECISION, where there is a network or head STRANGENESS or
 
-        SUSPICION, and where there is a network OVERLOOKED or OVERSIGHT.
+        SUSPICION, and where there is a network OVERLOOKED, OVERSIGHT or OMISSION.
         """
         if name == SUSPICION:
             certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])
             return 1 - certain * 2 ** (-self.indecision / _BITS)
         if name == INDECISION:
             return self.indecision
-        if name == OVERSIGHT:
-            both = np.clip(
-                [self.signals["unexplained_objectness"], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST
-            )
-            return float(expit(logit(both).sum()))
+        if name == OMISSION:
+            both = np.clip([self.signals[OVERSIGHT], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST)
+            return float(expit(logit(both) @ [1.0, 0.5]))
         return self.doubt if name == DOUBT else self.signals[name]
 
     @property
@@ -192,6 +192,7 @@ def _record(
         maps = stranger_maps(head, pixels)
         signals[STRANGENESS] = scene_strangeness(maps)
         signals[OVERLOOKED] = overlooked(maps, predicted)
+        signals[OVERSIGHT] = oversight(maps, predicted)
     elif head is not None:
         signals[STRANGENESS] = strangeness(
             strangeness_map(head, sharp.head_maps(features), features.padded)[0]

@@ -19,6 +19,7 @@ from sticker_uq.evaluation.dil_records import (
     DOUBT,
     INDECISION,
     MC_SIGNALS,
+    OMISSION,
     OVERLOOKED,
     OVERSIGHT,
     PAPER,
@@ -175,7 +176,7 @@ def _signals(records: Records) -> tuple[str, ...]:
     every = [record.signals for found in records.values() for record in found]
     told = (
         *((STRANGENESS, SUSPICION) if all(STRANGENESS in signals for signals in every) else ()),
-        *((OVERLOOKED, OVERSIGHT) if all(OVERLOOKED in signals for signals in every) else ()),
+        *((OVERLOOKED, OVERSIGHT, OMISSION) if all(OVERLOOKED in signals for signals in every) else ()),
     )
     return (*DIL_SIGNALS, DOUBT, INDECISION, *told, *MC_SIGNALS)
 

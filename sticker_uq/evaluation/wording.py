@@ -94,6 +94,7 @@ SHORT = {metric.field: metric.short for metric in METRICS} | {
     "dil": "DiL",
     "unexplained_objectness": "missed?",
     "strangeness": "strange?",
+    "oversight": "overlooked?",
     "logo_overlap": "logo overlap",
 }
 VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}

@@ -13,7 +13,7 @@ from torch import Tensor
 from sticker_uq.detection import Features, Look, NonFiniteOutput
 from sticker_uq.detection.transfer import fetched
 from sticker_uq.localization.network import StrangerMaps
-from sticker_uq.localization.network_regions import unseen_places
+from sticker_uq.localization.network_regions import oversight, unseen_places
 from sticker_uq.localization.regions import (
     CONNECTED_IOU,
     MAX_REGIONS,
@@ -64,6 +64,7 @@ def localize(
                 decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
                 unexplained_objectness=found.objectness,
                 unexplained=_regions(found, shares),
+                oversight=oversight(strangers[image], predicted) if strangers else math.nan,
                 saliency=enlarge([level[image] for level in maps], features) if keep_saliency else None,
             )
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torchvision.models import mobilenet_v3_large
+from torchvision.ops import nms
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.transfer import uploaded
@@ -34,6 +35,15 @@ STRIDE = 8
 SIZE = (384, 288)
 """Width and height of the input for a picture of that shape; others have as many pixels."""
 CHANNELS = ("stranger", "logo", "sticker")
+"""What a cell may show."""
+BOX = 5
+"""Channels for boxes: whether the cell lies in the middle of a sticker, and its distances to the left, top, right and bottom
+edge of what is visible of that, as logarithms of cells."""
+_LEAST_SCORE = 0.05
+_SAME_STICKER = 0.5
+"""IoU from which two boxes are of the same sticker."""
+_FARTHEST = 4.5
+"""Largest logarithm of a distance in cells."""
 _BLOCKS = 13
 _TAPPED = {3: 24, 6: 40, 12: 112}
 """Blocks of the encoder that the decoder reads, with their channels: 4, 8 and 16 px per cell."""
@@ -47,16 +57,20 @@ class StrangerMaps:
     """What the network says of a picture of ``image_size`` (width, height) px.
 
     ``stranger`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
+    ``boxes`` (K, 4) float32 px: what is visible of the stickers that it sees, of known kinds and of others; ``scores`` (K,): how
+    probably each is one, the surest first.
     """
 
     stranger: FloatArray
     sticker: FloatArray
     image_size: tuple[int, int]
     cell: tuple[float, float]
+    boxes: FloatArray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    scores: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 class StrangerNetwork(nn.Module):
-    """Takes pictures (n, 3, H, W) from :func:`network_input` to logits (n, 3, h, w) of CHANNELS, STRIDE px per cell.
+    """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions.
     """
@@ -70,11 +84,11 @@ class StrangerNetwork(nn.Module):
         self.head = nn.Sequential(
             _layer(_WIDTH + _FINE, _WIDTH, kernel=1),
             _layer(_WIDTH, _WIDTH),
-            nn.Conv2d(_WIDTH, len(CHANNELS), 1),
+            nn.Conv2d(_WIDTH, len(CHANNELS) + BOX, 1),
         )
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """The logits."""
+        """Logits and boxes."""
         maps = pictures
         tapped = []
         for number, block in enumerate(self.encoder):
@@ -119,17 +133,27 @@ def stranger_maps(network: StrangerNetwork, image: NDArray[np.uint8]) -> Strange
     shrinks = across <= width
     small = cv2.resize(image, (across, down), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
     device = next(network.parameters()).device
+    cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
         pictures = uploaded(network_input([np.asarray(small, np.uint8)]), device)
-        logits = network(pictures)[0]
-        probabilities = torch.sigmoid(logits).float().cpu().numpy()
-    stranger, _, sticker = probabilities
-    return StrangerMaps(
-        stranger=stranger,
-        sticker=sticker,
-        image_size=(width, height),
-        cell=(STRIDE * width / across, STRIDE * height / down),
-    )
+        found = network(pictures)[0].float().cpu()
+    stranger, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
+    boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
+    return StrangerMaps(stranger, sticker, (width, height), cell, boxes, scores)
+
+
+def _boxes(
+    middle: Tensor, edges: Tensor, cell: tuple[float, float], limits: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    """Boxes (K, 4) px and scores (K,) of stickers from the probabilities (h, w) of their middles and ``edges`` (4, h, w)."""
+    rows, columns = torch.nonzero(middle >= _LEAST_SCORE, as_tuple=True)
+    scores = middle[rows, columns]
+    away = edges[:, rows, columns].clamp(max=_FARTHEST).exp()
+    x, y = columns + 0.5, rows + 0.5
+    sides = torch.stack([x - away[0], y - away[1], x + away[2], y + away[3]], dim=1)
+    boxes = (sides * torch.tensor([*cell, *cell])).clamp_min(0).minimum(torch.tensor([*limits, *limits]))
+    kept = nms(boxes, scores, _SAME_STICKER)
+    return boxes[kept].numpy(), scores[kept].numpy()
 
 
 def save_network(
@@ -153,11 +177,13 @@ def read_network(path: str | os.PathLike[str]) -> StrangerNetwork:
             f"{path}: is no strangeness network, expected a file that `sticker-uq dil learn --network` wrote"
         )
     network = StrangerNetwork()
-    missing, unknown = network.load_state_dict(state, strict=False)
-    if unknown or not all(name.endswith(COUNTERS) for name in missing):
+    own = network.state_dict()
+    expected = {name: value.shape for name, value in own.items() if not name.endswith(COUNTERS)}
+    if expected != {name: value.shape for name, value in state.items()}:
         raise InvalidInput(
             f"{path}: has other layers than this version's network, expected one that it wrote"
         )
+    network.load_state_dict(state, strict=False)
     return network
 
 

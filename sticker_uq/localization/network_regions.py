@@ -9,6 +9,7 @@ from scipy.special import expit, logit
 
 from sticker_uq.localization.network import StrangerMaps
 from sticker_uq.scene import FloatArray
+from sticker_uq.uncertainty import iou_matrix
 
 MOST_CELLS = 8
 """Cells that a picture's strangeness is the mean of, as log odds."""
@@ -17,6 +18,8 @@ SEEN = 0.5
 _LEAST_CELLS = 2
 _EXPLAINED = 0.5
 """Part of a place in predicted boxes from which these explain it."""
+SHOWN_IOU = 0.4
+"""IoU with a predicted box from which this shows the same sticker, however badly it is drawn."""
 _NEAREST = 1e-6
 """Least distance of a probability from 0 and 1."""
 
@@ -31,16 +34,39 @@ def overlooked(maps: StrangerMaps, predicted: FloatArray) -> float:
     return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.stranger))
 
 
+def unshown(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stickers that the network sees and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
+
+    Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
+    """
+    alone = iou_matrix(maps.boxes, predicted).max(axis=1, initial=0.0) < SHOWN_IOU
+    return maps.boxes[alone], maps.scores[alone]
+
+
+def oversight(maps: StrangerMaps, predicted: FloatArray) -> float:
+    """How probably a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: the surest of :func:`unshown`."""
+    return float(unshown(maps, predicted)[1].max(initial=0.0))
+
+
 def _strongest(cells: FloatArray) -> float:
     strongest = np.clip(np.sort(cells.astype(np.float64), axis=None)[-MOST_CELLS:], _NEAREST, 1 - _NEAREST)
     return float(expit(logit(strongest).mean()))
 
 
 def unseen_places(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Places with a stranger or a sticker that the ``predicted`` boxes (N, 4) px do not explain, the surest first.
+    """Stickers and strangers that the ``predicted`` boxes (N, 4) px do not explain.
 
-    Boxes (K, 4) float32 px of the picture around connected cells, and their probabilities (K,) float32.
+    Boxes (K, 4) float32 px and probabilities (K,) float32: stickers of :func:`unshown` of SEEN or more, then connected cells with
+    a stranger or a sticker of which no such box covers half; both the surest first.
     """
+    stickers, sure = unshown(maps, predicted)
+    stickers, sure = stickers[sure >= SEEN], sure[sure >= SEEN]
+    boxes, values = _connected(maps, np.concatenate([predicted, stickers]))
+    return np.concatenate([stickers, boxes]), np.concatenate([sure, values])
+
+
+def _connected(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Boxes (K, 4) px around connected cells with a stranger or a sticker, and their probabilities (K,), the surest first."""
     seen = np.maximum(maps.stranger, maps.sticker)
     covered = _covered(maps, predicted)
     count, numbers, found, _ = cv2.connectedComponentsWithStats(

@@ -92,7 +92,7 @@ def learn_strangeness(
         rng = np.random.default_rng((seed, item.image_id))
         image, mask = read_picture(item), np.zeros((item.height, item.width), np.uint8)
         if number % _CLEAN_EVERY:
-            image, mask = exposed(image, item.boxes, rng)
+            image, mask = exposed(image, item.boxes, rng)[:2]
         features = detector.encode(image)
         cells = _cells(detector.head_maps(features), features.padded)[0]
         # over the padding of the network's input there is nothing

@@ -157,6 +157,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
         "decision_threshold",
         "unexplained_objectness",
         "strangeness",
+        "oversight",
     )
     return m.DistinctiveLocalization(
         header=header_of(scene.stamp_ns, scene.frame_id),

@@ -15,7 +15,7 @@ from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, 
 from sticker_uq.supervision.boxes import Box, as_box, cover, iou
 from sticker_uq.supervision.plausibility import may_be_removed
 from sticker_uq.supervision.settings import GateSettings
-from sticker_uq.supervision.signals import STRANGENESS, SaliencyName
+from sticker_uq.supervision.signals import OpinionName, SaliencyName
 from sticker_uq.supervision.state import Permit
 
 NOISY_METRICS = frozenset(
@@ -114,7 +114,7 @@ def left_out(decision: SceneDecision) -> bool:
 
     Where it was tried and failed, perception is restricted, which is a reason of its own.
     """
-    names = (*get_args(SaliencyName), STRANGENESS)
+    names = (*get_args(SaliencyName), *get_args(OpinionName))
     missing = [r for r in decision.reasons if r.metric in names and math.isnan(r.value)]
     return bool(missing) and len(missing) == len(decision.reasons)
 

@@ -27,9 +27,12 @@ from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer
 from sticker_uq.supervision.policy import Policy
 from sticker_uq.supervision.rules import is_possible_logo, judge_object, within
 from sticker_uq.supervision.signals import (
+    OPINION_WORDS,
+    OVERSIGHT,
     SALIENCY_WORDS,
     STRANGENESS,
     UNEXPLAINED,
+    OpinionName,
     SaliencyName,
     object_signals,
     scene_saliency,
@@ -211,7 +214,8 @@ def _clean_doubts(
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
-    doubts += _strange(assessment, policy.max_strangeness)
+    doubts += _second_opinion(assessment, STRANGENESS, policy.max_strangeness)
+    doubts += _second_opinion(assessment, OVERSIGHT, policy.max_oversight)
     rare = [
         v
         for v in verdicts
@@ -243,15 +247,15 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
     return [] if passed else _places(assessment, reason) or [reason]
 
 
-def _strange(assessment: SceneAssessment, limit: float) -> list[Reason]:
-    """That something lies on the lid which the detector was never shown; never passes where it was not measured.
+def _second_opinion(assessment: SceneAssessment, name: OpinionName, limit: float) -> list[Reason]:
+    """That the signal ``name`` of the network that looks beside the detector is above ``limit``, or was not measured.
 
     One reason for the scene, and one for each place that no box explains.
     """
     if limit >= 1.0:
         return []
-    value = math.nan if assessment.localization is None else assessment.localization.strangeness
-    passed, reason = within(STRANGENESS, "how strange the picture is to the detector", value, limit)
+    value = math.nan if assessment.localization is None else float(getattr(assessment.localization, name))
+    passed, reason = within(name, OPINION_WORDS[name], value, limit)
     return [] if passed else [reason, *_places(assessment, reason)]
 
 

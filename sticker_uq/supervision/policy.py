@@ -115,6 +115,12 @@ class Policy(BaseModel):
         le=1.0,
         description="Highest strangeness of a scene that counts as clean; 1 switches the limit off",
     )
+    max_oversight: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off",
+    )
     max_background_saliency: float = Field(
         0.0,
         ge=0.0,

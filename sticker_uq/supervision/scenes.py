@@ -16,11 +16,11 @@ from sticker_uq.supervision.events import (
     Severity,
 )
 from sticker_uq.supervision.plausibility import image_problems, picture_of, problems_of
-from sticker_uq.supervision.signals import STRANGENESS, UNEXPLAINED
+from sticker_uq.supervision.signals import OVERSIGHT, STRANGENESS, UNEXPLAINED
 from sticker_uq.supervision.state import NO_STREAK, Closed, Permit, Streak, Target
 from sticker_uq.supervision.turn import Turn
 
-_MISSED = (UNEXPLAINED, STRANGENESS)
+_MISSED = (UNEXPLAINED, STRANGENESS, OVERSIGHT)
 """Metrics of the reasons that say that something may have been missed."""
 
 

@@ -43,8 +43,20 @@ box explains."""
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The metric of a reason that says that something may have been missed."""
 
-STRANGENESS = "strangeness"
+OpinionName = Literal["strangeness", "oversight"]
+"""What the network that looks beside the detector says of a scene."""
+
+STRANGENESS: OpinionName = "strangeness"
 """The metric of a reason that says that something lies there which the detector was never shown."""
+
+OVERSIGHT: OpinionName = "oversight"
+"""The metric of a reason that says that a sticker may be visible which no box shows."""
+
+OPINION_WORDS: dict[OpinionName, str] = {
+    "strangeness": "how strange the picture is to the detector",
+    "oversight": "probability of a sticker that no box shows",
+}
+"""What each of them is called in a reason."""
 
 _SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
     "dil": lambda localization, pixels: localization.dil,

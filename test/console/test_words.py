@@ -125,6 +125,8 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "/camera: images are lost on the way, 3 so far; large images need a large shared-memory segment of Fast DDS",
         "/camera: 1 publisher(s) matched but no image for 5 s (offered: best effort; asked: best effort); large images need one",
         "how strange the picture is to the detector 0.7 is above the limit 0.6",
+        "probability of a sticker that no box shows 0.7 is above the limit 0.6",
+        "something at x 1 to 2 px, y 3 to 4 px may have been missed: oversight 0.5 is above the limit 0.1",
         "the object may not be removed any more: one pass saw it twice: it may be two things",
         "the disk is behind: an entry has waited for 3 s",
     ]  # fmt: skip

@@ -12,7 +12,14 @@ from sticker_uq.cli.dil import app
 from sticker_uq.datasets import encode_scene, read_coco, render, sample_scene, write_coco
 from sticker_uq.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.datasets.coco import LabelledImage
-from sticker_uq.evaluation.dil_records import DIL_SIGNALS, MC_SIGNALS, OVERLOOKED, STRANGENESS, SceneRecord
+from sticker_uq.evaluation.dil_records import (
+    DIL_SIGNALS,
+    MC_SIGNALS,
+    OVERLOOKED,
+    OVERSIGHT,
+    STRANGENESS,
+    SceneRecord,
+)
 from sticker_uq.evaluation.dil_report import as_markdown, write_study
 from sticker_uq.evaluation.dil_study import (
     PAPER_DIL,
@@ -113,12 +120,12 @@ def test_strangeness_counts_where_there_is_a_head(study):
     assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
 
 
-def test_an_oversight_needs_the_odds_of_both():
+def test_an_omission_needs_the_odds_of_both():
     one = record("clean", 0.0)
-    one.signals.update({"unexplained_objectness": 0.2, "overlooked": 0.75})
-    assert one.signal("oversight") == pytest.approx(3 / 7)  # odds 1/4 * 3
-    one.signals["unexplained_objectness"] = 0.0
-    assert one.signal("oversight") == pytest.approx(0, abs=1e-5)
+    one.signals.update({"overlooked": 0.2, "oversight": 0.75})
+    assert one.signal("omission") == pytest.approx(0.6)  # odds 3 times the root of 1/4
+    one.signals["oversight"] = 0.0
+    assert one.signal("omission") == pytest.approx(0, abs=1e-3)
 
 
 def test_indecision_adds_up_what_every_box_leaves_open():
@@ -188,7 +195,7 @@ def test_the_command_measures_once(data, tmp_path):
     cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
     content = json.loads(cache.read_text())
     (found,) = content["records"]
-    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED}
+    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED, OVERSIGHT}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
 

@@ -1,12 +1,14 @@
 """The network that looks for strangers: its input, what it finds, what it learns, and its file."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from sticker_uq.datasets import render, sample_scene
 from sticker_uq.datasets.abnormal_shapes import exposed
@@ -26,9 +28,17 @@ from sticker_uq.localization.network import (
     save_network,
     stranger_maps,
 )
-from sticker_uq.localization.network_regions import MOST_CELLS, overlooked, scene_strangeness, unseen_places
+from sticker_uq.localization.network_regions import (
+    MOST_CELLS,
+    overlooked,
+    oversight,
+    scene_strangeness,
+    unseen_places,
+    unshown,
+)
 from sticker_uq.localization.network_training import learn_network, mobile_blocks
 from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.uncertainty import iou_matrix
 from test.helpers.models import picture, tiny_detector
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
@@ -105,6 +115,7 @@ def test_the_known_is_not_strange_and_stickers_are_seen(network: StrangerNetwork
     for box in scene.boxes[scene.labels == 2]:
         x, y = ((box[:2] + box[2:]) / 2 / found.cell).astype(int)
         assert found.sticker[y, x] > 0.5
+        assert iou_matrix(box[None], found.boxes[found.scores > 0.5]).max() > 0.6
 
 
 def test_a_place_that_no_box_explains_is_found() -> None:
@@ -133,6 +144,42 @@ def test_another_box_never_makes_more_overlooked(seed: int, number: int) -> None
 def test_all_explained_is_nothing_overlooked() -> None:
     assert overlooked(maps(block(2, 3, 5, 6)), np.float32([[0, 0, 160, 120]])) < 0.01
     assert overlooked(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
+
+
+def stickers(boxes: FloatArray, scores: list[float]) -> StrangerMaps:
+    """Maps of 160 x 120 px with nothing in them but the stickers of a second opinion."""
+    return replace(
+        maps(np.zeros((12, 16), np.float32)),
+        boxes=np.float32(boxes).reshape(-1, 4),
+        scores=np.float32(scores),
+    )
+
+
+def test_a_sticker_that_no_box_shows_is_an_oversight_and_a_place() -> None:
+    seen = stickers([[10, 10, 50, 50], [80, 20, 120, 60], [20, 80, 40, 100]], [0.9, 0.8, 0.3])
+    shown = np.float32([[12, 8, 55, 52]])
+    boxes, scores = unshown(seen, shown)
+    np.testing.assert_array_equal(boxes, [[80, 20, 120, 60], [20, 80, 40, 100]])
+    np.testing.assert_allclose(scores, [0.8, 0.3])
+    assert oversight(seen, shown) == pytest.approx(0.8)
+    boxes, values = unseen_places(seen, shown)
+    np.testing.assert_array_equal(boxes, [[80, 20, 120, 60]])
+    np.testing.assert_allclose(values, [0.8])
+    # a box around everything shows none of them
+    assert oversight(seen, np.float32([[0, 0, 160, 120]])) == pytest.approx(0.9)
+    assert oversight(seen, seen.boxes) == 0
+    assert oversight(stickers([], []), shown) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.integers(0, 4), st.integers(0, 5))
+def test_another_box_never_makes_more_of_an_oversight(seed: int, number: int, seen: int) -> None:
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(0, 120, (number + 1 + seen, 2, 2))
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
+    here = stickers(boxes[:seen], rng.random(seen).tolist())
+    fewer, more = (oversight(here, boxes[seen:end]) for end in (-1, None))
+    assert 0 <= more <= fewer <= 1
 
 
 def test_the_strongest_cells_count() -> None:
@@ -175,6 +222,8 @@ def test_a_network_is_learned_kept_and_read_again(
     kept = stranger_maps(load_network(path), picture())
     direct = stranger_maps(network, picture())
     np.testing.assert_allclose(kept.stranger, direct.stranger, atol=0.02)  # half precision
+    assert kept.boxes.shape == (len(kept.scores), 4)
+    assert (np.diff(kept.scores) <= 0).all()
     assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
 
     more: list[float] = []
@@ -187,3 +236,11 @@ def test_a_network_is_learned_kept_and_read_again(
         learn_network([], start)
     with pytest.raises(InvalidInput, match="no MobileNetV3"):
         mobile_blocks(tiny_detector("ssd300_vgg16"))
+
+
+def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:
+    other = StrangerNetwork()
+    other.head[2] = nn.Conv2d(48, 3, 1)
+    save_network(other, detector, tmp_path / "other.safetensors")
+    with pytest.raises(InvalidInput, match="other layers than this version's network"):
+        load_network(tmp_path / "other.safetensors")

@@ -168,14 +168,14 @@ def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_the
             self._message = message
 
         def __getattr__(self, name: str) -> object:
-            if name in ("noise", "sharpness", "strangeness"):
+            if name in ("noise", "sharpness", "strangeness", "oversight"):
                 raise AttributeError(name)
             value = getattr(self._message, name)
             if isinstance(value, list):
                 return [Before(v) if hasattr(v, "get_fields_and_field_types") else v for v in value]
             return Before(value) if hasattr(value, "get_fields_and_field_types") else value
 
-    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, strangeness=0.5)
+    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, strangeness=0.5, oversight=0.5)
     scene = replace(
         scene_with(replace(one_object(), strangeness=0.5)),
         exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
@@ -186,7 +186,12 @@ def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_the
     assert old.localization is not None
     assert (old.exposure.mean_level, old.exposure.saturated_share) == (90.0, 0.2)
     assert old.localization.dil == 0.5
-    later = (old.exposure.noise, old.exposure.sharpness, old.localization.strangeness)
+    later = (
+        old.exposure.noise,
+        old.exposure.sharpness,
+        old.localization.strangeness,
+        old.localization.oversight,
+    )
     assert all(map(math.isnan, (*later, old.objects[0].strangeness)))
 
 

@@ -76,43 +76,48 @@ def test_a_flicker_of_one_scene_does_not_call_anybody() -> None:
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1])
-@pytest.mark.parametrize("name", ["max_unexplained_objectness", "max_strangeness"])
+@pytest.mark.parametrize("name", ["max_unexplained_objectness", "max_strangeness", "max_oversight"])
 def test_the_limits_are_probabilities(name: str, limit: float) -> None:
     with pytest.raises(ValueError, match=name):
         Policy.model_validate({name: limit})
 
 
-STRANGE = replace(QUIET, strangeness=0.8)
+OPINIONS = {"strangeness": "may be new to the detector", "oversight": "may have been missed"}
 
 
+@pytest.mark.parametrize("name", OPINIONS)
 @pytest.mark.parametrize(
-    ("strangeness", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
+    ("value", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
 )
-def test_a_strange_lid_is_not_called_clean(strangeness: float, outcome: Outcome) -> None:
-    seen = assessment(localization=replace(QUIET, strangeness=strangeness))
-    decision = judge(seen, Policy(max_strangeness=0.5))
+def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
+    name: str, value: float, outcome: Outcome
+) -> None:
+    seen = assessment(localization=replace(QUIET, **{name: value}))
+    decision = judge(seen, Policy.model_validate({f"max_{name}": 0.5}))
     assert decision.outcome is outcome
-    assert [reason.metric for reason in decision.reasons] == ["strangeness"] * (outcome is Outcome.ASK)
+    assert [reason.metric for reason in decision.reasons] == [name] * (outcome is Outcome.ASK)
     assert judge(seen, Policy()).outcome is Outcome.CLEAN
 
 
-def test_the_reasons_say_where_it_is_strange() -> None:
-    scene = assessment(localization=replace(STRANGE, unexplained=REGIONS))
-    whole, place = judge(scene, Policy(max_strangeness=0.3)).reasons
-    assert (whole.metric, whole.value, whole.box) == ("strangeness", 0.8, None)
-    assert (place.metric, place.value, place.box) == ("strangeness", 0.35, as_box(REGIONS[0].box))
-    assert "x 20 to 60 px, y 30 to 80 px may be new to the detector" in place.text
+@pytest.mark.parametrize("name", OPINIONS)
+def test_the_reasons_say_where_that_is(name: str) -> None:
+    scene = assessment(localization=replace(QUIET, unexplained=REGIONS, **{name: 0.8}))
+    whole, place = judge(scene, Policy.model_validate({f"max_{name}": 0.3})).reasons
+    assert (whole.metric, whole.value, whole.box) == (name, 0.8, None)
+    assert (place.metric, place.value, place.box) == (name, 0.35, as_box(REGIONS[0].box))
+    assert f"x 20 to 60 px, y 30 to 80 px {OPINIONS[name]}" in place.text
 
 
-def test_something_strange_keeps_the_arm_from_no_sticker_and_is_looked_at_twice() -> None:
-    policy = Policy(max_strangeness=0.5)
-    assert judge(assessment(observed(), localization=STRANGE), policy).outcome is Outcome.WORK
-    here = cell(policy).scene(localization=STRANGE, times=2 * K - 1)
+@pytest.mark.parametrize("name", OPINIONS)
+def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> None:
+    policy, seen = Policy.model_validate({f"max_{name}": 0.5}), replace(QUIET, **{name: 0.8})
+    assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
+    here = cell(policy).scene(localization=seen, times=2 * K - 1)
     assert here.phase is Phase.MONITORING
     assert here.state.reasons & Closed.UNEXPLAINED
-    here.scene(localization=STRANGE)
+    here.scene(localization=seen)
     assert here.phase is Phase.INTERVENTION
-    assert "strange" in here.sent(OpenIntervention)[0].scene_reasons[0].text
+    assert here.sent(OpenIntervention)[0].scene_reasons[0].metric == name
 
 
 def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:

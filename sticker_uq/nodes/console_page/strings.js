@@ -298,6 +298,7 @@ export const STRINGS = {
     "distinctive localization (saliency that no box explains)": "what no box explains",
     "saliency outside the boxes, per pixel": "attention outside the boxes", "objectness that no box explains": "what no box explains",
     "unexplained objectness": "what no box explains", "how strange the picture is to the detector": "strangeness of the picture",
+    "probability of a sticker that no box shows": "probability that a sticker was overlooked", oversight: "probability that a sticker was overlooked",
     "highest probability of sticker of what is left alone": "probability that a sticker is left",
   },
   signals: {
