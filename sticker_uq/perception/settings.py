@@ -24,6 +24,8 @@ _NOT_PART_OF_THE_RESULT = (
 )
 _ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget", "strangeness")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
+_OF_ADAPTIVE = {"min_passes", "adaptive_error"}
+"""Of these, what decides where sampling stops: with ``adaptive`` part of the hash in any case."""
 
 
 def _same(model: type[BaseModel], name: str) -> Any:
@@ -117,5 +119,7 @@ class PerceptionSettings(DetectorSettings):
         """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
         fields = type(self).model_fields
         plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
+        if self.adaptive:  # a policy made with other defaults was made from other scenes
+            plain -= _OF_ADAPTIVE
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -181,6 +181,16 @@ def test_the_hash_covers_what_changes_the_result_only():
         assert PerceptionSettings(**change).hash != same.hash
 
 
+def test_the_hash_names_when_adaptive_sampling_stops_even_by_default(monkeypatch):
+    fixed, adaptive = PerceptionSettings(device="cpu"), PerceptionSettings(device="cpu", adaptive=True)
+    assert fixed.hash != adaptive.hash
+    values, before = adaptive.model_dump(), adaptive.hash
+    for name, default in (("min_passes", 6), ("adaptive_error", 0.1)):
+        # as if another version had other defaults
+        monkeypatch.setattr(PerceptionSettings.model_fields[name], "default", default)
+        assert PerceptionSettings(**values).hash == before
+
+
 def test_settings_load_without_torch():
     program = "import sys; import sticker_uq.perception; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
