@@ -75,7 +75,7 @@ def _connected(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, F
     boxes, values = [], []
     for place in range(1, count):
         cells = numbers == place
-        if cells.sum() < _LEAST_CELLS or covered[cells].mean() > _EXPLAINED:
+        if cells.sum() < _LEAST_CELLS or covered[cells].mean() >= _EXPLAINED:
             continue
         left, top, width, height = found[place][:4]
         boxes.append((left, top, left + width, top + height))
