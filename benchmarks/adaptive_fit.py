@@ -28,7 +28,7 @@ from sticker_uq.nodes.perceiving import decision
 from sticker_uq.nodes.processes import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.changes import Kind
-from sticker_uq.perception.sequential import Look, step_after
+from sticker_uq.perception.sequential import Outlook, step_after
 from sticker_uq.scene import FloatArray
 from sticker_uq.supervision import Policy, judge
 
@@ -75,7 +75,7 @@ def examples_of(
         changes = dict(zip((v.object.id for v in found.verdicts), by_object, strict=True))
         whole = elsewhere > 0 or (wanted.outcome != found.outcome and not any(by_object))
         decide = partial(decision, policy=policy)
-        at = Look(scene, samples, settings.passes, settings.min_cluster_size, decide)
+        at = Outlook(scene, samples, settings.passes, settings.min_cluster_size, decide)
         *objects, (kind, features) = at.features()
         for seen_object, one in zip(scene.objects + scene.unstable, objects, strict=True):
             yield *one, changes[seen_object.id] > 0

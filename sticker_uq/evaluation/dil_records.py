@@ -90,9 +90,9 @@ class SceneRecord:
         )
 
     def signal(self, name: str) -> float:
-        """One of DIL_SIGNALS, MC_SIGNALS, DOUBT, INDECISION, where there is a network or head STRANGENESS or
+        """The signal ``name``: one of DIL_SIGNALS, MC_SIGNALS, DOUBT and INDECISION.
 
-        SUSPICION, and where there is a network OVERLOOKED, OVERSIGHT or OMISSION.
+        Where there is a network or head also STRANGENESS and SUSPICION; with a network OVERLOOKED, OVERSIGHT and OMISSION.
         """
         if name == SUSPICION:
             certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])

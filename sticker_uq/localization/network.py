@@ -42,7 +42,7 @@ edge of what is visible of that, as logarithms of cells."""
 _LEAST_SCORE = 0.05
 _SAME_STICKER = 0.5
 """IoU from which two boxes are of the same sticker."""
-_FARTHEST = 4.5
+FARTHEST = 4.5
 """Largest logarithm of a distance in cells."""
 _BLOCKS = 13
 _TAPPED = {3: 24, 6: 40, 12: 112}
@@ -148,7 +148,7 @@ def _boxes(
     """Boxes (K, 4) px and scores (K,) of stickers from the probabilities (h, w) of their middles and ``edges`` (4, h, w)."""
     rows, columns = torch.nonzero(middle >= _LEAST_SCORE, as_tuple=True)
     scores = middle[rows, columns]
-    away = edges[:, rows, columns].clamp(max=_FARTHEST).exp()
+    away = edges[:, rows, columns].clamp(max=FARTHEST).exp()
     x, y = columns + 0.5, rows + 0.5
     sides = torch.stack([x - away[0], y - away[1], x + away[2], y + away[3]], dim=1)
     boxes = (sides * torch.tensor([*cell, *cell])).clamp_min(0).minimum(torch.tensor([*limits, *limits]))

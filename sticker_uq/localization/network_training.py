@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sticker_uq.datasets.coco import LabelledImage
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.localization.network import StrangerNetwork, network_input
+from sticker_uq.localization.network import FARTHEST, StrangerNetwork, network_input
 from sticker_uq.localization.network_samples import Sample, sample
 from sticker_uq.scene import InvalidInput
 
@@ -26,7 +26,6 @@ _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
 """What a cell with a stranger, logo, sticker or the middle of one counts, next to one without."""
 _SHARES = (1.0, 1.0, 1.0, 2.0)
 """Of these in the loss."""
-_FARTHEST = 4.5
 _KEPT = 4
 """Blocks of an encoder that has learned already which stay as they are: down to 4 px per cell."""
 _GENTLE = 0.3
@@ -115,7 +114,7 @@ def _loss(predicted: Tensor, samples: Sequence[Sample]) -> Tensor:
     each = F.binary_cross_entropy_with_logits(logits, targets, reduction="none", pos_weight=emphasis)
     classes = (each * weights).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3)).clamp_min(1.0)
     edges = torch.from_numpy(np.stack([s.edges for s in samples]))
-    found = predicted[:, targets.shape[1] :].clamp(max=_FARTHEST).exp()
+    found = predicted[:, targets.shape[1] :].clamp(max=FARTHEST).exp()
     shared = torch.minimum(found, edges)
     inside = (shared[:, 0] + shared[:, 2]) * (shared[:, 1] + shared[:, 3])
     areas = [(e[:, 0] + e[:, 2]) * (e[:, 1] + e[:, 3]) for e in (found, edges)]

@@ -77,13 +77,13 @@ def settled(
     remain. ``min_cluster_size``: passes that make an object a clustered one; ``limits``: those of the panel of supervisors by
     name, of which every score is possible.
     """
-    look = Look(scene, samples, most, min_cluster_size, decide)
-    if limits and look.heard_differently(limits):
+    outlook = Outlook(scene, samples, most, min_cluster_size, decide)
+    if limits and outlook.heard_differently(limits):
         return False
-    return look.expected_changes() <= error * (most - samples.passes) / most
+    return outlook.expected_changes() <= error * (most - samples.passes) / most
 
 
-class Look:
+class Outlook:
     """What the decision about ``scene`` after some of ``most`` passes says about the one after all of them."""
 
     def __init__(

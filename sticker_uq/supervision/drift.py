@@ -72,10 +72,10 @@ class Reference(BaseModel):
 
     @classmethod
     def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
-        """The reference made of ``scenes``: one per workpiece, as the cell first sees it. Failed scenes are left out, and signals
+        """The reference made of ``scenes``: one per workpiece, as the cell first sees it.
 
-        that were measured on none of the others.
-        Raises :class:`InvalidInput` when fewer than 20 can be used.
+        Failed scenes are left out, and signals that were measured on none of the others. Raises :class:`InvalidInput` when fewer
+        than 20 can be used.
         """
         used = [scene for scene in scenes if scene.status in (Status.OK, Status.DEGRADED)]
         if len(used) < _MIN_SCENES:

@@ -13,7 +13,7 @@ from sticker_uq.nodes.perceiving import decision, load_perception
 from sticker_uq.perception import Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.change_weights import WEIGHTS
 from sticker_uq.perception.changes import chance
-from sticker_uq.perception.sequential import Look, joined, settled, step_after
+from sticker_uq.perception.sequential import Outlook, joined, settled, step_after
 from sticker_uq.scene import InvalidInput, Outcome, StochasticSamples, SupervisorScore
 from sticker_uq.supervision import Policy
 from sticker_uq.supervision.sections import PanelRule, RiskScore, RiskTerm, Validity
@@ -56,7 +56,7 @@ def is_settled(drawn, error=0.05, policy=POLICY):
 
 def expected(drawn, policy=POLICY):
     decide = partial(decision, policy=policy)
-    return Look(scene_of(drawn), drawn, MOST, 3, decide).expected_changes()
+    return Outlook(scene_of(drawn), drawn, MOST, 3, decide).expected_changes()
 
 
 @pytest.mark.parametrize("passes", [5, 11])
@@ -125,7 +125,7 @@ def test_weights_fit_their_features():
     kinds = set()
     near_limit = samples(0.97, 0.75, 9, seed=1)
     for drawn in (samples(0.97, 1.0, 6), near_limit, samples(0.9, 0.0, 6), rare_things(), seen_twice(5, 10)):
-        look = Look(scene_of(drawn), drawn, MOST, 3, partial(decision, policy=POLICY))
+        look = Outlook(scene_of(drawn), drawn, MOST, 3, partial(decision, policy=POLICY))
         for kind, features in look.features():
             kinds.add(kind)
             assert features.shape == np.shape(WEIGHTS[kind])
