@@ -38,10 +38,9 @@ import numpy as np
 import psutil
 
 from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.processes import transport_environment
+from sticker_uq.nodes.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.perception.stages import MODEL_STAGES
 
-PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
 LARGE_DATA = "LARGE_DATA?max_msg_size=1MB&sockets_size=8MB&non_blocking=true"
 WARM_UP_S = 1.0
 ORDER = ("profile", "default", "large_data")

@@ -80,11 +80,12 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
     """
     import domain_coordinator
 
+    from test.helpers.ros import local_environment
+
     # Another one for each test: a process that takes long to die does not talk into the next test.
     with domain_coordinator.domain_id(lambda: next(_domains) % 100 + 1) as domain:
-        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
-        monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-        monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path / "ros_log"))
+        for name, value in local_environment(domain, tmp_path / "ros_log").items():
+            monkeypatch.setenv(name, value)
         yield domain
 
 

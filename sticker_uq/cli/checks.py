@@ -15,10 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from sticker_uq.nodes.transport import PROFILE_VARIABLES
+
 MIB = 2**20
 _SETUP = "run scripts/setup"
 _SOURCE = "source scripts/env, or the setup file of your workspace"
-_PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 
 
 class Level(StrEnum):
@@ -172,33 +174,32 @@ def _weights() -> Finding:
 
 
 def _transport() -> Finding:
-    values = {name: value for name in _PROFILE_VARIABLES if (value := os.environ.get(name))}
+    values = {name: value for name in PROFILE_VARIABLES if (value := os.environ.get(name))}
     if not values:
-        advice = f"the cell's launch files and `sticker-uq cell` set it; for nodes started by hand {_SOURCE}"
-        return Level.WARN, "no Fast DDS profile: images above VGA get lost", advice
+        return _ok("config/fastdds.xml, loaded by every node: UDP without shared memory")
     files = sorted(set(values.values()))
     missing = [file for file in files if not Path(file).is_file()]
     if missing:
         return Level.FAIL, f"{', '.join(missing)} does not exist", f"correct or unset {', '.join(values)}"
-    sizes = [
-        int(size)
-        for file in files
-        for size in re.findall(r"<segment_size>(\d+)<", Path(file).read_text("utf-8"))
-    ]
-    if not sizes or min(sizes) < 16 * MIB:
-        advice = "use config/fastdds.xml, or a segment_size of at least 16 MiB"
-        return Level.WARN, f"{', '.join(files)}: no shared-memory segment that holds images", advice
-    return _ok(f"{', '.join(files)}, segments of {min(sizes) // MIB} MiB")
+    if any(re.search(r"<type>\s*SHM\s*</type>", Path(file).read_text("utf-8")) for file in files):
+        advice = f"a process that is killed can block the others for seconds: unset {', '.join(values)}"
+        return Level.WARN, f"{', '.join(files)} has a shared-memory transport", advice
+    return _ok(", ".join(files))
 
 
-def _shared_memory() -> Finding:
+def _socket_buffers() -> Finding:
     try:
-        free = shutil.disk_usage("/dev/shm").free  # where the segments are
-    except OSError:
-        return Level.WARN, "no /dev/shm", "images go over the network interface instead"
-    found = f"{free // MIB} MiB free in /dev/shm"
-    if free < 512 * MIB:
-        return Level.WARN, found, "every process takes 64 MiB; in a container: --shm-size=1g or --ipc=host"
+        largest = int(RMEM_MAX.read_text())
+    except (OSError, ValueError):
+        return (
+            Level.WARN,
+            f"{RMEM_MAX} cannot be read",
+            "see to it that sockets may receive images of several MB",
+        )
+    found = f"at most {largest / MIB:.1f} MiB"
+    if largest < 4 * MIB:
+        advice = "best-effort images get lost and reliable ones are late: sudo sysctl -w net.core.rmem_max=16777216"
+        return Level.WARN, found, advice
     return _ok(found)
 
 
@@ -244,7 +245,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "domain": _domain,
     "messages": _messages,
     "image transport": _transport,
-    "shared memory": _shared_memory,
+    "socket buffers": _socket_buffers,
     "launch": _package("launch_ros", optional="`sticker-uq cell` starts the same nodes"),
     "cv_bridge": _package("cv_bridge", optional="images are converted by the package itself"),
     "vision_msgs": _package("vision_msgs", optional="detections_2d is not published"),

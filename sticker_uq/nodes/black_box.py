@@ -22,6 +22,7 @@ from sticker_uq.datasets.messages import box_from_msg, stamp_to_ns
 from sticker_uq.nodes import qos
 from sticker_uq.nodes.conversions import ns_to_stamp
 from sticker_uq.nodes.images import bgr_to_image
+from sticker_uq.nodes.lifecycle import init_ros
 from sticker_uq.nodes.vision import VISION_MSGS
 from sticker_uq.robustness.answers import Answer, no_detections
 from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput, ObjectClass
@@ -65,7 +66,7 @@ class BlackBox:
         self.name = f"node behind {settings.image_topic} and {settings.detections_topic}"
         self.identity = f"topics {settings.model_dump_json()}"
         self._context = Context()
-        rclpy.init(args=[], context=self._context)
+        init_ros([], context=self._context)
         try:
             self._node = Node("robustness_assessment", context=self._context, enable_rosout=False)
             self._executor = SingleThreadedExecutor(context=self._context)

@@ -25,7 +25,7 @@ Reliability = Literal["auto", "reliable", "best_effort"]
 #: So long a matched publisher may be silent before it is called a fault, s.
 QUIET_S = 3.0
 #: What helps against lost images.
-SEGMENT = "large images need a large shared-memory segment of Fast DDS"
+BUFFERS = "large images need large socket buffers (sysctl net.core.rmem_max, see `sticker-uq doctor`)"
 #: From a transport to the class of its messages, what it appends to the topic, and the name of the type.
 TRANSPORTS: dict[str, tuple[type, str, str]] = {
     "raw": (Image, "", "sensor_msgs/msg/Image"),
@@ -96,7 +96,7 @@ class ImageInput:
         quiet = time.monotonic() - last
         if self.received and quiet < QUIET_S:
             if self._losses and time.monotonic() - self._losses[-1] < QUIET_S:
-                return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {SEGMENT}"
+                return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {BUFFERS}"
             return Level.OK, f"receiving {self.topic}"
         if problem := self._mismatch(publishers):
             return Level.ERROR, problem
@@ -109,7 +109,7 @@ class ImageInput:
         offers = ", ".join(sorted({qos.describe(p.qos_profile) for p in publishers}))
         return Level.ERROR, (
             f"{self.topic}: {len(publishers)} publisher(s) matched but no image for {quiet:.0f} s (offered: {offers}; "
-            f"asked: {qos.describe(self.profile)}); {SEGMENT}"
+            f"asked: {qos.describe(self.profile)}); {BUFFERS}"
         )
 
     def rate(self) -> float:

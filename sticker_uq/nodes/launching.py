@@ -6,7 +6,6 @@ Needs launch and launch_ros, which only a ROS installation has; nothing else of 
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args, get_origin
 
@@ -19,7 +18,7 @@ from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.utilities import make_namespace_absolute, prefix_namespace
 
-from sticker_uq.nodes.processes import PACKAGE, CellOptions, ProcessSpec, transport_environment
+from sticker_uq.nodes.processes import PACKAGE, CellOptions, ProcessSpec
 from sticker_uq.nodes.runner import RESPAWN_PAUSE_S, STOP_TIMEOUT_S
 from sticker_uq.scene import InvalidInput
 
@@ -81,7 +80,6 @@ def _node(spec: ProcessSpec) -> Node:
         parameters=[str(spec.params_file), parameters],
         remappings=list(spec.remappings),
         ros_arguments=["--enclave", spec.enclave, *spec.log_arguments()],
-        additional_env=transport_environment(os.environ, spec.carries_images),
         output="screen",
         emulate_tty=True,
         respawn=spec.respawn,

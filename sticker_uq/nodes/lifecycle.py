@@ -30,6 +30,7 @@ from rclpy.signals import SignalHandlerOptions
 from sticker_uq.nodes.diagnostics import Diagnostics, Level, Report
 from sticker_uq.nodes.parameters import declare_settings
 from sticker_uq.nodes.signals import stop_signals
+from sticker_uq.nodes.transport import transport_environment
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -254,6 +255,15 @@ def request_exit(node: Node, code: int = 0) -> None:
     _STOPS[node].request(code)
 
 
+def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
+    """``rclpy.init`` with the cell's transport settings (:func:`~sticker_uq.nodes.transport.transport_environment`) in the
+    environment of this process; raises what both raise.
+    """
+    middleware = rclpy.get_rmw_implementation_identifier()
+    os.environ.update(transport_environment(os.environ, middleware))
+    rclpy.init(args=args, **arguments)
+
+
 def run_node(
     factory: Callable[[], Node],
     arguments: Sequence[str] | None = None,
@@ -270,7 +280,10 @@ def run_node(
     with stop_signals() as on_signal:
         try:
             args = None if arguments is None else [sys.argv[0], *arguments]
-            rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
+            init_ros(args, signal_handler_options=SignalHandlerOptions.NO)
+        except InvalidInput as error:
+            print(error, file=sys.stderr)
+            return 1
         except Exception as error:  # noqa: BLE001 - rclpy has no common base of its errors
             print(f"ROS arguments cannot be used: {error}", file=sys.stderr)
             return 2

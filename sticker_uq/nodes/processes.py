@@ -113,11 +113,6 @@ class ProcessSpec:
         return [argument for level in levels for argument in ("--log-level", level)]
 
     @property
-    def carries_images(self) -> bool:
-        """Whether this process sends or receives pictures."""
-        return self.executable != SUPERVISOR
-
-    @property
     def enclave(self) -> str:
         """The SROS2 enclave of this node; without security it means nothing."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
@@ -179,19 +174,6 @@ def share_folder() -> Path:
     raise InvalidInput(
         f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
     )
-
-
-def transport_environment(environment: Mapping[str, str], images: bool = True) -> dict[str, str]:
-    """Variables that give Fast DDS the profile of a process, unless the user brought one.
-
-    With ``images`` a shared-memory segment large enough for them: with the default of 512 KiB a best-effort image above VGA is
-    nearly always lost. Otherwise no shared memory at all, in which a process that is killed can leave a lock behind.
-    """
-    names = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
-    if any(environment.get(name) for name in names):
-        return {}
-    profile = share_folder() / "config" / ("fastdds.xml" if images else "fastdds_udp.xml")
-    return dict.fromkeys(names, str(profile))
 
 
 def existing_file(text: str, what: str) -> Path:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.nodes.processes import ProcessSpec, transport_environment
+from sticker_uq.nodes.processes import ProcessSpec
 
 STOP_TIMEOUT_S = 8.0
 RESPAWN_PAUSE_S = 1.0
@@ -108,8 +108,7 @@ class ProcessGroup:
 
     def _start(self, spec: ProcessSpec) -> None:
         command = spec.command(spec.write_parameters(Path(self._folder.name)))
-        transport = transport_environment(os.environ, spec.carries_images)
-        environment = {**os.environ, **transport, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,

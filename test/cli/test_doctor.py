@@ -77,11 +77,10 @@ def test_domains(monkeypatch, domain, level):
 @pytest.mark.parametrize(
     ("profile", "level", "words"),
     [
-        (None, Level.WARN, "no Fast DDS profile"),
+        (None, Level.OK, "config/fastdds.xml"),
         ("nowhere.xml", Level.FAIL, "does not exist"),
-        ("<segment_size>67108864</segment_size>", Level.OK, "64 MiB"),
-        ("<segment_size>524288</segment_size>", Level.WARN, "no shared-memory segment that holds images"),
-        ("<profiles/>", Level.WARN, "no shared-memory segment that holds images"),
+        ("<type>UDPv4</type>", Level.OK, "profile.xml"),
+        ("<type> SHM </type>", Level.WARN, "shared-memory transport"),
     ],
 )
 def test_image_transport(monkeypatch, tmp_path, profile, level, words):
@@ -100,8 +99,6 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
 @pytest.mark.parametrize(
     ("name", "free", "level"),
     [
-        ("shared memory", 2**30, Level.OK),
-        ("shared memory", 2**26, Level.WARN),
         ("disk", 2**33, Level.OK),
         ("disk", 2**30, Level.WARN),
         ("disk", 2**20, Level.FAIL),
@@ -110,6 +107,17 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
 def test_room(monkeypatch, name, free, level):
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
     assert only(monkeypatch, name).level is level
+
+
+@pytest.mark.parametrize(
+    ("content", "level"), [("4194304\n", Level.OK), ("212992\n", Level.WARN), (None, Level.WARN)]
+)
+def test_socket_buffers(monkeypatch, tmp_path, content, level):
+    file = tmp_path / "rmem_max"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setattr(checks, "RMEM_MAX", file)
+    assert only(monkeypatch, "socket buffers").level is level
 
 
 def test_torch_and_torchvision_of_different_builds(monkeypatch):

@@ -122,7 +122,7 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "the last run ended while a fault stood: the arm is silent", "the last run ended while a person was asked: request 1",
         "the policy was made for the weights abc, not for def", "the clock went back by 3.2 s",
         "waiting for an image on /camera: the publisher is gone",
-        "/camera: images are lost on the way, 3 so far; large images need a large shared-memory segment of Fast DDS",
+        "/camera: images are lost on the way, 3 so far; large images need large socket buffers",
         "/camera: 1 publisher(s) matched but no image for 5 s (offered: best effort; asked: best effort); large images need one",
         "how strange the picture is to the detector 0.7 is above the limit 0.6",
         "probability of a sticker that no box shows 0.7 is above the limit 0.6",

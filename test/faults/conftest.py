@@ -15,9 +15,8 @@ def package_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ro
     """A probe on a domain of its own, and a folder."""
     folder = tmp_path_factory.mktemp("cell")
     with pytest.MonkeyPatch.context() as patch, domain_coordinator.domain_id() as domain:
-        patch.setenv("ROS_DOMAIN_ID", str(domain))
-        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-        patch.setenv("ROS_LOG_DIR", str(folder / "ros_log"))
+        for name, value in ros.local_environment(domain, folder / "ros_log").items():
+            patch.setenv(name, value)
         with ros.bench() as bench:
             yield bench, folder
 

@@ -30,9 +30,18 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
 from sticker_uq.nodes import qos
+from sticker_uq.nodes.lifecycle import init_ros
+from sticker_uq.nodes.transport import transport_environment
 
 PATIENCE_S = 90.0  # only a failing test waits so long; a loaded machine starts a process in a minute
 ROOT = Path(__file__).parents[2]
+
+
+def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
+    """The variables with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
+    local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    settings = transport_environment({**os.environ, **local})
+    return local | settings | {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(log_folder)}
 
 
 class Reports(dict[str, Any]):
@@ -150,7 +159,7 @@ def values_of(status: Any) -> dict[str, str]:
 @contextmanager
 def bench() -> Iterator[Bench]:
     """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
-    rclpy.init(args=[])
+    init_ros([])
     try:
         made = Bench()
         try:

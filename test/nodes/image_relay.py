@@ -1,5 +1,5 @@
-"""Processes for test_transport: `receive` answers every image it gets, `send SIZE COUNT` counts the answers,
-`flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
+"""Processes for test_transport: `receive RELIABILITY` answers every image it gets, `send SIZE COUNT RELIABILITY` counts the
+answers, `flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
 
 The next image of `send` is sent when the last one was answered or after a second, so that the count does not depend on
 how busy the machine is.
@@ -16,9 +16,13 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import UInt32
 
 CAMERA = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+RELIABILITY = {
+    "best_effort": CAMERA,
+    "reliable": QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE),
+}
 
 
-def receive(node: Node) -> None:
+def receive(node: Node, reliability: str) -> None:
     """Answers the number of every complete image until the process is ended."""
     answers = node.create_publisher(UInt32, "seen", 10)
 
@@ -26,7 +30,7 @@ def receive(node: Node) -> None:
         if len(image.data) == image.step * image.height:
             answers.publish(UInt32(data=int(image.header.frame_id)))
 
-    node.create_subscription(Image, "image", answer, CAMERA)
+    node.create_subscription(Image, "image", answer, RELIABILITY[reliability])
     rclpy.spin(node)
 
 
@@ -59,9 +63,9 @@ def flood(node: Node, size: str, count: int) -> None:
     rclpy.spin(node)
 
 
-def send(node: Node, size: str, count: int) -> int:
+def send(node: Node, size: str, count: int, reliability: str) -> int:
     """Returns how many of `count` images were answered."""
-    images = node.create_publisher(Image, "image", CAMERA)
+    images = node.create_publisher(Image, "image", RELIABILITY[reliability])
     image = blank(size)
     seen: set[int] = set()
     waiting: list[Future] = []
@@ -85,9 +89,9 @@ if __name__ == "__main__":
     rclpy.init()
     relay = rclpy.create_node(f"image_relay_{sys.argv[1]}")
     if sys.argv[1] == "receive":
-        receive(relay)
+        receive(relay, sys.argv[2])
     elif sys.argv[1] == "flood":
         flood(relay, sys.argv[2], int(sys.argv[3]))
     else:
-        print(send(relay, sys.argv[2], int(sys.argv[3])))
+        print(send(relay, sys.argv[2], int(sys.argv[3]), sys.argv[4]))
     rclpy.shutdown()

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import yaml
 
-from sticker_uq.nodes.processes import CellOptions, cell_processes, share_folder, transport_environment
+from sticker_uq.nodes.processes import CellOptions, cell_processes
 from sticker_uq.scene import InvalidInput
 
 
@@ -65,25 +65,6 @@ def test_own_parameters_are_written_with_their_types(tmp_path):
     spec = _by_name(model="123E5")["detector"]
     written = yaml.safe_load(spec.write_parameters(tmp_path).read_text())
     assert written["/**"]["ros__parameters"] == {"autostart": True, "use_sim_time": False, "model": "123E5"}
-
-
-def test_the_transport_profile_is_set_unless_the_user_brought_one():
-    profile = str(share_folder() / "config" / "fastdds.xml")
-    assert set(transport_environment({}).values()) == {profile}
-    assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"}) == {}
-
-
-def test_the_supervisor_shares_no_memory_that_its_death_could_leave_locked():
-    config = share_folder() / "config"
-    profiles = {
-        name: set(transport_environment({}, spec.carries_images).values())
-        for name, spec in _by_name(sim=True, console=True).items()
-    }
-    images = {str(config / "fastdds.xml")}
-    assert profiles.pop("supervisor") == {str(config / "fastdds_udp.xml")}
-    assert set(profiles) == {"detector", "console", "cell_sim"}
-    assert all(profile == images for profile in profiles.values())
-    assert "SHM" not in (config / "fastdds_udp.xml").read_text()
 
 
 @pytest.mark.parametrize(("namespace", "enclave"), [("", "/detector"), ("cell_2/", "/cell_2/detector")])
