@@ -4,9 +4,10 @@
     python -m benchmarks.kills --out FILE --transport shared_memory  with the Fast DDS profile of release 0.1.0
     python -m benchmarks.kills --print FILE                          the table of docs/faults.md
 
-A camera publishes images of 1280x960 px at 10 Hz. The detector, the console, the recorder and three plain subscriptions receive them.
-At random moments one of the receivers is killed with SIGKILL and started again. A receiver is deaf while no image arrives
-between its subscription and its death; pauses longer than 2 s count. ``load`` more processes want a core all the time.
+A camera publishes images of 1280x960 px at 10 Hz. The detector, the console, the recorder and three plain subscriptions receive
+them. At random moments one of the receivers is killed with SIGKILL and started again. A receiver is deaf while no image
+arrives between the moment from which it listens and its death; pauses longer than 2 s count. ``load`` more processes want a core
+all the time.
 
 Side by side: runs of both transports with the same seed kill the same processes after the same pauses.
 """
@@ -45,7 +46,6 @@ TRANSPORTS = {
     "udp": share_folder() / "config" / "fastdds_localhost.xml",
     "shared_memory": Path(__file__).with_name("fastdds_shared_memory.xml"),
 }
-SHARED_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class Row:
 class Life:
     """One process of a receiver from its start to its death; seconds on the monotonic clock."""
 
-    subscribed: float | None = None
+    listening: float | None = None
     images: list[float] = field(default_factory=list)
     ages: list[float] = field(default_factory=list)
     ended: float = 0.0
 
     def pauses(self) -> list[tuple[str, float]]:
-        """The time without an image: from the subscription, between two images, until the death."""
-        if self.subscribed is None:
+        """The time without an image: from where it listens, between two images, until the death."""
+        if self.listening is None:
             return []
-        marks = [self.subscribed, *(at for at in self.images if at > self.subscribed), self.ended]
+        marks = [self.listening, *(at for at in self.images if at > self.listening), self.ended]
         kinds = ["start"] + ["midway"] * (len(marks) - 2)
         return [(kind, b - a) for kind, (a, b) in zip(kinds, pairwise(marks), strict=True)]
 
@@ -92,6 +92,7 @@ class Receiver:
         self.name = name
         self.lives: list[Life] = []
         self.output: list[str] = []
+        self.segments: set[Path] = set()
         self._command = [sys.executable, "-m", "benchmarks.kills_process", *arguments]
         self._environment = dict(environment)
 
@@ -113,8 +114,8 @@ class Receiver:
         assert process.stdout is not None
         for line in process.stdout:
             match line.split():
-                case ["subscribed", at]:
-                    life.subscribed = life.subscribed or float(at)
+                case ["listening", at]:
+                    life.listening = life.listening or float(at)
                 case ["image" | "published", at, *age]:
                     life.images.append(float(at))
                     life.ages += map(float, age)
@@ -125,6 +126,8 @@ class Receiver:
         """End the process with SIGKILL, whatever it does. Raises SystemExit with its output when it has ended by itself."""
         if self.process.poll() is not None:
             raise SystemExit("\n".join([f"{self.name} has ended by itself:", *self.output[-20:]]))
+        maps = Path(f"/proc/{self.process.pid}/maps").read_text(encoding="utf-8")
+        self.segments |= {Path(line.split()[-1]) for line in maps.splitlines() if "/dev/shm/fast" in line}
         self.lives[-1].ended = time.monotonic()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -141,13 +144,6 @@ def _load(processes: int) -> Iterator[None]:
         for process in busy:
             process.kill()
             process.wait()
-
-
-def _segments() -> dict[str, int]:
-    """Bytes of Fast DDS's files in shared memory, by name."""
-    with contextlib.suppress(FileNotFoundError):
-        return {file.name: file.stat().st_blocks * 512 for file in SHARED_MEMORY.glob("*fast*")}
-    return {}
 
 
 def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> Row:
@@ -175,7 +171,6 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
             Receiver("second reliable subscription", ["subscriber", "reliable"], environment),
             Receiver("best-effort subscription", ["subscriber", "best_effort"], environment),
         ]
-        before = _segments()
         loads = []
         try:
             for receiver in (camera, *receivers):
@@ -196,9 +191,10 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
             for receiver in (camera, *receivers):
                 receiver.kill()
     print()
-    left = {name: size for name, size in _segments().items() if name not in before}
+    mapped = set().union(*(receiver.segments for receiver in (camera, *receivers)))
+    left = [file.stat().st_blocks * 512 for file in mapped if file.exists()]
     lives = [(receiver.name, life) for receiver in receivers for life in receiver.lives]
-    firsts = [life.images[0] - life.subscribed for _, life in lives if life.subscribed and life.images]
+    firsts = [life.images[0] - life.listening for _, life in lives if life.listening and life.images]
     ages = [age for _, life in lives for age in life.ages]
     pauses = [
         (name, kind, round(seconds, 2))
@@ -219,7 +215,7 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
         age_p95=float(np.percentile(ages, 95)),
         publish_max=max(camera.lives[0].ages),
         segments_left=len(left),
-        megabytes_left=sum(left.values()) / 1e6,
+        megabytes_left=sum(left) / 1e6,
     )
 
 
@@ -234,7 +230,7 @@ def table(rows: Sequence[Row]) -> str:
     names = {"udp": "UDP", "shared_memory": "shared memory"}
     head = (
         "| transport | kills | processes beside | pauses > 2 s | longest, s | first image p50 / max, s | image age p50 / p95, ms "
-        "| longest publish call, ms | files left in /dev/shm |\n" + "|---" * 9 + "|"
+        "| longest publish call, ms | segments left in /dev/shm |\n" + "|---" * 9 + "|"
     )
     lines = [
         f"| {names[row.transport]} | {row.kills} | {row.load} | {len(row.pauses)} | "

@@ -5,7 +5,8 @@
     python -m benchmarks.kills_process NODE --ros-args ...           a node of the cell: detector, console, recorder
 
 One line per event, ``EVENT SECONDS [MILLISECONDS]`` on the monotonic clock: ``published`` with the duration of the call,
-``subscribed`` once per subscription to images, and ``image`` with the age where the message was decoded.
+``listening`` when the node spins for the first time after it subscribed to images, and ``image`` with the age where the message
+was decoded.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 import rclpy
+from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image
@@ -53,7 +55,8 @@ def camera(size: str, rate: str) -> None:
 
 def instrument() -> None:
     """Let every subscription to images in this process tell what it receives."""
-    create = Node.create_subscription
+    create, spin = Node.create_subscription, SingleThreadedExecutor.spin_once
+    subscribed: list[str] = []
 
     def create_subscription(
         self: Node, message_type: type, topic: str, callback: Any, profile: QoSProfile | int, **arguments: Any
@@ -70,11 +73,17 @@ def instrument() -> None:
             _tell("image", time.monotonic(), age)
             callback(message, *more)
 
-        made = create(self, message_type, topic, noted, profile, **arguments)
-        _tell("subscribed", time.monotonic())
-        return made
+        subscribed.append(topic)
+        return create(self, message_type, topic, noted, profile, **arguments)
+
+    def spin_once(self: SingleThreadedExecutor, *arguments: Any, **named: Any) -> None:
+        if subscribed:
+            _tell("listening", time.monotonic())
+            subscribed.clear()
+        spin(self, *arguments, **named)
 
     Node.create_subscription = create_subscription
+    SingleThreadedExecutor.spin_once = spin_once
 
 
 def subscriber(reliability: str) -> None:

@@ -81,9 +81,6 @@ class Console(Node):
         super().destroy_node()
 
     def _listen(self) -> None:
-        self._images = ImageInput(self, self._settings.image_transport, "auto", self._on_image)
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_IMAGE_CHECK_S, self._images.check, clock=steady)
         self.create_subscription(SceneAssessment, "scene", self._on_scene, RELIABLE)
         self.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE)
         self.create_subscription(GateState, "gate", self._on_gate, LATCHED)
@@ -92,6 +89,9 @@ class Console(Node):
         self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
         self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
         self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
+        self._images = ImageInput(self, self._settings.image_transport, "auto", self._on_image)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(_IMAGE_CHECK_S, self._images.check, clock=steady)
 
     def _report(self) -> Report:
         level, message = self._images.state()

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.stats import betabinom, norm
-from scipy.stats import t as student
 
 from sticker_uq.scene import FloatArray, ObservedObject, StochasticSamples
 from sticker_uq.uncertainty import iou_matrix
@@ -155,6 +153,11 @@ def _share(new: int, successes: int, trials: int, width: float) -> tuple[int, in
     """Interval of the number of successes among ``new`` trials after ``successes`` in ``trials``."""
     if new == 0:
         return 0, 0
+    from scipy.stats import (
+        betabinom,
+        norm,
+    )  # half a second, which a detector without adaptive passes need not wait
+
     tail = float(norm.sf(width))
     low, high = betabinom.ppf([tail, 1 - tail], new, successes + _PRIOR, trials - successes + _PRIOR)
     return int(low), int(high)
@@ -163,6 +166,9 @@ def _share(new: int, successes: int, trials: int, width: float) -> tuple[int, in
 @lru_cache(maxsize=1024)
 def _quantile(count: int, width: float) -> float:
     """Student's quantile that has the probability of ``width`` normal standard deviations, for the mean of ``count`` values."""
+    from scipy.stats import norm
+    from scipy.stats import t as student
+
     return float(student.isf(norm.sf(width), count - 1 + _PRIOR_VALUES))
 
 

@@ -6,9 +6,6 @@ import warnings
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
 
 from sticker_uq.scene import FloatArray, IntArray
 from sticker_uq.supervisors.interface import Arrays, Supervisor
@@ -69,6 +66,11 @@ def perceptron(layer: FloatArray, classes: IntArray, count: int) -> tuple[FloatA
     if len(present) == 1:
         bias[present] = 0.0
         return weight, bias
+    # loaded where it is needed: a detector without a panel starts sooner
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
     scaler = StandardScaler().fit(layer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few steps short of the optimum is as good
