@@ -14,9 +14,7 @@ from test.helpers.ros import Bench, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 if vision.VISION_MSGS is None:
-    pytest.skip(
-        "vision_msgs is not installed; it comes with a ROS installation only", allow_module_level=True
-    )
+    pytest.skip("no vision_msgs: apt install ros-jazzy-vision-msgs", allow_module_level=True)
 
 VISION: Any = vision.VISION_MSGS
 
