@@ -1,9 +1,17 @@
 """Starts the whole cell: ``ros2 launch sticker_uq cell.launch.py`` (``sim:=true`` for the simulated one)."""
 
+from importlib import metadata
+
 from launch import LaunchDescription
 
 from sticker_uq.nodes.launching import declared_arguments, start_processes
 from sticker_uq.nodes.processes import cell_processes
+
+if metadata.version("pydantic").startswith("1."):
+    raise RuntimeError(
+        "the system's pydantic 1 is too old: activate the virtual environment first, "
+        "source src/sticker_uq/.venv/bin/activate, and then use the ros2 in it"
+    )
 
 
 def generate_launch_description() -> LaunchDescription:

@@ -5,8 +5,10 @@ import importlib
 import itertools
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -44,10 +46,22 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return True if collection_path == LAUNCH_TESTS and not HAS_LAUNCH_TESTING else None
 
 
-def pytest_report_header() -> str:
-    if HAS_LAUNCH_TESTING:
-        return "launch tests: collected"
-    return "launch tests: not collected, launch_testing comes with a ROS installation only"
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was not run and why, in one line, or in the file that STICKER_UQ_NOT_RUN names for the line of several runs."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
+    )
+    left_out = [f"{count} x {reason}" for reason, count in reasons.items()]
+    asked_for = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
+    if not HAS_LAUNCH_TESTING and any(path in LAUNCH_TESTS.parents for path in asked_for):
+        left_out.append(
+            "test/launch: no launch_testing: apt install ros-jazzy-launch-testing ros-jazzy-ros2launch"
+        )
+    if file := os.environ.get("STICKER_UQ_NOT_RUN"):
+        with open(file, "a", encoding="utf-8") as lines:
+            lines.writelines(f"{line}\n" for line in left_out)
+    elif left_out:
+        terminalreporter.write_line(f"not run: {'; '.join(left_out)}")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook

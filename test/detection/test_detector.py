@@ -228,7 +228,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_device("cuda:1")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_a_gpu_sees_what_the_processor_sees(name: str) -> None:
     settings = DetectorSettings(model=name, min_size=MIN_SIZE, device="cuda")

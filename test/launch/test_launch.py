@@ -1,8 +1,10 @@
 """The launch files as a person uses them."""
 
 import os
+import runpy
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -70,3 +72,10 @@ def test_arguments_are_listed_with_their_descriptions(ros_domain, file, missing)
     for name, info in CellOptions.model_fields.items():
         listed = f"'{name}':\n        {info.description}" in output
         assert listed == (not name.startswith(missing)), name
+
+
+@pytest.mark.parametrize("file", ["cell.launch.py", "detector.launch.py"])
+def test_the_systems_pydantic_is_refused_with_what_to_do(monkeypatch, file):
+    monkeypatch.setattr(metadata, "version", {"pydantic": "1.10.14"}.__getitem__)
+    with pytest.raises(RuntimeError, match=r"pydantic 1 is too old: activate the virtual environment first"):
+        runpy.run_path(str(ROOT / "launch" / file))

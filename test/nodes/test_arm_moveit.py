@@ -27,7 +27,7 @@ from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState, ObservedObject
 from test.helpers.ros import PATIENCE_S, Bench
 
-why = "not installed: ros-jazzy-moveit-msgs and ros-jazzy-controller-manager-msgs, which PyPI does not have"
+why = "no MoveIt messages: apt install ros-jazzy-moveit-msgs ros-jazzy-controller-manager-msgs"
 moveit = pytest.importorskip("moveit_msgs.action", reason=why)
 controllers = pytest.importorskip("controller_manager_msgs.srv", reason=why)
 MoveItErrorCodes = pytest.importorskip("moveit_msgs.msg", reason=why).MoveItErrorCodes

@@ -129,7 +129,7 @@ def test_nobody_there_is_told(ros_domain: object) -> None:
         BlackBox(SETTINGS.model_copy(update={"start_timeout_s": 0.5}))
 
 
-@pytest.mark.skipif(VISION_MSGS is None, reason="vision_msgs comes with a ROS installation only")
+@pytest.mark.skipif(VISION_MSGS is None, reason="no vision_msgs: apt install ros-jazzy-vision-msgs")
 def test_answers_as_vision_msgs(stranger: Callable[..., Stranger]) -> None:
     def reply(image: Image) -> list[Any]:
         detection = VISION_MSGS.Detection2D(header=image.header)  # type: ignore[union-attr]

@@ -72,7 +72,9 @@ def test_numpy_decodes_every_encoding(encoding: str) -> None:
     assert images.bgr_with_numpy(raw_message(encoding)).shape == (6, 8, 3)
 
 
-@pytest.mark.skipif(images.cv_bridge()[0] is None, reason=f"no parity to test: {images.cv_bridge()[1]}")
+@pytest.mark.skipif(
+    images.cv_bridge()[0] is None, reason=f"{images.cv_bridge()[1]}: apt install ros-jazzy-cv-bridge"
+)
 def test_cv_bridge_and_numpy_agree() -> None:
     for encoding, padding, big in itertools.product(ENCODINGS, (0, 4, 6), (0, 1)):
         message = raw_message(encoding, padding, big)

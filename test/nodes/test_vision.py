@@ -14,9 +14,7 @@ from test.helpers.ros import Bench, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 if vision.VISION_MSGS is None:
-    pytest.skip(
-        "vision_msgs is not installed; it comes with a ROS installation only", allow_module_level=True
-    )
+    pytest.skip("no vision_msgs: apt install ros-jazzy-vision-msgs", allow_module_level=True)
 
 VISION: Any = vision.VISION_MSGS
 
@@ -59,8 +57,8 @@ def test_the_detector_publishes_them_and_latches_the_names(bench: Bench) -> None
     ]
     assert labels[0].threshold == pytest.approx(0.3)
     detections = bench.collect(VISION.Detection2DArray, "detections_2d")
-    bench.until(lambda: node.count_subscribers("detections_2d"), "the subscription")
-    bench.until(lambda: node.feeds[0].outputs._detections_2d.get_subscription_count(), "the match")
+    publisher = next(p for p in node.publishers if p.topic_name.endswith("/detections_2d"))
+    bench.until(publisher.get_subscription_count, "the match")
     node.feeds[0].outputs.publish(scene(), 1)
     bench.until(lambda: detections, "the detections")
     assert len(detections[0].detections) == 1

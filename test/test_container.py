@@ -1,0 +1,87 @@
+"""README's installation on a robot is the one that the image runs, and what starts it in a container exists."""
+
+import re
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+
+from sticker_uq.nodes.processes import CellOptions
+from test.test_layout import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def on_the_robot() -> list[str]:
+    """The commands under README's "On the robot"."""
+    block = README.split("\n## On the robot\n\n")[1].split("\n\n")[0]
+    return [line.strip() for line in block.splitlines()]
+
+
+def started_by(service: dict[str, Any], **variables: str) -> list[str]:
+    """The words of a service's command, as compose would fill in the variables."""
+
+    def value(found: re.Match[str]) -> str:
+        name, operator, text = found.groups()
+        given = variables.get(name, "")
+        if operator == ":+":
+            return re.sub(rf"\$\{{{name}\}}", given, text) if given else ""
+        return given or text
+
+    form = r"\$\{(\w+)(:[-+])((?:[^${}]|\$\{\w+\})*)\}"
+    text = re.sub(form, value, service["command"])
+    assert "$" not in text
+    return shlex.split(text)
+
+
+def test_the_image_runs_the_commands_of_readme() -> None:
+    clone, *commands, launch = on_the_robot()
+    assert clone.endswith(" src/sticker_uq")
+    assert launch.startswith("ros2 launch sticker_uq cell.launch.py ")
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    build = next(block for block in re.split(r"(?<!\\)\n", dockerfile) if block.startswith("RUN "))
+    steps = [step.strip(" \\\n") for step in build.removeprefix("RUN ").split("&&")]
+    entry = (ROOT / "docker" / "entrypoint").read_text(encoding="utf-8").splitlines()
+    run = [
+        re.sub(r"^(\w+=\S+ )+", "", step) for step in steps if not step.startswith("rm ")
+    ]  # without variables
+    assert run == commands[:2]
+    sourced = [line for line in entry if line.startswith("source ")]
+    assert sourced == [command for command in commands if command.startswith("source ")]
+
+
+@pytest.mark.parametrize("service", COMPOSE["services"])
+def test_services_start_launch_files_with_arguments_that_exist(service: str) -> None:
+    words = started_by(
+        COMPOSE["services"][service], WEIGHTS="w.safetensors", POLICY="p.yaml", ARGUMENTS="passes:=5"
+    )
+    assert words[:3] == ["ros2", "launch", "sticker_uq"]
+    assert (ROOT / "launch" / words[3]).is_file()
+    given = dict(word.split(":=", 1) for word in words[4:])
+    CellOptions.from_texts(given)
+    assert bool(given.get("sim")) == (service == "sim")
+
+
+def test_a_robots_cell_names_only_what_is_given() -> None:
+    cell = COMPOSE["services"]["cell"]
+    bare = ["ros2", "launch", "sticker_uq", "cell.launch.py", "camera_topic:=/camera/image_raw"]
+    assert started_by(cell) == bare
+    assert started_by(cell, WEIGHTS="w.safetensors", POLICY="p.yaml", ARGUMENTS="console:=true record:=/cell/bag") == [
+        *bare, "weights:=/cell/w.safetensors", "policy:=/cell/p.yaml", "console:=true", "record:=/cell/bag",
+    ]  # fmt: skip
+
+
+def test_a_simulated_cell_cannot_reach_a_real_arm() -> None:
+    sim, cell = COMPOSE["services"]["sim"], COMPOSE["services"]["cell"]
+    assert (cell["network_mode"], cell["ipc"]) == ("host", "host")
+    assert not {"network_mode", "networks", "ipc"} & set(sim)
+
+
+def test_mounted_files_lie_where_the_command_looks() -> None:
+    (mount,) = COMPOSE["services"]["cell"]["volumes"]
+    assert mount.endswith(":/cell")
+    assert all(
+        f":=/cell/${{{name}}}" in COMPOSE["services"]["cell"]["command"] for name in ("WEIGHTS", "POLICY")
+    )

