@@ -7,7 +7,7 @@ import domain_coordinator
 import pytest
 
 from test.helpers import ros
-from test.helpers.fault_cell import FaultCell
+from test.helpers.fault_cell import HASTY_S, PATIENT_S, FaultCell
 
 
 @pytest.fixture(scope="package")
@@ -38,3 +38,16 @@ def cell(running_cell: FaultCell) -> Iterator[FaultCell]:
     running_cell.works()
     running_cell.check_motion()
     running_cell.check_audit()
+
+
+@pytest.fixture
+def hasty(cell: FaultCell) -> Iterator[FaultCell]:
+    """The cell with a supervisor that soon faults when the arm does not answer."""
+    cell.quiet()
+    cell.arm_timeouts(HASTY_S)
+    cell.hold(False)
+    cell.works()
+    yield cell
+    cell.quiet()
+    cell.arm_timeouts(PATIENT_S)
+    cell.hold(False)

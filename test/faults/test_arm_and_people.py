@@ -12,29 +12,23 @@ from test.helpers.fault_cell import FaultCell, Seen
 Request = ResolveIntervention.Request
 
 
-def test_arm_never_answers(cell: FaultCell) -> None:
+def test_arm_never_answers(hasty: FaultCell) -> None:
     """Not even whether it takes the goal: the permit ends, and a person is needed until it speaks again."""
-    cell.bring(GateState.STATE_PERMITTED)
-    cell.until_gate(reason=Closed.ARM_FAILED)
-    gate = cell.until_gate(GateState.STATE_FAULT)
+    hasty.bring(GateState.STATE_PERMITTED)
+    hasty.until_gate(reason=Closed.ARM_FAILED)
+    gate = hasty.until_gate(GateState.STATE_FAULT)
     assert "did not report the end" in gate.text
-    cell.camera.shows(Seen.NOTHING)
-    cell.arm("move")
-    cell.quiet()
-    cell.hold(False)
 
 
-def test_arm_takes_a_goal_and_never_ends_it(cell: FaultCell) -> None:
-    cell.quiet()
-    cell.arm("deaf")
-    cell.camera.shows(Seen.STICKER)
-    cell.hold(False)
-    permit = cell.until_gate(GateState.STATE_REMOVING)
-    cell.camera.shows(Seen.NAN)
-    cell.until_gate(GateState.STATE_FAULT)
-    assert not any(step.decision_id == permit.decision_id for step in cell.steps)
-    cell.quiet()
-    cell.hold(False)
+def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
+    hasty.quiet()
+    hasty.arm("deaf")
+    hasty.camera.shows(Seen.STICKER)
+    hasty.hold(False)
+    permit = hasty.until_gate(GateState.STATE_REMOVING)
+    hasty.camera.shows(Seen.NAN)
+    hasty.until_gate(GateState.STATE_FAULT)
+    assert not any(step.decision_id == permit.decision_id for step in hasty.steps)
 
 
 def test_arm_answers_twice(cell: FaultCell) -> None:

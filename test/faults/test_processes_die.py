@@ -55,28 +55,24 @@ def test_kill_detector(cell: FaultCell, state: int) -> None:
 
 
 @pytest.mark.parametrize("state", [STATES[name] for name in ("permitted", "removing")])
-def test_kill_arm(cell: FaultCell, state: int) -> None:
+def test_kill_arm(hasty: FaultCell, state: int) -> None:
     """The goal is lost with its server: the gate closes and faults until a person has had a look."""
-    cell.bring(state)
-    killed = cell.arm_servers()
-    cell.kill("arm")
-    cell.until_gate(reason=Closed.ARM_FAILED)
-    cell.until_gate(GateState.STATE_FAULT)
-    cell.until(lambda: len(cell.arm_servers()) == 1 and cell.arm_servers() != killed, "the next arm alone")
-    cell.quiet()
-    cell.hold(False)
+    hasty.bring(state)
+    killed = hasty.arm_servers()
+    hasty.kill("arm")
+    hasty.until_gate(reason=Closed.ARM_FAILED)
+    hasty.until_gate(GateState.STATE_FAULT)
+    hasty.until(lambda: len(hasty.arm_servers()) == 1 and hasty.arm_servers() != killed, "the next arm alone")
 
 
-def test_arm_hangs(cell: FaultCell) -> None:
+def test_arm_hangs(hasty: FaultCell) -> None:
     """Its server is still there, but it says nothing any more: closed at once, and a fault because its goal does not end."""
-    cell.stop("arm", True)
+    hasty.stop("arm", True)
     try:
-        cell.until_gate(reason=Closed.ARM_FAILED)
-        cell.until_gate(GateState.STATE_FAULT)
+        hasty.until_gate(reason=Closed.ARM_FAILED)
+        hasty.until_gate(GateState.STATE_FAULT)
     finally:
-        cell.stop("arm", False)
-    cell.quiet()
-    cell.hold(False)
+        hasty.stop("arm", False)
 
 
 def test_supervisor_hangs(cell: FaultCell) -> None:

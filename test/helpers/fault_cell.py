@@ -13,11 +13,14 @@ import resource
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 from std_msgs.msg import Header, String
@@ -39,13 +42,15 @@ K = 2
 LEASE_S = 1.0
 MAX_SCENE_AGE_S = 1.5
 SLACK_S = 0.5
-"""A step is told after the permit was checked: so much later at most on a machine that is busy."""
+"""So long after the end of the last lease :meth:`FaultCell.stays_closed` goes on."""
+PATIENT_S, HASTY_S = 20.0, 2.0
+"""How long the supervisor waits for an answer of the arm before it faults: on a busy machine, and where the fault is tested."""
 SUPERVISOR: dict[str, Any] = {
     "consecutive_scenes": K,
     "max_scene_age": MAX_SCENE_AGE_S,
     "lease": LEASE_S,
-    "accept_timeout": 2.0,
-    "cancel_timeout": 2.0,
+    "accept_timeout": PATIENT_S,
+    "cancel_timeout": PATIENT_S,
     "arm_silence": 1.0,
     "verify_timeout": 600.0,
     "undecided_timeout": 3600.0,
@@ -106,6 +111,9 @@ class FaultCell:
         node = bench.probe
         self._hold = node.create_client(SetBool, prefix + "hold")
         self._reset = node.create_client(Trigger, prefix + "reset")
+        self._parameters_of_supervisor = node.create_client(
+            SetParameters, prefix + "supervisor/set_parameters"
+        )
         self._resolve = node.create_client(ResolveIntervention, prefix + "intervention/resolve")
         self._scene_publisher: Any = None
         self._stack = contextlib.ExitStack()
@@ -303,6 +311,13 @@ class FaultCell:
         )
         return self._call(self._resolve, request)
 
+    def arm_timeouts(self, seconds: float) -> None:
+        """How long the supervisor waits for an answer of the arm before it faults; no permit may be out."""
+        names = ("accept_timeout", "cancel_timeout")
+        wanted = [Parameter(name, value=seconds).to_parameter_msg() for name in names]
+        answer = self._call(self._parameters_of_supervisor, SetParameters.Request(parameters=wanted))
+        assert all(result.successful for result in answer.results), answer
+
     def _call(self, client: Any, request: Any) -> Any:
         """Call until somebody answers: a server that was killed does not, and is forgotten only after a while."""
         futures: list[Any] = []
@@ -321,6 +336,7 @@ class FaultCell:
     def bring(self, state: int) -> None:
         """Bring the gate from wherever it is into ``state``, with an arm that obeys where it moves."""
         self.quiet()
+        said = len(self.gates)
         if state == GateState.STATE_BLOCKED:
             return
         seen = {
@@ -342,7 +358,11 @@ class FaultCell:
             self.arm("finish")
         elif state == GateState.STATE_REMOVING:
             self.until_moving()
-        self.until_gate(state)
+
+        def there() -> bool:
+            return any(gate.state == state for gate in self.gates[said:]) and self.gates[-1].state == state
+
+        self.until(there, f"gate in {state}")
 
     def quiet(self) -> None:
         """Hold the gate, end a fault, and wait until no goal is under way."""
@@ -369,7 +389,12 @@ class FaultCell:
     # what must always hold
 
     def check_motion(self) -> None:
-        """Fail when the arm ever moved without a permit, or later than its last renewal allowed."""
+        """Fail when the arm ever moved without a permit, or began a second step after the end of its last renewal.
+
+        The arm checks its permit, then takes the time of the step: on a busy machine the time of one step may be late by any
+        amount, but the check before the next one must stop it.
+        """
+        late: Counter[tuple[str, int]] = Counter()
         ends: dict[tuple[str, int], int] = {}
         for gate in self.gates:
             if gate.open:
@@ -379,8 +404,8 @@ class FaultCell:
         for step in self.steps:
             end = ends.get((step.decision_id, step.object_id))
             assert end is not None, f"the arm moved for {step.decision_id} without any permit"
-            late = (stamp_to_ns(step.header.stamp) - end) / 1e9
-            assert late < SLACK_S, f"the arm moved {late:.3f} s after the end of its permit"
+            late[step.decision_id, step.object_id] += stamp_to_ns(step.header.stamp) > end
+        assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
         """The audit log, which must be whole and hold what the gate says it holds."""
