@@ -135,13 +135,13 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def _load(processes: int) -> Iterator[None]:
+def busy(processes: int) -> Iterator[None]:
     """So many more processes want a core."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
     try:
         yield
     finally:
-        for process in busy:
+        for process in started:
             process.kill()
             process.wait()
 
@@ -178,7 +178,7 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
             while not all(receiver.lives[0].images for receiver in (camera, *receivers)):
                 _alive(camera, *receivers)
                 time.sleep(0.1)
-            with _load(load):
+            with busy(load):
                 for number in range(kills):
                     time.sleep(chance.uniform(*PAUSES_S))
                     victim = chance.choice(receivers)

@@ -1,0 +1,186 @@
+"""How long the simulated cell takes to work again after one of its processes was killed, and what it waits for.
+
+    python -m benchmarks.recovery --out FILE --repetitions 5 --load 0    rows are added to FILE
+    python -m benchmarks.recovery --print FILE                           the table of docs/faults.md
+
+The packaged detector, the supervisor, and the simulated camera and arm run as `sticker-uq cell sim:=true respawn:=true` starts
+them. While the gate is open one of them is killed with SIGKILL; a person resets a fault as soon as the cell is ready for it.
+Times count from the kill. ``load`` more processes want a core all the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import domain_coordinator
+import typer
+from std_srvs.srv import Trigger
+
+from benchmarks.kills import busy
+from sticker_uq.datasets.files import atomic_write
+from sticker_uq.nodes import qos
+from sticker_uq.nodes.processes import CellOptions, cell_processes
+from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq_msgs.msg import GateState, SceneAssessment
+from test.helpers import ros
+
+KILLED = ("detector", "supervisor", "cell_sim")
+STAGES = ("closed", "started", "ready", "scene", "open")
+"""Gate closed (where the supervisor lives); the new process has joined ROS; it is configured; a scene came; the gate opened."""
+PATIENCE_S = 240.0
+RESET_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kill; seconds after it, None for what the process does not have."""
+
+    killed: str
+    load: int
+    cores: int
+    mean_load: float
+    closed: float | None
+    started: float | None
+    ready: float | None
+    scene: float | None
+    open: float
+
+
+class Cell:
+    """The running cell and what is heard of it."""
+
+    def __init__(self, bench: ros.Bench, group: ProcessGroup, lines: list[tuple[float, str]]) -> None:
+        self._bench, self._group, self._lines = bench, group, lines
+        self._gates: list[GateState] = bench.collect(GateState, "gate", qos.LATCHED)
+        self._scenes: list[SceneAssessment] = bench.collect(SceneAssessment, "scene")
+        self._reset = bench.probe.create_client(Trigger, "reset")
+        self._next_reset = 0.0
+
+    def until_open(self) -> None:
+        """Wait for an open gate."""
+        self._bench.until(self._is_open, "an open gate", PATIENCE_S)
+
+    def _is_open(self) -> bool:
+        gate = self._gates[-1] if self._gates else None
+        now = time.monotonic()
+        if gate is not None and gate.state == GateState.STATE_FAULT and now > self._next_reset:
+            if self._reset.service_is_ready():
+                self._reset.call_async(Trigger.Request())
+            self._next_reset = now + RESET_EVERY_S
+        return gate is not None and bool(gate.open)
+
+    def kill(self, name: str) -> dict[str, float | None]:
+        """Kill ``name`` and wait until the cell works again."""
+        self.until_open()
+        for heard in (self._gates, self._scenes, self._lines):
+            heard.clear()
+        killed_at = time.monotonic()
+        os.kill(self._group.pid(name), signal.SIGKILL)
+        seen: dict[str, float] = {}
+
+        def again() -> bool:
+            now = time.monotonic() - killed_at
+            if self._gates and not self._gates[-1].open:
+                seen.setdefault("closed", now)
+            if name == "supervisor" and self._gates:
+                seen.setdefault("closed", now)  # the next supervisor begins closed
+            if "started" not in seen:
+                self._scenes.clear()
+                if self._line(name, "starts;") is not None:
+                    seen["started"] = now
+            elif self._scenes:
+                seen.setdefault("scene", now)
+            return "closed" in seen and "started" in seen and self._is_open()
+
+        self._bench.until(again, f"a cell that works again after {name} was killed", PATIENCE_S)
+        ready = self._line(name, "activate: done")
+        return {
+            **{stage: seen.get(stage) for stage in STAGES},
+            "closed": None if name == "supervisor" else seen["closed"],
+            "ready": None if ready is None else ready - killed_at,
+            "open": time.monotonic() - killed_at,
+        }
+
+    def _line(self, name: str, words: str) -> float | None:
+        return next(
+            (at for at, line in list(self._lines) if line.startswith(f"[{name}]") and words in line), None
+        )
+
+
+def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
+    """Kill each process so often, in turn."""
+    os.environ |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_LOG_DIR": str(folder)}
+    lines: list[tuple[float, str]] = []
+    options: dict[str, Any] = {"sim": True, "sim_person": "ground_truth", "sim_laptops": 0, "respawn": True}
+    rows: list[Row] = []
+    with domain_coordinator.domain_id() as domain:
+        os.environ["ROS_DOMAIN_ID"] = str(domain)
+        specs = cell_processes(CellOptions(audit=str(folder / "audit"), **options))
+        with (
+            busy(load),
+            ProcessGroup(specs, lambda line: lines.append((time.monotonic(), line))) as group,
+            ros.bench() as bench,
+        ):
+            threading.Thread(target=group.wait_for_exit, daemon=True).start()
+            cell = Cell(bench, group, lines)
+            for _ in range(repetitions):
+                for name in KILLED:
+                    times: dict[str, Any] = cell.kill(name)
+                    rows.append(Row(name, load, os.cpu_count() or 0, os.getloadavg()[0], **times))
+                    print(rows[-1], flush=True)
+    return rows
+
+
+def table(rows: Sequence[Row]) -> str:
+    """``rows`` in Markdown: the median of each stage, and the slowest recovery."""
+    lines = [
+        "| killed | processes beside | n | gate closed | process started | configured | scene | gate open, median | slowest |",
+        "|---" * 9 + "|",
+    ]
+    for load in sorted({row.load for row in rows}):
+        for name in KILLED:
+            some = [row for row in rows if (row.killed, row.load) == (name, load)]
+            if some:
+                stages = [[v for row in some if (v := getattr(row, s)) is not None] for s in STAGES]
+                words = [f"{median(values):.1f}" if values else "-" for values in stages]
+                slowest = max(row.open for row in some)
+                lines.append(f"| {name} | {load} | {len(some)} | {' | '.join(words)} | {slowest:.1f} |")
+    return "\n".join(lines)
+
+
+def read(file: Path) -> list[Row]:
+    """The rows in ``file``."""
+    return [Row(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def main(
+    out: Annotated[Path | None, typer.Option(help="JSON file to which the rows are added.")] = None,
+    repetitions: Annotated[int, typer.Option(min=1, help="Kills of each process.")] = 5,
+    load: Annotated[int, typer.Option(min=0, help="So many processes want a core beside.")] = 0,
+    print_: Annotated[Path | None, typer.Option("--print", help="Measure nothing, print this file.")] = None,
+) -> None:
+    """Measure, or print what was measured."""
+    if print_ is not None:
+        print(table(read(print_)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        rows = measure(repetitions, load, Path(folder))
+    print(table(rows))
+    if out is not None:
+        rows = [*(read(out) if out.exists() else []), *rows]
+        with atomic_write(out, "w") as file:
+            json.dump([asdict(row) for row in rows], file, indent=1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
