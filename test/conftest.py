@@ -43,7 +43,9 @@ LONG = (
 )
 _domains = itertools.count(os.getpid())
 
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("repeatable")
 
 
