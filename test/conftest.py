@@ -15,9 +15,39 @@ import pytest
 
 LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
+# From long to short. They start first: no process is left with one of them when the others are done.
+LONG = (
+    "study/test_running.py",
+    "cli/test_demo.py",
+    "detection/test_passes.py",
+    "detection/test_training.py",
+    "detection/test_dag.py",
+    "detection/test_gpu.py",
+    "localization/test_dil.py",
+    "cli/test_replay.py",
+    "evaluation/test_assessing.py",
+    "evaluation/test_dil_study.py",
+    "supervision/test_exploration.py",
+    "supervisors/test_panel.py",
+    "robustness/test_running.py",
+    "cli/test_main.py",
+    "detection/test_detector.py",
+    "detection/test_unit_variance.py",
+    "studies/test_task_networks.py",
+    "studies/test_study.py",
+    "studies/test_detections.py",
+    "nodes/test_lifecycle.py",
+    "nodes/test_model_exchange.py",
+    "nodes/test_detector.py",
+    "ambiguity/test_raae.py",
+    "nodes/test_cell.py",
+    "perception/test_pipeline.py",
+)
 _domains = itertools.count(os.getpid())
 
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("repeatable")
 
 
@@ -67,6 +97,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of the faults, which share a cell, too."""
+    places = {FAULT_TESTS.parent / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
     for item in items:
         together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
         item.add_marker(pytest.mark.xdist_group(together.relative_to(FAULT_TESTS.parent).as_posix()))

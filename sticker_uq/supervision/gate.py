@@ -163,7 +163,7 @@ def _text(state: GateState, reasons: Closed) -> str:
     }
     parts = []
     for reason, words in WORDS.items():
-        if reason & reasons:
+        if reason in reasons:
             detail = details.get(reason, "")
             parts.append(f"{words}: {detail}" if detail else words)
     if state.permit is not None and not state.permit.open:

@@ -11,7 +11,7 @@ import torch
 from sticker_uq.ambiguity.raae import Acceptance, Raae, RaaeSettings, train_raaes, train_round
 from sticker_uq.scene import InvalidInput
 
-QUICK = RaaeSettings(hidden=32, steps=600, batch=64, tries=8)
+QUICK = RaaeSettings(steps=300, learning_rate=3e-3)
 
 
 def sides(seed: int = 0, n: int = 120) -> tuple[np.ndarray, np.ndarray]:

@@ -167,7 +167,7 @@ def test_a_broken_picture_is_asked_for_again_counts_as_paid_and_leaves_no_file(t
 
 def test_a_service_that_does_not_answer_is_asked_again_and_counts_as_paid(tmp_path, service):
     service.answers = [None, openai_answer()]
-    outcome = go(tmp_path, service, timeout=0.3, price=1.0)
+    outcome = go(tmp_path, service, timeout=3.0, price=1.0)
     assert (outcome.done, outcome.spent) == (1, 2.0)
     retried = next(entry for entry in entries(tmp_path) if entry["status"] == "retry")
     assert "ReadTimeout" in retried["detail"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -33,17 +34,32 @@ def seen(folder, name, seed=0):
     return LabelledImage(path, seed + 1, width, height, found.boxes, found.foreground_labels)
 
 
+@torch.no_grad()
+def belief(detector, item, *images):
+    """The mean probability that each of ``images`` gives the classes of the targets on the clean picture of ``item``."""
+    clean, *others = (
+        torch.from_numpy(np.ascontiguousarray(image[..., ::-1].transpose(2, 0, 1)))[None].float()
+        for image in (read_picture(item), *images)
+    )
+    targets = dag_targets.find_targets(detector, clean, [item])
+    found = [dag_targets.see(detector, pixels, targets).probabilities for pixels in (clean, *others)]
+    return [p.gather(1, targets.labels[:, None]).mean().item() for p in found]
+
+
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(dag_targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
-    settings = DagSettings(gamma=4.0, iterations=3, start=0.0)
+    settings = DagSettings(gamma=4.0, iterations=2, start=0.0)
     course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
     assert course[0].targets > 0
     assert course[0].linf == 0
-    assert course[-1].fooled > course[0].fooled
     changed = course[-1].image.astype(int) - read_picture(item)
-    assert course[-1].linf == abs(changed).max() <= 4 * 3
+    # how many targets fall over is a matter of the random weights: what all of them say must go down, and only this way
+    opposite = (read_picture(item) - changed).clip(0, 255).astype(np.uint8)
+    clean, attacked, spared = belief(tiny_detector(name), item, course[-1].image, opposite)
+    assert attacked < 0.95 * min(clean, spared)
+    assert course[-1].linf == abs(changed).max() <= 4 * 2
     assert course[-1].rms == pytest.approx(np.sqrt((changed**2).mean()))
     assert course[-1].image.dtype == np.uint8
 

@@ -7,7 +7,7 @@ round differently, and its speed, no simulation shows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 GPU = torch.device("cuda:0")
 _CPU = torch.device("cpu")
@@ -106,17 +105,28 @@ class Simulation(TorchDispatchMode):
         return self._current
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(isinstance(t, OnGpu) for t in tree_leaves((args, kwargs))):
+        kwargs, name = kwargs or {}, func._schema.name
+        tensors = _tensors(args, kwargs)
+        there = any(isinstance(t, OnGpu) for t in tensors)
+        if there:
             self.streams[self._current] += 1
-        if _waits(func._schema.name, args, kwargs or {}):
-            self.waits[func._schema.name] += 1
-        return _computed(func, args, kwargs or {})
+        if _waits(name, args, kwargs, tensors, there):
+            self.waits[name] += 1
+        return _computed(func, args, kwargs)
 
 
-def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """The tensors in the arguments of an operation, which nest no deeper than lists."""
+    return [
+        t
+        for argument in (*args, *kwargs.values())
+        for t in (argument if isinstance(argument, list | tuple) else (argument,))
+        if isinstance(t, Tensor)
+    ]
+
+
+def _waits(name: str, args: Any, kwargs: dict[str, Any], tensors: list[Tensor], there: bool) -> bool:
     """Whether the processor has to know a value or a number of values that the GPU computes, or waits for a copy to be made."""
-    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-    there = any(isinstance(t, OnGpu) for t in tensors)
     if name == "aten::_to_copy":
         to = kwargs.get("device")
         crosses = to is not None and (torch.device(to).type == "cpu") == there
@@ -126,7 +136,7 @@ def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
         return isinstance(args[0], OnGpu) != isinstance(args[1], OnGpu) and blocks
     if name.startswith("aten::index") and there:
         # an index that lies on the processor is copied, one of bool counted
-        given = [t for t in tree_leaves(args[1]) if isinstance(t, Tensor)]
+        given = [t for t in args[1] if isinstance(t, Tensor)]
         return any(t.dtype == torch.bool or not isinstance(t, OnGpu) for t in given)
     if name == "aten::where":
         # the only operation that copies a number which lies on the processor, even one written as a literal
@@ -138,7 +148,7 @@ def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = func._schema.name
-    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+    tensors = _tensors(args, kwargs)
     there = [t for t in tensors if isinstance(t, OnGpu)]
     wanted = kwargs.get("device")
     target = torch.device(wanted).type if wanted is not None else ("cuda" if there else "cpu")
@@ -151,16 +161,29 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         strangers = [t for t in tensors if not isinstance(t, OnGpu) and t.ndim > 0]
         if strangers and not name.startswith("aten::index"):
             raise RuntimeError(f"{name}: expected all tensors to be on the same device, found {GPU} and cpu")
-    held_args, held_kwargs = tree_map_only(OnGpu, lambda t: t.held, (args, kwargs))
+    held_args, held_kwargs = _each(_held, args), {key: _each(_held, value) for key, value in kwargs.items()}
     if wanted is not None:
         held_kwargs["device"] = _CPU
     held_kwargs.pop("pin_memory", None)
     found = func(*held_args, **held_kwargs)
     if target == "cuda":
-        found = tree_map_only(Tensor, lambda t: t if isinstance(t, OnGpu) else OnGpu(t), found)
+        found = _each(_brought, found)
     if not there:
         return found
     return return_and_correct_aliasing(func, args, kwargs, found)
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """``value`` with ``change`` made to it, or to each of its members if it is a list or a tuple."""
+    return type(value)(map(change, value)) if type(value) in (list, tuple) else change(value)
+
+
+def _held(value: Any) -> Any:
+    return _each(lambda v: v.held if isinstance(v, OnGpu) else v, value)
+
+
+def _brought(value: Any) -> Any:
+    return OnGpu(value) if isinstance(value, Tensor) and not isinstance(value, OnGpu) else value
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import rclpy
 
 from sticker_uq.nodes import __main__ as executables
 from sticker_uq.nodes import lifecycle
+from test.helpers.ros import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +39,7 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_quietly(number):
     assert process.stdout is not None
     assert process.stdout.readline() == "loading sticker_uq.nodes.detector\n"
     process.send_signal(number)
-    rest, _ = process.communicate(timeout=30)
+    rest, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, rest) == (0, "")
 
 

@@ -80,9 +80,9 @@ def test_a_waiting_worker_gets_the_item() -> None:
     mailbox: Mailbox[int] = Mailbox()
     thread, taken = worker_of(mailbox)
     mailbox.put(1)
-    assert taken.get(timeout=10) == 1
+    assert taken.get(timeout=60) == 1
     mailbox.close()
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert not thread.is_alive()
 
 
@@ -90,8 +90,8 @@ def test_closing_wakes_a_waiting_worker_with_nothing() -> None:
     mailbox: Mailbox[int] = Mailbox()
     thread, taken = worker_of(mailbox)
     mailbox.close()
-    assert taken.get(timeout=10) is None
-    thread.join(timeout=10)
+    assert taken.get(timeout=60) is None
+    thread.join(timeout=60)
     assert not thread.is_alive()
 
 
@@ -102,8 +102,8 @@ def test_nothing_is_lost_uncounted_between_threads() -> None:
         mailbox.put(item)
     received = []
     while not received or received[-1] != 2000:
-        received.append(taken.get(timeout=10))
+        received.append(taken.get(timeout=60))
     mailbox.close()
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert received == sorted(received), "never an older item after a newer one"
     assert len(received) + mailbox.dropped == 2000

@@ -13,6 +13,7 @@ import pytest
 from sticker_uq.nodes import runner
 from sticker_uq.nodes.processes import ProcessSpec, share_folder
 from sticker_uq.nodes.runner import ProcessGroup, run_processes
+from test.helpers.ros import PATIENCE_S
 
 WAITS = """
 import signal
@@ -52,7 +53,7 @@ class Lines(list):
 
     def wait_for(self, line, count=1):
         with self._condition:
-            assert self._condition.wait_for(lambda: self.count(line) >= count, timeout=30), (
+            assert self._condition.wait_for(lambda: self.count(line) >= count, PATIENCE_S), (
                 f"{line!r} never came: {self}"
             )
 
@@ -124,6 +125,6 @@ def test_a_signal_stops_the_cell_with_exit_code_0(tmp_path, stop):
     assert process.stdout is not None
     assert process.stdout.readline() == "[waits] up\n"
     process.send_signal(stop)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert "[waits] down" in output

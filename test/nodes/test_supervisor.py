@@ -58,14 +58,14 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
 
 
 def test_silence_of_the_detector_closes_within_a_bounded_number_of_messages(bench: Bench) -> None:
-    cell = Cell(bench, max_scene_age=1.0)
+    cell = Cell(bench, max_scene_age=3.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.camera.objects = None
     said = len(cell.gates)
     cell.until_gate(GateState.STATE_BLOCKED, Closed.STALE_SCENE)
-    # 1 s of patience at 10 Hz, and one message that may have been under way
-    assert len([gate for gate in cell.gates[said:] if gate.open]) <= 11
+    # 3 s of patience at 10 Hz, and one message that may have been under way
+    assert len([gate for gate in cell.gates[said:] if gate.open]) <= 31
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)

@@ -34,7 +34,7 @@ def three_digits() -> Material:
         test_labels=order[everything.test_labels[test]],
         invalid=everything.invalid[:100],
         pairs=((0, 1), (0, 2)),
-        raae=RaaeSettings(hidden=32, steps=500, tries=10),
+        raae=RaaeSettings(steps=300, learning_rate=3e-3),
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-from sticker_uq.calibration.panel import fit_panel, joint_limits
+from sticker_uq.calibration.panel import Labelled, fit_panel, joint_limits
 from sticker_uq.perception import Perception
 from sticker_uq.scene import InvalidInput
 from sticker_uq.supervisors.folder import PanelFile, load_panel
@@ -127,8 +127,19 @@ def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tm
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
 
 
-def test_a_cascade_of_two_networks_joins_the_panel(tmp_path: Path) -> None:
-    document, _ = tiny_panel(tmp_path, names=("pcs",), task=0.7, task_keep=0.3)
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Perception, list[Labelled]]:
+    folder = tmp_path_factory.mktemp("material")
+    perception = Perception(settings(folder))
+    return perception, labelled(folder, perception)
+
+
+def test_a_cascade_of_two_networks_joins_the_panel(
+    material: tuple[Perception, list[Labelled]], tmp_path: Path
+) -> None:
+    perception, pictures = material
+    fitting = (perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN)
+    document = fit_panel(*fitting, task=0.7, task_keep=0.3)
     assert tuple(document.supervisors) == ("pcs", "task_cascade")
     loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
     assert loaded.limits == {name: seat.limit for name, seat in document.supervisors.items()}
@@ -136,15 +147,15 @@ def test_a_cascade_of_two_networks_joins_the_panel(tmp_path: Path) -> None:
     assert all(math.isfinite(one.supervisors[1].score) for one in scene.objects)
     for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):
         with pytest.raises(InvalidInput, match=expected):
-            tiny_panel(tmp_path, names=("pcs",), task=0.7, task_keep=keep)
+            fit_panel(*fitting, task=0.7, task_keep=keep)
     with pytest.raises(InvalidInput, match=r"--task-keep 0\.3: expected --task T as well"):
-        tiny_panel(tmp_path, names=("pcs",), task_keep=0.3)
+        fit_panel(*fitting, task_keep=0.3)
 
 
-def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:
-    chosen = settings(tmp_path)
-    perception = Perception(chosen)
-    pictures = labelled(tmp_path, perception)
+def test_members_of_an_ensemble_look_at_the_picture_too(
+    material: tuple[Perception, list[Labelled]], tmp_path: Path
+) -> None:
+    perception, pictures = material
     member = tiny_detector(MODEL, passes=5)
     with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble: expected --member"):
         fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "none", OPEN)
@@ -155,7 +166,7 @@ def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:
         ["ensemble_mean_softmax"],
         tmp_path / "panel",
         OPEN,
-        members=[Path(chosen.weights)],
+        members=[Path(perception.settings.weights)],
         loaded=[member],
     )
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
@@ -165,9 +176,8 @@ def test_members_of_an_ensemble_look_at_the_picture_too(tmp_path: Path) -> None:
     assert member.settings.min_size == MIN_SIZE
 
 
-def test_too_little_to_go_by(tmp_path: Path) -> None:
-    perception = Perception(settings(tmp_path))
-    pictures = labelled(tmp_path, perception)
+def test_too_little_to_go_by(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
+    perception, pictures = material
     with pytest.raises(InvalidInput, match=r"stickers on 1 pictures would rightly be removed, expected 20"):
         fit_panel(perception, pictures, pictures[1:2], ["pcs"], tmp_path / "panel", OPEN)
     with pytest.raises(InvalidInput, match="--alarms 1"):
