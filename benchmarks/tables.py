@@ -1,0 +1,39 @@
+"""Writes the tables of the documentation from the result files in ``benchmarks/results``.
+
+    python -m benchmarks.tables
+
+A line ``<!-- benchmarks/results/NAME.json -->`` in a page is followed by the table of that file, made by ``benchmarks.NAME``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.json -->\n)\n?(?:\|.*\n)*")
+
+
+def filled(text: str) -> str:
+    """``text`` of a page with the tables that its marks ask for. Raises FileNotFoundError for a mark without its result file."""
+
+    def table(mark: re.Match[str]) -> str:
+        module = importlib.import_module(f"benchmarks.{mark[2]}")
+        rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.json")
+        return f"{mark[1]}\n{module.table(rows)}\n"
+
+    return _MARK.sub(table, text)
+
+
+def main() -> None:
+    """Write every page anew whose tables are not those of the result files."""
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if (wanted := filled(text)) != text:
+            page.write_text(wanted, encoding="utf-8")
+            print(f"{page.relative_to(ROOT)}: written")
+
+
+if __name__ == "__main__":
+    main()
