@@ -6,7 +6,9 @@ import pytest
 
 from benchmarks.tables import ROOT, filled
 
-PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if "<!-- benchmarks/results/" in page.read_text()]
+PAGES = [
+    page for page in sorted((ROOT / "docs").glob("*.md")) if "<!-- benchmarks/results/" in page.read_text()
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -37,13 +37,13 @@ def test_camera_frozen(cell: FaultCell) -> None:
 @pytest.mark.parametrize("level", [0, 255])
 def test_black_or_overexposed_picture(cell: FaultCell, level: int) -> None:
     """It closes although the detector will never look at it: it hangs over the picture before."""
-    cell.camera.shows(Seen.HANG)
-    cell.until_no_scene_comes()
-    scenes = len(cell.scenes)
-    cell.camera.publish(cell.camera.picture(Seen.STICKER, level=level))
-    cell.until_gate(reason=Closed.EXPOSURE)
-    assert len(cell.scenes) == scenes
-    cell.kill("detector")
+    with cell.hanging_detector():
+        scenes = len(cell.scenes)
+        # a newer picture would take its place before it was measured
+        cell.camera.shows()
+        cell.camera.publish(cell.camera.picture(Seen.STICKER, level=level))
+        cell.until_gate(reason=Closed.EXPOSURE)
+        assert len(cell.scenes) == scenes
 
 
 @pytest.mark.parametrize(("seconds", "reason"), [(None, Closed.STAMP_ORDER), (1.0, Closed.CLOCK)])
@@ -151,13 +151,13 @@ def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
 
 def test_detector_hang(cell: FaultCell) -> None:
     """Nothing but a new process helps: the runner starts one when this one is killed."""
-    cell.camera.shows(Seen.HANG)
-    cell.until_gate(reason=Closed.STALE_SCENE)
-    cell.camera.shows(Seen.STICKER)
-    said = len(cell.gates)
-    cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
-    assert not any(g.open for g in cell.gates[said:])
-    cell.kill("detector")
+    with cell.hanging_detector():
+        if not cell.gates[-1].reasons & Closed.STALE_SCENE:
+            cell.until_gate(reason=Closed.STALE_SCENE)
+        cell.camera.shows(Seen.STICKER)
+        said = len(cell.gates)
+        cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
+        assert not any(g.open for g in cell.gates[said:])
 
 
 def _say(cell: FaultCell, message: SceneAssessment) -> None:

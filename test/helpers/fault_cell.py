@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -259,6 +259,17 @@ class FaultCell:
         self.until(quiet, "a detector that says nothing more")
 
     # what is done
+
+    @contextlib.contextmanager
+    def hanging_detector(self) -> Iterator[None]:
+        """A detector that hangs over a picture for ever; killed at the end, whatever happens: no other test could use it."""
+        try:
+            self.camera.shows(Seen.HANG)
+            self.until_no_scene_comes()
+            yield
+        finally:
+            self.camera.shows()
+            self.kill("detector")
 
     def arm(self, script: str) -> None:
         """See :mod:`test.faults.scripted_arm`."""

@@ -72,6 +72,7 @@ class FakePerception:
         script = self._script
         script.busy.set()
         if script.hold:
+            print("an assessment waits", flush=True)
             assert script.go.wait(60)
         script.assessed.append(stamp_ns)
         script.saliency_asked.append(keep_saliency)
