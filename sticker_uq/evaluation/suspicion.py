@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from sticker_uq.scene import FloatArray
 
@@ -29,15 +28,16 @@ class Interval:
 
 
 def area_under_roc(negative: FloatArray, positive: FloatArray) -> float:
-    """Probability that a ``positive`` (M,) is above a ``negative`` (N,), ties counting half; NaN without one of either.
+    """Probability that a ``positive`` (M,) is above a ``negative`` (N,), ties counting half; NaN without either, or with a NaN.
 
     This is the area under the ROC curve (Mann-Whitney U over N * M).
     """
     n, m = len(negative), len(positive)
-    if not n or not m:
+    if not n or not m or np.isnan(negative).any() or np.isnan(positive).any():
         return float("nan")
-    ranks = rankdata(np.concatenate((negative, positive)))
-    return float((ranks[n:].sum() - m * (m + 1) / 2) / (n * m))
+    ordered = np.sort(negative)
+    not_above, below = (np.searchsorted(ordered, positive, side) for side in ("right", "left"))
+    return float((not_above.sum() + below.sum()) / 2 / (n * m))
 
 
 def roc_interval(negative: FloatArray, positive: FloatArray, seed: int = 0) -> Interval:

@@ -244,16 +244,22 @@ def test_a_folder_without_cases(tmp_path):
     assert "dataset abnormal" in str(result.exception)
 
 
+def measured(data, out, *more):
+    assert run(data, out, *more).exit_code == 0
+    return json.loads((out / "ssdlite320_mobilenet_v3_large_occlusion.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def packaged(data, tmp_path_factory):
+    return measured(data, tmp_path_factory.mktemp("packaged"))
+
+
 @pytest.mark.parametrize("kind", [(), ("--network", "--epochs", "1")])
-def test_what_was_learned_is_what_the_study_measures_with(data, tmp_path, kind):
+def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_path, kind):
     head = tmp_path / "head.safetensors"
     learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head), *kind])
     assert learned.exit_code == 0, learned.output
-    found = []
-    for name, more in (("packaged", ()), ("own", ("--head", str(head)))):
-        assert run(data, tmp_path / name, *more).exit_code == 0
-        cache = tmp_path / name / "ssdlite320_mobilenet_v3_large_occlusion.json"
-        found.append(json.loads(cache.read_text()))
+    found = (packaged, measured(data, tmp_path / "own", "--head", str(head)))
     assert found[0]["key"]["head"] != found[1]["key"]["head"]
     strange = [content["records"][0]["signals"]["strangeness"] for content in found]
     assert strange[0] != strange[1]
