@@ -229,11 +229,11 @@ def table(rows: Sequence[Row]) -> str:
     """``rows`` in Markdown."""
     names = {"udp": "UDP", "shared_memory": "shared memory"}
     head = (
-        "| transport | kills | processes beside | pauses > 2 s | longest, s | first image p50 / max, s | image age p50 / p95, ms "
+        "| transport | kills | load average | pauses > 2 s | longest, s | first image p50 / max, s | image age p50 / p95, ms "
         "| longest publish call, ms | segments left in /dev/shm |\n" + "|---" * 9 + "|"
     )
     lines = [
-        f"| {names[row.transport]} | {row.kills} | {row.load} | {len(row.pauses)} | "
+        f"| {names[row.transport]} | {row.kills} | {row.mean_load:.1f} | {len(row.pauses)} | "
         f"{row.pauses[0][2] if row.pauses else 0:g} | {row.first_image_p50_s:.2f} / {row.first_image_max_s:.2f} | "
         f"{row.age_p50:.0f} / {row.age_p95:.0f} | {row.publish_max:.0f} | "
         f"{row.segments_left} ({row.megabytes_left:.0f} MB) |"

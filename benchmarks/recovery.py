@@ -144,7 +144,7 @@ def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
 def table(rows: Sequence[Row]) -> str:
     """``rows`` in Markdown: the median of each stage, and the slowest recovery."""
     lines = [
-        "| killed | processes beside | n | gate closed | process started | configured | scene | gate open, median | slowest |",
+        "| killed | load average | n | gate closed | process started | configured | scene | gate open, median | slowest |",
         "|---" * 9 + "|",
     ]
     for load in sorted({row.load for row in rows}):
@@ -154,7 +154,8 @@ def table(rows: Sequence[Row]) -> str:
                 stages = [[v for row in some if (v := getattr(row, s)) is not None] for s in STAGES]
                 words = [f"{median(values):.1f}" if values else "-" for values in stages]
                 slowest = max(row.open for row in some)
-                lines.append(f"| {name} | {load} | {len(some)} | {' | '.join(words)} | {slowest:.1f} |")
+                mean = sum(row.mean_load for row in some) / len(some)
+                lines.append(f"| {name} | {mean:.1f} | {len(some)} | {' | '.join(words)} | {slowest:.1f} |")
     return "\n".join(lines)
 
 

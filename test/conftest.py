@@ -17,6 +17,8 @@ LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
 # From long to short. They start first: no process is left with one of them when the others are done.
 LONG = (
+    "faults",
+    "console/test_cell.py",
     "study/test_running.py",
     "cli/test_demo.py",
     "detection/test_passes.py",
@@ -97,11 +99,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the marks in its own hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``-n N --dist loadgroup`` a file's tests stay in one process, those of the faults, which share a cell, too."""
-    places = {FAULT_TESTS.parent / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
-    for item in items:
+
+    def group(item: pytest.Item) -> str:
         together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
-        item.add_marker(pytest.mark.xdist_group(together.relative_to(FAULT_TESTS.parent).as_posix()))
+        return together.relative_to(FAULT_TESTS.parent).as_posix()
+
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(group(item), len(LONG)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
 
 
 @pytest.hookimpl(wrapper=True)
