@@ -40,7 +40,7 @@ QUICK = Training(epochs=25, batch=32, learning_rate=3e-3)
 
 @pytest.fixture(scope="module")
 def cell() -> Material:
-    return replace(cell_material(12, seed=60), raae=RaaeSettings(steps=300, learning_rate=3e-3))
+    return replace(cell_material(12, seed=60), raae=RaaeSettings(hidden=32, steps=300, learning_rate=3e-3))
 
 
 def brightness(count: int, seed: int) -> LabelledCrops:
