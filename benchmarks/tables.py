@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.json -->\n)\n?(?:\|.*\n)*")
+_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.json -->\n)(?:\n(?:\|.*\n)+)?")
 
 
 def filled(text: str) -> str:
