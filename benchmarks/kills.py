@@ -137,7 +137,9 @@ class Receiver:
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
     """So many more processes want a core."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    # each in a session of its own: Linux shares the cores between sessions first
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
     try:
         yield
     finally:
