@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from sticker_uq.nodes.processes import share_folder
 
@@ -15,8 +16,9 @@ def transport_environment(
 ) -> dict[str, str]:
     """The variables that a process sets before it joins ROS, given its ``environment`` and the name of its middleware.
 
-    Empty with a profile of the user's own or another middleware. Otherwise ``config/fastdds.xml``: no shared memory, in which
-    a process that is killed can leave a lock that blocks the others for seconds, and socket buffers that hold images.
+    Empty with a profile that is not ``config/fastdds.xml`` or another middleware. Otherwise ``config/fastdds.xml``: no shared
+    memory, in which a process that is killed can leave a lock that blocks the others for seconds, and socket buffers that hold
+    images.
 
     For the discovery range LOCALHOST rmw_fastrtps adds a shared-memory transport to whatever the profile has. Such a process
     gets a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing. With
@@ -24,9 +26,12 @@ def transport_environment(
 
     Raises :class:`~sticker_uq.scene.InvalidInput` when the configuration folder is not found.
     """
-    if not middleware.startswith("rmw_fastrtps") or any(environment.get(name) for name in PROFILE_VARIABLES):
+    if not middleware.startswith("rmw_fastrtps"):
         return {}
     config = share_folder() / "config"
+    brought = {Path(value).resolve() for name in PROFILE_VARIABLES if (value := environment.get(name))}
+    if brought - {(config / "fastdds.xml").resolve()}:
+        return {}
     localhost = (
         environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() == "LOCALHOST"
         or environment.get("ROS_LOCALHOST_ONLY") == "1"

@@ -34,6 +34,7 @@ LOCALHOST = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
         ({"ROS_LOCALHOST_ONLY": "0"}, "fastdds.xml"),
         (LOCALHOST, "fastdds_localhost.xml"),
         ({"ROS_LOCALHOST_ONLY": "1"}, "fastdds_localhost.xml"),
+        (LOCALHOST | {"FASTDDS_DEFAULT_PROFILES_FILE": str(CONFIG / "fastdds.xml")}, "fastdds_localhost.xml"),
         (LOCALHOST | {"ROS_STATIC_PEERS": "10.0.0.2"}, "fastdds.xml"),
     ],
 )
