@@ -124,11 +124,16 @@ class Receiver:
 
     def kill(self) -> None:
         """End the process with SIGKILL, whatever it does. Raises SystemExit with its output when it has ended by itself."""
-        if self.process.poll() is not None:
-            raise SystemExit("\n".join([f"{self.name} has ended by itself:", *self.output[-20:]]))
+        _alive(self)
         maps = Path(f"/proc/{self.process.pid}/maps").read_text(encoding="utf-8")
         self.segments |= {Path(line.split()[-1]) for line in maps.splitlines() if "/dev/shm/fast" in line}
-        self.lives[-1].ended = time.monotonic()
+        self.end()
+
+    def end(self) -> None:
+        """Let no process be left behind, whether it still runs or not."""
+        if not self.lives:
+            return
+        self.lives[-1].ended = self.lives[-1].ended or time.monotonic()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self._reader.join()
@@ -189,9 +194,11 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
                     loads.append(os.getloadavg()[0])
                     print(f"\r{transport}, load {load}: {number + 1} of {kills}", end="", flush=True)
                 time.sleep(10.0)  # whoever is deaf now has the time to show it
-        finally:
             for receiver in (camera, *receivers):
                 receiver.kill()
+        finally:
+            for receiver in (camera, *receivers):
+                receiver.end()
     print()
     mapped = set().union(*(receiver.segments for receiver in (camera, *receivers)))
     left = [file.stat().st_blocks * 512 for file in mapped if file.exists()]
