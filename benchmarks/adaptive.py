@@ -21,17 +21,17 @@ from pathlib import Path
 
 import numpy as np
 
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection import load_detector
-from sticker_uq.nodes.perceiving import decision
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception.factory import decision
+from sticker_uq.perception.novelty import Strangeness, StrangePlaces
 from sticker_uq.perception.pipeline import image_seed
 from sticker_uq.perception.sequential import settled, step_after
-from sticker_uq.perception.unfamiliar import Strangeness, StrangePlaces
 from sticker_uq.scene import IntArray, Outcome, SceneAssessment, SceneDecision, StochasticSamples, Verdict
-from sticker_uq.supervision import Policy, judge
 from sticker_uq.uncertainty import iou_matrix, observe
 
 FIRST_SEED = 50_000_000

@@ -23,14 +23,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.adaptive import Seen, differences, look
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.perceiving import decision
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.changes import Kind
+from sticker_uq.perception.factory import decision
 from sticker_uq.perception.sequential import Outlook, step_after
 from sticker_uq.scene import FloatArray
-from sticker_uq.supervision import Policy, judge
 
 FIRST_SEED = 51_000_000
 Examples = dict[Kind, list[tuple[FloatArray, bool]]]

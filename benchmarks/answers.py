@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sticker_uq.calibration.records import Record
-from sticker_uq.evaluation.answered import AnsweredQuestion, LabelledBox, label_case
+from sticker_uq.gate import Policy
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, LabelledBox, label_case
 from sticker_uq.scene import FloatArray, ObjectClass, ObjectVerdict, Verdict
-from sticker_uq.supervision import Policy
-from sticker_uq.supervision.boxes import as_box
-from sticker_uq.supervision.judge import judge
-from sticker_uq.supervision.memory import Answer, Memory, PersonAnswer, SceneAnswer
 from sticker_uq.uncertainty import iou_matrix
 
 SAME_PLACE = 0.5

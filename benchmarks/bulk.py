@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.bag_writer import BagWriter
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.images import encode_jpeg
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import encode_jpeg
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.supervision import Policy
 
 SIZE = (320, 240)
 SCENES = 50
@@ -98,7 +98,7 @@ def write_bag(path: Path, count: int) -> None:
     from rclpy.serialization import serialize_message
     from sensor_msgs.msg import CompressedImage
 
-    from sticker_uq.nodes.conversions import header_of
+    from sticker_uq.nodes.common.conversions import header_of
 
     scenes = [render(sample_scene(seed), SIZE).image for seed in range(min(SCENES, count))]
     with BagWriter(path) as bag:
@@ -114,7 +114,7 @@ def write_bag(path: Path, count: int) -> None:
 
 def _replayed(bag: Path, settings: PerceptionSettings, out: Path, images: int) -> tuple[Sequence[Mark], Any]:
     from sticker_uq.cli.replaying import Replay
-    from sticker_uq.nodes.perceiving import load_perception
+    from sticker_uq.perception.factory import load_perception
 
     policy = Policy.load(share_folder() / "config" / "policy.yaml")
     replay = Replay(bag, None, settings, policy, out, "parquet", 0, False, 1)
@@ -150,7 +150,7 @@ def _print_batching() -> None:
     import torch
 
     from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector, build_model
-    from sticker_uq.detection.pixels import network_input
+    from sticker_uq.detection.kernels.pixels import network_input
 
     pictures = [render(sample_scene(seed)).image for seed in range(_TOGETHER)]
     size = (pictures[0].shape[1], pictures[0].shape[0])

@@ -24,15 +24,15 @@ import numpy as np
 
 from sticker_uq.calibration.measuring import Count, Measured, measure
 from sticker_uq.calibration.records import Record
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.perceiving import asks_a_person
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.studies.detectors.plan import ModelChoice
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.cascade import Look, Unsure, escalate
+from sticker_uq.perception.factory import asks_a_person
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
-from sticker_uq.study.plan import ModelChoice
-from sticker_uq.supervision import Policy, judge
 
 FIRST_SEED = 55_000_000
 """The packaged weights and those of docs/dil-study.md were trained and chosen on seeds below 5,108,000."""

@@ -16,8 +16,8 @@ import time
 import numpy as np
 
 from benchmarks.random_weights import calibrated_model
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
 SIZES = (1, 2, 4, 5, 10, 20)

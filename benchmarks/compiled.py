@@ -29,10 +29,10 @@ import torch._inductor.config
 from torch import nn
 
 from benchmarks.random_weights import calibrated_model
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector, dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models import is_ssd
+from sticker_uq.detection.models.networks import is_ssd
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
 SCENES = (5, 6, 7)

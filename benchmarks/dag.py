@@ -17,11 +17,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.datasets import LabelledImage, encode_scene, read_coco, render, sample_scene, write_coco
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
-from sticker_uq.detection.dag import Adversarial, DagSettings, attack_steps, batches, variant_seed
-from sticker_uq.detection.sampling import read_picture
-from sticker_uq.evaluation.accuracy import mean_average_precision
+from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
+from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
+from sticker_uq.lab.attacks.dag import Adversarial, DagSettings, attack_steps, batches, variant_seed
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 _SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
 Picture = NDArray[np.uint8]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.rendered import Recipe
-from sticker_uq.datasets.abnormal import strange
-from sticker_uq.datasets.coco import ANNOTATIONS, EncodedScene, encode_picture, write_coco
-from sticker_uq.datasets.painting import Image
-from sticker_uq.datasets.render import render
-from sticker_uq.datasets.scenes import sample_scene
-from sticker_uq.datasets.transformations.workpiece import scene_of_unknown_make
+from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, encode_picture, write_coco
+from sticker_uq.lab.corruptions.workpiece import scene_of_unknown_make
+from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.rendering.painting import Image
+from sticker_uq.lab.rendering.render import render
+from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 MAKES = 4

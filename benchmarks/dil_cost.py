@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from benchmarks.naive import published_pass
 from benchmarks.random_weights import calibrated_model
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.detection import (
     MODEL_NAMES,
     DetectorSettings,
@@ -34,8 +33,9 @@ from sticker_uq.detection import (
     load_detector,
 )
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.localization import LocalizationSettings, localize
-from sticker_uq.localization.network import StrangerNetwork, ready, stranger_maps
+from sticker_uq.dil import LocalizationSettings, localize
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.novelty.network import StrangerNetwork, ready, stranger_maps
 
 SCENE = 5
 """Seed of the rendered scene, 1280x960 px."""

@@ -21,12 +21,12 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.detection import load_detector
-from sticker_uq.localization.regions import unexplained_objectness
-from sticker_uq.localization.saliency import activation_maps, enlarge
-from sticker_uq.localization.score import distinctive_localization
-from sticker_uq.localization.settings import Technique
+from sticker_uq.dil.regions import unexplained_objectness
+from sticker_uq.dil.saliency import activation_maps, enlarge
+from sticker_uq.dil.score import distinctive_localization
+from sticker_uq.dil.settings import Technique
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.uncertainty import observe
 

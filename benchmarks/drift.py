@@ -2,7 +2,7 @@
 
     python -m benchmarks.drift --out FOLDER
 
-plays laptops to the test of ``sticker_uq.supervision.drift``: unseen ones like those of the reference, and laptops in
+plays laptops to the test of ``sticker_uq.gate.assumptions.drift``: unseen ones like those of the reference, and laptops in
 circumstances that no policy was made for. Their assessments are kept in the file of ``benchmarks.gate``, so that a
 second run takes a minute. Writes drift.md and drift.svg.
 """
@@ -22,9 +22,9 @@ from rich.progress import track
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, recipes
 from sticker_uq.calibration.cache import AssessmentCache
-from sticker_uq.datasets.files import atomic_write
+from sticker_uq.gate.assumptions.drift import SIGNALS, DriftTest, Reference, signal_value
+from sticker_uq.io.files import atomic_write
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.supervision.drift import SIGNALS, DriftTest, Reference, signal_value
 
 REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = 20_000_000, 7_000_000, 30_000_000
 FALSE_ALARM = 0.01

@@ -9,8 +9,8 @@ import numpy as np
 
 from sticker_uq.calibration.outcomes import opened, outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.gate import Policy, judge
 from sticker_uq.scene import FloatArray, IntArray, Outcome, Verdict
-from sticker_uq.supervision import Policy, judge
 
 RESAMPLES = 2000
 

@@ -46,9 +46,9 @@ from sticker_uq.calibration.report import (
     measured_table,
     proof_table,
 )
-from sticker_uq.datasets.files import atomic_write
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.supervision import Policy
 
 FIT, PROOF, TEST = 7_000_000, 110_000_000, 120_000_000
 """First seeds of the three sets. The packaged weights were trained and chosen on seeds below 3,000,300. Which signals are

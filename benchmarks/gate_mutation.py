@@ -33,20 +33,20 @@ Change = Callable[[Any], object]
 
 MODULES = ("arm", "contradiction", "gate", "people", "plausibility", "scenes", "timekeeping", "turn")
 TESTS = (
-    "test/supervision/test_gate_scenes.py",
-    "test/supervision/test_gate_time.py",
-    "test/supervision/test_plausibility.py",
-    "test/supervision/test_image_arrival.py",
-    "test/supervision/test_contradiction.py",
-    "test/supervision/test_gate_closing.py",
-    "test/supervision/test_gate_opening.py",
-    "test/supervision/test_gate_arm.py",
-    "test/supervision/test_gate_people.py",
-    "test/supervision/test_gate_words.py",
-    "test/supervision/test_unexplained.py",
-    "test/supervision/test_panel_votes.py",
-    "test/supervision/test_watch.py",
-    "test/supervision/test_exploration.py",
+    "test/gate/test_gate_scenes.py",
+    "test/gate/test_gate_time.py",
+    "test/gate/test_plausibility.py",
+    "test/gate/test_image_arrival.py",
+    "test/gate/test_permit_consistency.py",
+    "test/gate/test_gate_closing.py",
+    "test/gate/test_gate_opening.py",
+    "test/gate/test_gate_arm.py",
+    "test/gate/operator/test_operator_events.py",
+    "test/gate/test_gate_words.py",
+    "test/gate/policy/test_unexplained.py",
+    "test/gate/policy/test_panel_votes.py",
+    "test/gate/assumptions/test_assumption_monitor.py",
+    "test/gate/test_exploration.py",
 )
 EXPLORATION_DEPTH = "2"
 PATIENCE_S = 300
@@ -136,8 +136,8 @@ class Mutant:
 
 
 def mutants_of(module: str) -> Iterator[Mutant]:
-    """All changes of one module of :mod:`sticker_uq.supervision`, from its top to its end."""
-    path = importlib.import_module(f"sticker_uq.supervision.{module}").__file__
+    """All changes of one module of :mod:`sticker_uq.gate`, from its top to its end."""
+    path = importlib.import_module(f"sticker_uq.gate.{module}").__file__
     assert path is not None
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     for number, node in enumerate(ast.walk(tree)):
@@ -193,7 +193,7 @@ def _renamed(name: str) -> Change:
 
 def install(mutant: Mutant, code: types.CodeType) -> None:
     """Put the changed code into the functions of the module, so that everybody who holds them runs it."""
-    _exchange(vars(importlib.import_module(f"sticker_uq.supervision.{mutant.module}")), code)
+    _exchange(vars(importlib.import_module(f"sticker_uq.gate.{mutant.module}")), code)
 
 
 def _exchange(names: dict[str, Any], code: types.CodeType) -> None:

@@ -13,8 +13,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from sticker_uq.supervision import Phase
-from sticker_uq.supervision.state import WORDS, Closed
+from sticker_uq.gate import Phase
+from sticker_uq.gate.state import WORDS, Closed
 from test.helpers.exploration import ALPHABET, explore
 
 BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"

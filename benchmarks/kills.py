@@ -34,9 +34,9 @@ import domain_coordinator
 import numpy as np
 import typer
 
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.processes import share_folder
-from sticker_uq.nodes.transport import PROFILE_VARIABLES
+from sticker_uq.cell.transport import PROFILE_VARIABLES
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
 
 DEAF_S = 2.0
 SIZE, RATE_HZ = "1280x960", 10.0

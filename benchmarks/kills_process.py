@@ -23,8 +23,8 @@ from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image
 
 from sticker_uq.nodes import __main__ as executables
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.lifecycle import init_ros
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.lifecycle import init_ros
 
 QUALITY = {"reliable": qos.NEWEST_IMAGE_RELIABLE, "best_effort": qos.NEWEST_IMAGE_BEST_EFFORT}
 

@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.transport import PROFILE_VARIABLES, transport_environment
+from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
+from sticker_uq.io.files import atomic_write
 from sticker_uq.perception.stages import MODEL_STAGES
 
 LARGE_DATA = "LARGE_DATA?max_msg_size=1MB&sockets_size=8MB&non_blocking=true"

@@ -33,16 +33,16 @@ from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.records import Record, assess
 from sticker_uq.cli.replay import load_perception
-from sticker_uq.datasets.coco import ANNOTATIONS, EncodedScene, write_coco
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.labelled import LabelledSource
-from sticker_uq.datasets.sources import ImageSource, SourceImage
-from sticker_uq.detection.training import BEST, TrainSettings, train
-from sticker_uq.detection.training_state import STATE
-from sticker_uq.evaluation.assessing import one_by_one, side_by_side
+from sticker_uq.evaluation.replay.assessing import one_by_one, side_by_side
+from sticker_uq.gate import Policy
+from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.lab.training.state import STATE
+from sticker_uq.lab.training.training import BEST, TrainSettings, train
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import FloatArray, IntArray, SceneAssessment
-from sticker_uq.supervision import Policy
 
 FIT, PROOF, TEST, ASKED, KNOWN = 700_000, 710_000, 720_000, 730_000, 740_000
 """First seeds of the laptops to fit on, to prove on, to test on, that go past the policy, and of the known kind."""

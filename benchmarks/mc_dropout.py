@@ -39,9 +39,9 @@ from torchvision.ops import box_iou
 
 from benchmarks.naive import complete_pass, published_pass
 from benchmarks.random_weights import calibrated_model
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
 SCENES = (5, 6, 7)

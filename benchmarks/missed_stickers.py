@@ -21,11 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.dil_sensitivity import hard_sticker
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import SceneAssessment
-from sticker_uq.supervision import GateSettings, Policy, Supervisor
-from sticker_uq.supervision.events import (
+from sticker_uq.gate import GateSettings, Policy, Supervisor
+from sticker_uq.gate.events import (
     Activated,
     ArmReady,
     DeclareDone,
@@ -33,6 +30,9 @@ from sticker_uq.supervision.events import (
     SendGoal,
     WorkpieceChanged,
 )
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import SceneAssessment
 
 _SECOND = 1_000_000_000
 _PERIOD = _SECOND // 10

@@ -15,8 +15,8 @@ import numpy as np
 from mapie.exchangeability_testing import RiskMonitoring
 from mapie.risk_control import BinaryRisk
 
+from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.scene import FloatArray
-from sticker_uq.supervision.betting import RiskTest
 
 RATES = (0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
 

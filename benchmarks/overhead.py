@@ -17,8 +17,8 @@ from types import SimpleNamespace
 import numpy as np
 from rclpy.serialization import serialize_message
 
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.nodes import conversions
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.nodes.common import conversions
 from sticker_uq.perception import ImageFacts, Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.stages import MODEL_STAGES

@@ -26,12 +26,12 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.panel_laptops import KINDS, Course, Looks, Variant, ambiguous_crops, laptop, run
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.studies.monitors.report import clopper_pearson
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from sticker_uq.studies.report import clopper_pearson
-from sticker_uq.supervision import Policy
 
 SEED = 7_500_000
 _PACKAGED = "packaged"

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.ambiguity.pasting import paste
-from sticker_uq.ambiguity.raae import train_raaes
-from sticker_uq.ambiguity.sampling import AmbiguousImages, generate
-from sticker_uq.datasets.abnormal import strange
-from sticker_uq.datasets.coco import read_coco
-from sticker_uq.datasets.render import RenderedScene, render
-from sticker_uq.datasets.scenes import sample_scene
-from sticker_uq.datasets.spec import SceneSpec
+from sticker_uq.gate import Answer, Memory, PersonAnswer, Policy, judge
+from sticker_uq.gate.box_overlap import Box, as_box, iou
+from sticker_uq.io.coco import read_coco
+from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.rendering.render import RenderedScene, render
+from sticker_uq.lab.rendering.scene_sampling import sample_scene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.lab.studies.ambiguity.pasting import paste
+from sticker_uq.lab.studies.ambiguity.raae import train_raaes
+from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages, generate
+from sticker_uq.lab.studies.monitors.cell import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.detections import plain
 from sticker_uq.perception import Perception
 from sticker_uq.scene import ObjectClass, Outcome, SceneAssessment, Verdict
-from sticker_uq.studies.cell import PAIRS, RAAE, crops_of
-from sticker_uq.studies.detections import plain
-from sticker_uq.supervision import Answer, Memory, PersonAnswer, Policy, judge
-from sticker_uq.supervision.boxes import Box, as_box, iou
 
 SIZE = (640, 480)
 KINDS = ("as rendered", "strange things", "ambiguous objects")

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.adaptive import FIRST_SEED, different_verdicts
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import ObservedObject, SceneAssessment
-from sticker_uq.supervision import Policy, judge
 from sticker_uq.uncertainty import iou_matrix
 
 METRICS = (

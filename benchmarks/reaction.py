@@ -29,8 +29,8 @@ from rich.table import Table
 
 from benchmarks.reaction_faults import FAULTS, Reactions, clock_jump
 from benchmarks.reaction_real import PICTURES, RealCell
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.io.files import atomic_write
 from test.helpers import ros
 from test.helpers.fault_cell import SUPERVISOR, FaultCell
 from test.helpers.simulated_clock import SimulatedClock

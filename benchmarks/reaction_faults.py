@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.conversions import scene_to_msg, stamp_to_ns
-from sticker_uq.supervision import Closed
+from sticker_uq.gate import Closed
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.conversions import scene_to_msg, stamp_to_ns
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.faults.scripted_detector import STICKER
 from test.helpers.assessments import assessment

@@ -8,11 +8,12 @@ from typing import Any
 from rclpy.time import Time
 from sensor_msgs.msg import Image
 
-from sticker_uq.nodes.conversions import stamp_to_ns
-from sticker_uq.nodes.images import bgr_to_image
-from sticker_uq.nodes.processes import ProcessSpec, share_folder
-from sticker_uq.nodes.simulation import SimulatedCell, SimulationSettings
-from sticker_uq.supervision import Closed
+from sticker_uq.cell.processes import ProcessSpec
+from sticker_uq.gate import Closed
+from sticker_uq.io.share import share_folder
+from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.nodes.common.images import bgr_to_image
+from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
 from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import FaultCell
 

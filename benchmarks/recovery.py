@@ -27,10 +27,10 @@ import typer
 from std_srvs.srv import Trigger
 
 from benchmarks.kills import busy
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.processes import CellOptions, cell_processes
-from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.runner import ProcessGroup
+from sticker_uq.io.files import atomic_write
+from sticker_uq.nodes.common import qos
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.helpers import ros
 

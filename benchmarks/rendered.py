@@ -20,9 +20,9 @@ from sticker_uq.calibration.cache import (
     code_fingerprint,
 )
 from sticker_uq.calibration.records import Record
-from sticker_uq.datasets.render import render
-from sticker_uq.datasets.scenes import sample_scene
-from sticker_uq.datasets.transformations import LabelledPicture, transform
+from sticker_uq.lab.corruptions import LabelledPicture, transform
+from sticker_uq.lab.rendering.render import render
+from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.transformations import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.samplers import Ensemble, Sampler, TestTimeAugmentation
-from sticker_uq.evaluation.probability_quality import calibration_error
-from sticker_uq.studies.measures import auc
+from sticker_uq.evaluation.metrics.probability_quality import calibration_error
+from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.studies.monitors.measures import auc
 from sticker_uq.uncertainty import iou_matrix, observe
 
 FIRST_SEED = 60_000_000

@@ -14,10 +14,10 @@ from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.calibration.report import Table
-from sticker_uq.datasets.transformations import TRANSFORMATIONS
+from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.assumptions.familiarity import METRIC
+from sticker_uq.lab.corruptions import TRANSFORMATIONS
 from sticker_uq.scene import Outcome, Verdict
-from sticker_uq.supervision import Policy, judge
-from sticker_uq.supervision.familiarity import METRIC
 
 CIRCUMSTANCES = ("glare", "motion_blur", "sensor_noise", "occlusion", "unknown_make", "sticker_residue")
 STEPS = (1, 3, 5)

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from sticker_uq.datasets import render, sample_scene
-from sticker_uq.datasets.files import atomic_write
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 
 SIZES = ((320, 240), (400, 300), (256, 192))

@@ -14,9 +14,9 @@ import time
 
 import torch
 
-from sticker_uq.datasets import render, sample_scene
 from sticker_uq.detection import DetectorSettings, StochasticDetector, build_model
-from sticker_uq.study.plan import RATES
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.studies.detectors.plan import RATES
 
 
 def main() -> None:

@@ -19,18 +19,23 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
-from sticker_uq.ambiguity.raae import train_raaes
-from sticker_uq.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, generate
-from sticker_uq.datasets.files import atomic_write
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.ambiguity.raae import train_raaes
+from sticker_uq.lab.studies.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, generate
+from sticker_uq.lab.studies.monitors.attacks import EPSILONS, adversarial, fgsm
+from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.digits import digits
+from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.measures import auc
+from sticker_uq.lab.studies.monitors.supervisors import (
+    AmbiguousCrops,
+    StudySettings,
+    ambiguous_crops,
+    train_members,
+)
+from sticker_uq.monitors import Objects, supervisor_named
+from sticker_uq.monitors.crop_network import CropClassifier
 from sticker_uq.scene import FloatArray
-from sticker_uq.studies.attacks import EPSILONS, adversarial, fgsm
-from sticker_uq.studies.classifier import observe_crops
-from sticker_uq.studies.digits import digits
-from sticker_uq.studies.material import Material
-from sticker_uq.studies.measures import auc
-from sticker_uq.studies.supervisors import AmbiguousCrops, StudySettings, ambiguous_crops, train_members
-from sticker_uq.supervisors import Objects, supervisor_named
-from sticker_uq.supervisors.crop_network import CropClassifier
 
 _BOUNDS = (0.03, 0.1, 0.2, 0.3, 0.5)
 _COARSE = tuple(e for e in EPSILONS if e >= 0.3)

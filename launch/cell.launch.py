@@ -4,8 +4,8 @@ from importlib import metadata
 
 from launch import LaunchDescription
 
-from sticker_uq.nodes.launching import declared_arguments, start_processes
-from sticker_uq.nodes.processes import cell_processes
+from sticker_uq.cell.processes import cell_processes
+from sticker_uq.nodes.common.launch_actions import declared_arguments, start_processes
 
 if metadata.version("pydantic").startswith("1."):
     raise RuntimeError(

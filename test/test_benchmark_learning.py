@@ -7,8 +7,8 @@ from benchmarks.answers import answered
 from benchmarks.equal_risk import Answers, fewer_asked
 from benchmarks.learning import difference, rate
 from sticker_uq.calibration.records import Record
+from sticker_uq.gate import Policy
 from sticker_uq.scene import ObjectClass
-from sticker_uq.supervision import Policy
 from test.helpers.assessments import assessment, observed
 
 LOGO, STICKER = int(ObjectClass.LOGO), int(ObjectClass.STICKER)

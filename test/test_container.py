@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sticker_uq.nodes.processes import CellOptions
+from sticker_uq.cell.processes import CellOptions
 from test.test_layout import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

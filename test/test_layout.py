@@ -1,4 +1,4 @@
-"""The rooms of the package keep to their order, and what runs beside the arm never loads torch."""
+"""The packages keep to their order, and what runs beside the arm never loads torch."""
 
 import importlib.util
 import os
@@ -21,18 +21,20 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
 
 
-def test_rooms_import_only_what_lies_below_them() -> None:
+def test_packages_import_only_those_below_them() -> None:
     check = subprocess.run(
         ["lint-imports", "--no-logo", "--no-cache"], cwd=ROOT, capture_output=True, text=True
     )
     assert check.returncode == 0, check.stdout + check.stderr
 
 
-@pytest.mark.parametrize("room", ["scene", "datasets", "uncertainty", "supervision", "nodes.supervisor"])
-def test_room_loads_without_torch(room: str) -> None:
+@pytest.mark.parametrize(
+    "package", ["scene", "geometry", "io", "uncertainty", "gate", "cell", "console", "nodes.supervisor"]
+)
+def test_package_loads_without_torch(package: str) -> None:
     code = (
         "import importlib, pkgutil, sys\n"
-        f"module = importlib.import_module('sticker_uq.{room}')\n"
+        f"module = importlib.import_module('sticker_uq.{package}')\n"
         "for found in pkgutil.walk_packages(getattr(module, '__path__', []), module.__name__ + '.'):\n"
         "    importlib.import_module(found.name)\n"
         f"print(*[name for name in {HEAVY!r} if name in sys.modules])"

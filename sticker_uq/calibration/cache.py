@@ -29,7 +29,7 @@ from sticker_uq.scene import (
     to_plain,
 )
 
-_PERCEPTION = ("scene.py", "detection", "uncertainty", "supervisors", "localization", "perception")
+_PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
 
 
 class AssessmentCache:

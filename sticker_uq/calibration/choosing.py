@@ -10,9 +10,9 @@ import numpy as np
 from sticker_uq.calibration.combination import PENALTIES, fit_risk
 from sticker_uq.calibration.outcomes import Objects
 from sticker_uq.calibration.selective import curve
+from sticker_uq.gate.policy.policy_schema import RiskScore
+from sticker_uq.gate.policy.signals import SignalName
 from sticker_uq.scene import FloatArray, IntArray
-from sticker_uq.supervision.sections import RiskScore
-from sticker_uq.supervision.signals import SignalName
 
 FOLDS = 4
 SPLITS = 3

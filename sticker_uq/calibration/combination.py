@@ -12,9 +12,9 @@ import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
+from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
+from sticker_uq.gate.policy.signals import SignalName
 from sticker_uq.scene import FloatArray, InvalidInput
-from sticker_uq.supervision.sections import RiskScore, RiskTerm
-from sticker_uq.supervision.signals import SignalName
 
 _KNOT_QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 1.0)
 _DIGITS = 9  # of what goes into the file; the score that is certified is the one read back from these digits

@@ -21,12 +21,12 @@ from sticker_uq.calibration.outcomes import (
 )
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.gate import Policy
+from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
+from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
 from sticker_uq.scene import FloatArray, InvalidInput
-from sticker_uq.supervision import Policy
-from sticker_uq.supervision.drift import Reference
-from sticker_uq.supervision.familiarity import Familiarity
-from sticker_uq.supervision.sections import Guarantee, Proof, SaliencyLimit
-from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""

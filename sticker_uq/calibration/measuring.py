@@ -12,6 +12,8 @@ from sticker_uq.calibration.fitting import limits_to_try, removal_tests
 from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, outcomes_of
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.calibration.selective import Area, Curve, areas, curve
+from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import (
     FloatArray,
     ObjectClass,
@@ -21,8 +23,6 @@ from sticker_uq.scene import (
     SceneDecision,
     Verdict,
 )
-from sticker_uq.supervision import Policy, judge
-from sticker_uq.supervision.signals import SIGNALS
 from sticker_uq.uncertainty import iou_matrix
 
 

@@ -1,7 +1,7 @@
 """What a policy would do with labelled images, as numbers that limits can be chosen on.
 
 A removal is right when the labelled object that it would touch is a sticker, wrong when that is a logo or there is none. The
-decisions are those of :func:`sticker_uq.supervision.judge`; only the two limits that a certificate chooses are left open.
+decisions are those of :func:`sticker_uq.gate.judge`; only the two limits that a certificate chooses are left open.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, ObservedObject, Outcome, Verdict
-from sticker_uq.supervision import Policy, judge
-from sticker_uq.supervision.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
 from sticker_uq.uncertainty import iou_matrix
 
 MATCH_IOU = 0.3

@@ -11,18 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
-from sticker_uq.datasets.coco import LabelledImage
-from sticker_uq.datasets.crops import cut_crops, empty_boxes
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.sampling import read_picture
+from sticker_uq.gate import Memory, Policy, judge
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.crops import cut_crops, empty_boxes
+from sticker_uq.monitors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
+from sticker_uq.monitors.detections import CROP_SIZE, Probe
+from sticker_uq.monitors.folder import Calibration, PanelFile, save_panel
+from sticker_uq.monitors.panel import Seat
+from sticker_uq.monitors.task_network import KINDS, TaskCascade, TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
-from sticker_uq.supervision import Memory, Policy, judge
-from sticker_uq.supervisors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
-from sticker_uq.supervisors.detections import CROP_SIZE, Probe
-from sticker_uq.supervisors.folder import Calibration, PanelFile, save_panel
-from sticker_uq.supervisors.panel import Seat
-from sticker_uq.supervisors.task import KINDS, TaskCascade, TaskNetwork
 from sticker_uq.uncertainty import iou_matrix
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")

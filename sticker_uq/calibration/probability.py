@@ -11,8 +11,8 @@ from scipy.optimize import isotonic_regression, minimize_scalar
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record
+from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
-from sticker_uq.supervision.sections import Calibration, Isotonic, Temperature
 from sticker_uq.uncertainty import iou_matrix
 
 Kind = Literal["isotonic", "temperature", "none"]

@@ -14,8 +14,8 @@ from sticker_uq.calibration.cache import (
     assessment_to_plain,
     code_fingerprint,
 )
-from sticker_uq.datasets.labelled import LabelledSource
-from sticker_uq.datasets.sources import ImageSource, SourceImage
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, SceneAssessment, Status
 
 

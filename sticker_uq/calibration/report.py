@@ -15,8 +15,8 @@ from sticker_uq.calibration.measuring import Ablation, Count, Measured, Score, a
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.calibration.selective import Area
-from sticker_uq.supervision import Policy
-from sticker_uq.supervision.sections import Guarantee, Proof
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 
 _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 _STYLE = (

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from sticker_uq.gate.audit import GENESIS, Entry, entries, verify
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision.audit import GENESIS, Entry, entries, verify
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 Folder = Annotated[Path, typer.Argument(help="Folder of the log (parameter audit_folder of the supervisor).")]

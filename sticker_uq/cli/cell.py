@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sticker_uq.nodes.processes import CellOptions, cell_processes
-from sticker_uq.nodes.runner import run_processes
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.runner import run_processes
 
 
 def _start(**values: Any) -> None:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-from sticker_uq.nodes.transport import PROFILE_VARIABLES
+from sticker_uq.cell.transport import PROFILE_VARIABLES
 
 MIB = 2**20
 _SETUP = "run scripts/setup"

@@ -25,20 +25,14 @@ from sticker_uq.cli import (
     from_audit,
 )
 from sticker_uq.cli.options import checked
-from sticker_uq.datasets.abnormal import CASES
-from sticker_uq.datasets.abnormal_coco import CLEAN, abnormal_scenes
-from sticker_uq.datasets.coco import (
-    IMAGE_FORMATS,
-    EncodedScene,
-    encode_picture,
-    encode_scene,
-    read_coco,
-    write_coco,
-)
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.painting import Image
-from sticker_uq.datasets.render import render as render_scene
-from sticker_uq.datasets.scenes import MAX_STICKERS, sample_scene
+from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, read_coco, write_coco
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.datasets.abnormal import CASES
+from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes
+from sticker_uq.lab.rendering import encode_scene
+from sticker_uq.lab.rendering.painting import Image
+from sticker_uq.lab.rendering.render import render as render_scene
+from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -133,8 +127,8 @@ def patch(
     """Make an adversarial patch (DPatch) that keeps a detector from calling stickers what they are."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.detection.dpatch import PatchMode, craft_patch
     from sticker_uq.detection.settings import DetectorSettings
+    from sticker_uq.lab.attacks.dpatch import PatchMode, craft_patch
 
     if out.suffix.lower() != ".png":
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")

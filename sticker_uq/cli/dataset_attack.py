@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked
-from sticker_uq.datasets.coco import EncodedScene, LabelledImage, encode_picture, read_coco, write_coco
+from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_coco, write_coco
 from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
-    from sticker_uq.detection.dag import Adversarial, DagSettings
     from sticker_uq.detection.detector import StochasticDetector
+    from sticker_uq.lab.attacks.dag import Adversarial, DagSettings
 
 
 def command(
@@ -54,8 +54,8 @@ def command(
     """Attack labelled pictures white-box (DAG); the annotations say how far each was changed and whether it worked."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.detection.dag import DagSettings
     from sticker_uq.detection.settings import DetectorSettings
+    from sticker_uq.lab.attacks.dag import DagSettings
 
     for option, value, least in (
         ("variants", variants, 1),
@@ -95,7 +95,7 @@ def _scenes(
     batch: int,
     done: Callable[[Adversarial], None],
 ) -> Iterator[EncodedScene]:
-    from sticker_uq.detection.dag import attack, batches, variant_seed
+    from sticker_uq.lab.attacks.dag import attack, batches, variant_seed
 
     for members in batches(items, batch):
         seeds = [variant_seed(seed, variant, item.path.name) for item in members]

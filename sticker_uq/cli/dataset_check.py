@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from sticker_uq.datasets.checking import (
+from sticker_uq.io.coco import read_coco
+from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
     Finding,
@@ -22,7 +23,6 @@ from sticker_uq.datasets.checking import (
     look_at,
     properties,
 )
-from sticker_uq.datasets.coco import read_coco
 from sticker_uq.scene import InvalidInput
 
 _SHOWN = 20

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.datasets.generating import Limits, generate_pictures
-from sticker_uq.datasets.generators import Generator, RenderedGenerator
-from sticker_uq.datasets.prompts import read_prompts
+from sticker_uq.lab.datasets.generating import Limits, generate_pictures
+from sticker_uq.lab.datasets.generators import Generator, RenderedGenerator
+from sticker_uq.lab.datasets.prompts import read_prompts
 from sticker_uq.scene import InvalidInput
 
 KEYS = {"openai": "OPENAI_API_KEY", "stability": "STABILITY_API_KEY"}
@@ -91,7 +91,7 @@ def _generator(name: str, model: str, base_url: str, timeout: float) -> Generato
     if not key:
         raise InvalidInput(f"--generator {name}: expected its key in the environment variable {KEYS[name]}")
     # only the services need httpx
-    from sticker_uq.datasets.image_services import OpenAIGenerator, StabilityGenerator
+    from sticker_uq.lab.datasets.image_services import OpenAIGenerator, StabilityGenerator
 
     if base_url:
         given["base_url"] = base_url

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, write_prompts
 from sticker_uq.scene import InvalidInput
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sticker_uq.datasets.reviewing import Review
+from sticker_uq.lab.datasets.reviewing import Review
 from sticker_uq.scene import InvalidInput
 
 _HOST = "127.0.0.1"

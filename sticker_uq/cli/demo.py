@@ -16,12 +16,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
+from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
-from sticker_uq.datasets.files import atomic_write
-from sticker_uq.nodes.processes import CellOptions, ProcessSpec, cell_processes, share_folder
-from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import share_folder
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision import Policy
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "console", "supervisor")

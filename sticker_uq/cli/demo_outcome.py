@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.datasets.bags import Bag
-from sticker_uq.evaluation.cell_report import cell_report, stage_times
-from sticker_uq.evaluation.recording import RecordedLaptop, read_recording
-from sticker_uq.evaluation.report import write_report
-from sticker_uq.evaluation.report_model import Headline, ReportLaptop, Tone
-from sticker_uq.nodes.simulation import LaptopRecord
-from sticker_uq.supervision import Policy
+from sticker_uq.evaluation.replay.recording import RecordedLaptop, read_recording
+from sticker_uq.evaluation.reporting.cell_report import cell_report, stage_times
+from sticker_uq.evaluation.reporting.report import write_report
+from sticker_uq.evaluation.reporting.report_model import Headline, ReportLaptop, Tone
+from sticker_uq.gate import Policy
+from sticker_uq.io.bags import Bag
+from sticker_uq.simulation.simulated_cell import LaptopRecord
 
 LAPTOP_COLUMNS = (
     "laptop",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from sticker_uq.datasets.generators import Picture
-from sticker_uq.datasets.prompts import Prompt
+from sticker_uq.lab.datasets.generators import Picture
+from sticker_uq.lab.datasets.prompts import Prompt
 from sticker_uq.scene import InvalidInput
 
 DEFAULT_MODEL = "stabilityai/stable-diffusion-3-medium-diffusers"

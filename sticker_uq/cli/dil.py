@@ -10,14 +10,15 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked
-from sticker_uq.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
-from sticker_uq.datasets.coco import read_coco
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
-from sticker_uq.evaluation.dil_records import DOUBT, SUSPICION, record_case
-from sticker_uq.evaluation.dil_report import Tables, as_markdown, write_study
-from sticker_uq.evaluation.dil_study import (
+from sticker_uq.dil import LocalizationSettings
+from sticker_uq.io.coco import read_coco
+from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
+from sticker_uq.lab.studies.dil.records import DOUBT, SUSPICION, record_case
+from sticker_uq.lab.studies.dil.report import Tables, as_markdown, write_study
+from sticker_uq.lab.studies.dil.study import (
     PAPER_DIL,
     SCORE,
     effects,
@@ -26,10 +27,10 @@ from sticker_uq.evaluation.dil_study import (
     separation,
     thresholds,
 )
-from sticker_uq.localization import LocalizationSettings
-from sticker_uq.localization.network import packaged_network, read_network, save_network
-from sticker_uq.localization.network_training import EPOCHS, learn_network, mobile_blocks
-from sticker_uq.localization.strangeness import learn_strangeness, load_strangeness, save_head
+from sticker_uq.lab.training.novelty_head import learn_strangeness
+from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
+from sticker_uq.novelty.head import load_strangeness, save_head
+from sticker_uq.novelty.network import packaged_network, read_network, save_network
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -13,17 +13,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.cli.options import checked
-from sticker_uq.datasets.coco import read_coco
-from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
-from sticker_uq.evaluation.accuracy import (
+from sticker_uq.evaluation.metrics.accuracy import (
     Accuracy,
     StochasticAccuracy,
     as_json,
     evaluate_detector,
     evaluate_passes,
 )
+from sticker_uq.io.coco import read_coco
+from sticker_uq.io.files import atomic_write
 
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 

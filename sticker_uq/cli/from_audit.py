@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from sticker_uq.datasets.coco import EncodedScene, encode_picture, write_coco
-from sticker_uq.evaluation.answered import BY_PERSON, AnsweredCase, answered_cases
+from sticker_uq.io.coco import EncodedScene, encode_picture, write_coco
+from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
 from sticker_uq.scene import InvalidInput
 
 _DESCRIPTION = "Answered questions of the cell: boxes by a person, or by the policy where it was sure"

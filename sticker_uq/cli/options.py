@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
-from sticker_uq.nodes.fields import expectation, kind_of
-from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.setting_fields import expectation, kind_of
 from sticker_uq.scene import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)

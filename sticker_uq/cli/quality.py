@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.datasets.coco import read_coco
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
-from sticker_uq.evaluation.probability_quality import BINS, CODE, PAPER, Sampling
-from sticker_uq.evaluation.quality import Quality, QualitySettings, measure_quality
-from sticker_uq.evaluation.quality_report import as_markdown, write_quality
-from sticker_uq.evaluation.recalibration import Method
-from sticker_uq.evaluation.vectors import Vectors, read_vectors, write_vectors
+from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
+from sticker_uq.evaluation.metrics.probability_vectors import Vectors, read_vectors, write_vectors
+from sticker_uq.evaluation.metrics.quality import Quality, QualitySettings, measure_quality
+from sticker_uq.evaluation.metrics.recalibration import Method
+from sticker_uq.evaluation.reporting.quality_report import as_markdown, write_quality
+from sticker_uq.io.coco import read_coco
 from sticker_uq.scene import InvalidInput
 
 _PRESETS = {"paper": PAPER, "code": CODE}
@@ -161,7 +161,7 @@ def _detectors(
 def _look(data: Path, detectors: Sequence[DetectorSettings], seen: Seen, notes: list[str]) -> list[Vectors]:
     """The vectors of every detector, its one pass and its clusters as ``seen`` says."""
     from sticker_uq.detection.detector import load_detector  # torch takes seconds to load
-    from sticker_uq.evaluation.detected import cluster_vectors, one_pass_vectors
+    from sticker_uq.evaluation.metrics.detected_vectors import cluster_vectors, one_pass_vectors
 
     items = read_coco(data)
     notes.append(f"{len(items)} pictures of {data.name}.")

@@ -15,14 +15,14 @@ from rich.table import Table
 
 from sticker_uq.cli.options import settings_options
 from sticker_uq.cli.replaying import Replay, run_side_by_side
-from sticker_uq.evaluation.assessing import process_count
-from sticker_uq.evaluation.replay import ReplaySummary
-from sticker_uq.nodes.parameter_files import read_parameters, refuse_unknown
-from sticker_uq.nodes.perceiving import load_perception
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.evaluation.replay.assessing import process_count
+from sticker_uq.evaluation.replay.replay import ReplaySummary
+from sticker_uq.gate import GateSettings, Policy, WatchSettings
+from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision import GateSettings, Policy, WatchSettings
 
 _MANY = 1_000_000  # images, where their number does not matter
 # Parameters of the nodes that have no meaning for recorded images.

@@ -13,16 +13,16 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
-from sticker_uq.datasets.bags import Bag
-from sticker_uq.datasets.sources import ImageSource, open_source
-from sticker_uq.evaluation.assessing import Assessor, one_by_one, process_count, side_by_side
-from sticker_uq.evaluation.comparison import Comparison, live_scenes
-from sticker_uq.evaluation.replay import ReplaySummary, replay
-from sticker_uq.evaluation.tables import TableFormat
-from sticker_uq.nodes.perceiving import load_perception
+from sticker_uq.evaluation.replay.assessing import Assessor, one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.replay.comparison import Comparison, live_scenes
+from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
+from sticker_uq.evaluation.replay.tables import TableFormat
+from sticker_uq.gate import Policy
+from sticker_uq.io.bags import Bag
+from sticker_uq.io.sources import ImageSource, open_source
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, SceneAssessment
-from sticker_uq.supervision import Policy
 
 
 @dataclass(frozen=True)

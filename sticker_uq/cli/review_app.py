@@ -12,7 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from sticker_uq.datasets.reviewing import Review
+from sticker_uq.lab.datasets.reviewing import Review
 from sticker_uq.scene import InvalidInput
 
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sticker_uq.robustness.drawing import sweep_strengths
-from sticker_uq.robustness.preset import laptop_cell
-from sticker_uq.robustness.questions import SCALES, Question, ask_all, explained
-from sticker_uq.robustness.spec import Circumstance, Specification
+from sticker_uq.lab.robustness.drawing import sweep_strengths
+from sticker_uq.lab.robustness.preset import laptop_cell
+from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, explained
+from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 
 
@@ -45,8 +45,8 @@ def sheet(
     image: Annotated[int, typer.Option(help="Number of the source image that is shown, from 0.")] = 0,
 ) -> None:
     """Write a sheet of pictures: every circumstance at three strengths, with its distance and what epsilon allows."""
-    from sticker_uq.robustness.sheet import write_sheet
-    from sticker_uq.robustness.sources import SourceSet
+    from sticker_uq.lab.robustness.sheet import write_sheet
+    from sticker_uq.lab.robustness.sources import SourceSet
 
     shown = write_sheet(Specification.load(specification), SourceSet.load(data), out, image)
     typer.echo(f"{shown} circumstances on {out}")
@@ -67,7 +67,7 @@ def _told(circumstance: Circumstance) -> None:
 
 def _comments(spec: Specification) -> dict[str, str]:
     """What a person has to know to edit the file, by the name of the circumstance; "" heads the file."""
-    from sticker_uq.datasets.transformations import TRANSFORMATIONS
+    from sticker_uq.lab.corruptions import TRANSFORMATIONS
 
     scales = "\n".join(f"{s.factor}: {s.question}\n{explained(s)}" for s in SCALES)
     comments = {

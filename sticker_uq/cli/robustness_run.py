@@ -17,17 +17,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.cli.options import settings_options
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.robustness.answers import System
+from sticker_uq.lab.robustness.frequencies import describe_source
+from sticker_uq.lab.robustness.report import REPORT, SUMMARY, breaks_words, lead, write_report
+from sticker_uq.lab.robustness.result import RESULT, Assessment
+from sticker_uq.lab.robustness.running import CASES, Plan, Prepared, assess, prepare
+from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.perception import PerceptionSettings
-from sticker_uq.robustness.answers import System
-from sticker_uq.robustness.frequencies import describe_source
-from sticker_uq.robustness.report import REPORT, SUMMARY, breaks_words, lead, write_report
-from sticker_uq.robustness.result import RESULT, Assessment
-from sticker_uq.robustness.running import CASES, Plan, Prepared, assess, prepare
-from sticker_uq.robustness.sources import SourceSet
-from sticker_uq.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
-from sticker_uq.supervision import Policy
 
 SPECIFICATION = "specification.yaml"
 _SYSTEMS = ("cell", "detector", "node", "results")
@@ -138,13 +138,13 @@ def report(
 
 
 def _ours(kind: str, settings: PerceptionSettings, policy: Policy) -> System:
-    from sticker_uq.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
+    from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem  # torch takes seconds to load
 
     return CellSystem(settings, policy) if kind == "cell" else DetectorSystem(settings)
 
 
 def _node(image_topic: str, detections_topic: str, timeout: float) -> System:
-    from sticker_uq.nodes.black_box import BlackBox, BlackBoxSettings
+    from sticker_uq.nodes.robustness.black_box import BlackBox, BlackBoxSettings
 
     try:
         settings = BlackBoxSettings(
@@ -157,8 +157,8 @@ def _node(image_topic: str, detections_topic: str, timeout: float) -> System:
 
 
 def _results(prepared: Prepared, source_results: Path, case_results: Path) -> System:
-    from sticker_uq.robustness.answering import case_question, source_question
-    from sticker_uq.robustness.systems import ResultsSystem
+    from sticker_uq.lab.robustness.answering import case_question, source_question
+    from sticker_uq.lab.robustness.systems import ResultsSystem
 
     items = [prepared.source.images[n].item for n in prepared.numbers]
     everywhere = {source_question(item).key: item.image_id for item in items}

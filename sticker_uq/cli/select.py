@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from sticker_uq.datasets.files import atomic_write
+from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
 
 
@@ -31,9 +31,9 @@ def command(
     ] = None,
 ) -> None:
     """Rank the models of a study for what matters, name the statistical ties, and write the detector's parameters."""
-    from sticker_uq.study.running import Study
-    from sticker_uq.study.selection import advice, parameters, rank
-    from sticker_uq.study.summaries import reference_rate
+    from sticker_uq.lab.studies.detectors.running import Study
+    from sticker_uq.lab.studies.detectors.selection import advice, parameters, rank
+    from sticker_uq.lab.studies.detectors.summaries import reference_rate
 
     found = Study.load(study)
     chosen = reference_rate(found) if rate < 0 else rate

@@ -105,12 +105,12 @@ def run(
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    from sticker_uq.detection.dag import DagSettings
-    from sticker_uq.study.executors import executor
-    from sticker_uq.study.labelled import with_topics
-    from sticker_uq.study.plan import RATES, Circumstance, DataSet, ModelChoice
-    from sticker_uq.study.report import write_report
-    from sticker_uq.study.running import run_study
+    from sticker_uq.lab.attacks.dag import DagSettings
+    from sticker_uq.lab.studies.detectors.executors import executor
+    from sticker_uq.lab.studies.detectors.labelled import with_topics
+    from sticker_uq.lab.studies.detectors.plan import RATES, Circumstance, DataSet, ModelChoice
+    from sticker_uq.lab.studies.detectors.report import write_report
+    from sticker_uq.lab.studies.detectors.running import run_study
 
     values: dict[str, Any] = {
         "rates": _rates(rates) or RATES,
@@ -155,8 +155,8 @@ def report(
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
 ) -> None:
     """Write the report, the summary and the tables of a study again."""
-    from sticker_uq.study.report import write_report
-    from sticker_uq.study.running import Study
+    from sticker_uq.lab.studies.detectors.report import write_report
+    from sticker_uq.lab.studies.detectors.running import Study
 
     if resamples < 0:
         raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
@@ -169,7 +169,7 @@ app.command()(report)
 
 
 def _settings(values: dict[str, Any]) -> Any:
-    from sticker_uq.study.plan import StudySettings
+    from sticker_uq.lab.studies.detectors.plan import StudySettings
 
     try:
         return StudySettings.model_validate(values)
@@ -192,8 +192,8 @@ def _rates(text: str) -> tuple[float, ...]:
 
 def _quick_scenes(out: Path) -> Path:
     """Twelve small rendered scenes in the folder of the study."""
-    from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
-    from sticker_uq.datasets.coco import ANNOTATIONS
+    from sticker_uq.io.coco import ANNOTATIONS, write_coco
+    from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
     folder = out / "scenes"
     if not (folder / ANNOTATIONS).is_file():

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label
+from sticker_uq.lab.studies.detectors.results import read_results
+from sticker_uq.lab.studies.detectors.tables import write_tables
 from sticker_uq.scene import InvalidInput
-from sticker_uq.study.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.study.measures import BY_NAME, check_profile, label
-from sticker_uq.study.results import read_results
-from sticker_uq.study.tables import write_tables
 
 
 def statistics(

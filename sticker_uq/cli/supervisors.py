@@ -11,27 +11,27 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from sticker_uq.ambiguity.pasting import pasted_scenes
-from sticker_uq.ambiguity.raae import train_raaes
-from sticker_uq.ambiguity.sampling import TEST_DELTA, diversity, generate
 from sticker_uq.cli import supervisors_fit
 from sticker_uq.cli.options import checked
-from sticker_uq.datasets.coco import read_coco, write_coco
-from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
+from sticker_uq.lab.studies.ambiguity.raae import train_raaes
+from sticker_uq.lab.studies.ambiguity.sampling import TEST_DELTA, diversity, generate
+from sticker_uq.lab.studies.monitors.cell import cell_material, coco_material, study_material
+from sticker_uq.lab.studies.monitors.detections import DetectionSettings, run_detections
+from sticker_uq.lab.studies.monitors.detections import as_markdown as as_detections
+from sticker_uq.lab.studies.monitors.digits import digits
+from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.report import as_markdown
+from sticker_uq.lab.studies.monitors.supervisors import StudySettings, run_study
+from sticker_uq.lab.studies.monitors.task_labels import sticker_class
+from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
+from sticker_uq.lab.studies.monitors.task_report import as_csv
+from sticker_uq.lab.studies.monitors.task_report import as_markdown as as_tasks
 from sticker_uq.scene import InvalidInput
-from sticker_uq.studies.cell import cell_material, coco_material, study_material
-from sticker_uq.studies.detections import DetectionSettings, run_detections
-from sticker_uq.studies.detections import as_markdown as as_detections
-from sticker_uq.studies.digits import digits
-from sticker_uq.studies.material import Material
-from sticker_uq.studies.report import as_markdown
-from sticker_uq.studies.supervisors import StudySettings, run_study
-from sticker_uq.studies.task_labels import sticker_class
-from sticker_uq.studies.task_networks import TaskSettings, run_tasks
-from sticker_uq.studies.task_report import as_csv
-from sticker_uq.studies.task_report import as_markdown as as_tasks
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command(name="fit")(supervisors_fit.command)

@@ -15,15 +15,15 @@ from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cli.options import settings_options
-from sticker_uq.datasets.coco import read_coco
-from sticker_uq.datasets.opinions import sticker_fractions
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.gate import Policy
+from sticker_uq.io.annotator_votes import sticker_fractions
+from sticker_uq.io.coco import read_coco
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.studies.monitors.report import clopper_pearson
+from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
-from sticker_uq.studies.report import clopper_pearson
-from sticker_uq.supervision import Policy
-from sticker_uq.supervisors.folder import PanelFile
 
 _DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
 _FITTING = 2 / 3  # of the pictures, where no others are given to set limits on

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sticker_uq.detection.deterministic_pass import Look, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
-from sticker_uq.detection.engine import FrozenModels, Kernels, chunk_size, stock_family
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.look import Look, leaves
-from sticker_uq.detection.models import build_model
-from sticker_uq.detection.pixels import network_input
+from sticker_uq.detection.kernels.pixels import network_input
+from sticker_uq.detection.models.networks import build_model
+from sticker_uq.detection.registry import FrozenModels, Kernels, chunk_size, stock_family
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import load_into, packaged_weights

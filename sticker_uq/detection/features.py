@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import uploaded
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torchvision.ops import nms
 
-from sticker_uq.detection.batched_nms import ranked
-from sticker_uq.detection.transfer import fetched
+from sticker_uq.detection.kernels.batched_nms import ranked
+from sticker_uq.detection.kernels.transfer import fetched
 
 CANDIDATES = 1000
 """Most probable candidates of a pass that take part in suppression, as in torchvision's RetinaNet and Faster R-CNN."""

@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from sticker_uq.datasets.files import atomic_write
 from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
 FORMAT = 1

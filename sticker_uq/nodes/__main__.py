@@ -11,13 +11,23 @@ import os
 import signal
 import sys
 
+_MODULES = {
+    "detector": "detector.node",
+    "supervisor": "supervisor.node",
+    "cell_sim": "simulation.cell_sim",
+    "image_source": "simulation.image_source",
+    "recorder": "recorder.node",
+    "console": "console.node",
+}
+"""Of every executable: the module whose ``main`` it runs."""
+
 
 def run(name: str) -> None:
     """Run the node ``name`` of this package until it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # libraries that are half loaded cannot be left through an exception
         signal.signal(number, lambda *_: os._exit(0))
-    sys.exit(importlib.import_module(f"sticker_uq.nodes.{name}").main())
+    sys.exit(importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}").main())
 
 
 def detector() -> None:

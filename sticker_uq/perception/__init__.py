@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sticker_uq.perception.facts import ImageFacts, image_facts
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 
 # loaded when first used: settings are needed by programs that never load torch

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.perception.facts import ImageFacts, image_facts
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.pipeline import Perception
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sticker_uq.datasets.images import Picture
+from sticker_uq.io.images import Picture
 from sticker_uq.perception.exposure import measure_brightness
 from sticker_uq.scene import ImageCheck, InvalidInput
 

@@ -15,12 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector, load_detector
-from sticker_uq.localization import localize
+from sticker_uq.dil import localize
+from sticker_uq.monitors.folder import load_panel
+from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.perception.facts import ImageFacts, check_picture, image_digest
+from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest
+from sticker_uq.perception.novelty import Strangeness
 from sticker_uq.perception.sequential import Decide, joined, settled, step_after
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.perception.unfamiliar import Strangeness
 from sticker_uq.scene import (
     Exposure,
     ImageUncertainty,
@@ -31,9 +34,6 @@ from sticker_uq.scene import (
     Status,
     StochasticSamples,
 )
-from sticker_uq.supervisors.folder import load_panel
-from sticker_uq.supervisors.objects import Objects
-from sticker_uq.supervisors.panel import observe_objects
 from sticker_uq.uncertainty import image_uncertainty, observe
 
 LEFT_OUT = "distinctive localization was left out of this image"

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.localization.settings import LocalizationSettings, Technique
+from sticker_uq.dil.settings import LocalizationSettings, Technique
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
 _NOT_PART_OF_THE_RESULT = (

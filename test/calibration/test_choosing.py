@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 from sticker_uq.calibration.choosing import choose_risk, log_odds
 from sticker_uq.calibration.combination import PENALTIES, fit_risk
 from sticker_uq.calibration.outcomes import Objects
-from sticker_uq.supervision.signals import SIGNALS
+from sticker_uq.gate.policy.signals import SIGNALS
 
 
 def objects(rng: np.random.Generator, count: int, useful: bool) -> Objects:

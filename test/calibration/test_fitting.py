@@ -15,9 +15,9 @@ from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
 from sticker_uq.calibration.records import Record
 from sticker_uq.calibration.report import calibration_report
 from sticker_uq.cli.calibrate import policy_text
+from sticker_uq.gate import Policy, judge
+from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, Outcome, Verdict
-from sticker_uq.supervision import Policy, judge
-from sticker_uq.supervision.signals import SIGNALS
 from test.helpers.assessments import assessment, observed
 
 Drawn = Callable[[int, int], list[Record]]

@@ -12,9 +12,9 @@ from sticker_uq.calibration import fitting
 from sticker_uq.calibration.combination import fit_risk
 from sticker_uq.calibration.outcomes import Objects, matching, outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore
 from sticker_uq.scene import ObjectClass, SupervisorScore
-from sticker_uq.supervision import Policy
-from sticker_uq.supervision.sections import PanelRule, RiskScore
 
 NAME = "supervisor.knn"
 

@@ -12,11 +12,12 @@ import pytest
 from sticker_uq.calibration.cache import AssessmentCache, assessment_from_plain, assessment_to_plain
 from sticker_uq.calibration.records import Assessed, Record, assess
 from sticker_uq.cli.calibrate import _refuse_repeated
-from sticker_uq.datasets.coco import encode_scene, write_coco
-from sticker_uq.datasets.labelled import LabelledSource
-from sticker_uq.datasets.render import render
-from sticker_uq.datasets.scenes import sample_scene
-from sticker_uq.datasets.sources import ImageSource, SourceImage
+from sticker_uq.io.coco import write_coco
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.lab.rendering import encode_scene
+from sticker_uq.lab.rendering.render import render
+from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
 from test.helpers.assessments import assessment, observed, rarely_seen
@@ -112,8 +113,8 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "metadata.yaml").write_text("")
-    monkeypatch.setattr("sticker_uq.datasets.labelled.recorded_workpieces", lambda path: ())
-    monkeypatch.setattr("sticker_uq.datasets.labelled.open_source", lambda path, topic: _Recording())
+    monkeypatch.setattr("sticker_uq.io.labelled_images.recorded_workpieces", lambda path: ())
+    monkeypatch.setattr("sticker_uq.io.labelled_images.open_source", lambda path, topic: _Recording())
     document = {
         "categories": [{"id": 7, "name": "Sticker"}],
         "images": [{"id": 1, "file_name": "000002.jpg", "width": 8, "height": 8}],

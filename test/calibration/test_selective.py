@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.calibration.outcomes import Objects
 from sticker_uq.calibration.selective import areas, augrc, aurc, curve
-from sticker_uq.supervision.signals import SIGNALS
+from sticker_uq.gate.policy.signals import SIGNALS
 
 
 def objects(image: list[int], right: list[bool], truth: list[int]) -> Objects:

@@ -18,13 +18,13 @@ from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record, assess, units_of
 from sticker_uq.cli.calibrate import _split, _tell_of_workpieces
-from sticker_uq.datasets.bag_writer import BagWriter
-from sticker_uq.datasets.images import encode_jpeg
-from sticker_uq.datasets.labelled import LabelledSource
-from sticker_uq.datasets.sources import ImageSource, SourceImage
+from sticker_uq.gate import Policy
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.images import encode_jpeg
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import SceneAssessment
-from sticker_uq.supervision import Policy
 from sticker_uq_msgs.msg import Workpiece
 from test.helpers.assessments import HERE, assessment, observed
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sticker_uq.cli import app
-from sticker_uq.supervision.audit import AuditLog
+from sticker_uq.gate.audit import AuditLog
 
 
 def run(*arguments: object) -> Result:

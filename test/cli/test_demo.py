@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
-from sticker_uq.datasets.bags import Bag
-from sticker_uq.evaluation.recording import read_recording
+from sticker_uq.evaluation.replay.recording import read_recording
+from sticker_uq.io.bags import Bag
 from test.helpers.cell import write_parameters
 
 pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
 from sticker_uq.cli.options import combine, settings_options
-from sticker_uq.nodes.parameter_files import read_parameters
+from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.scene import InvalidInput
 
 

@@ -15,16 +15,17 @@ from sensor_msgs.msg import CompressedImage, Image
 from typer.testing import CliRunner
 
 import sticker_uq.cli.replay as cli_replay
+from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
-from sticker_uq.datasets import files, render, sample_scene
-from sticker_uq.datasets.bag_writer import BagWriter
-from sticker_uq.datasets.images import decode_compressed, encode_jpeg
-from sticker_uq.nodes.conversions import header_of, scene_to_msg
-from sticker_uq.nodes.detector_settings import DetectorNodeSettings
-from sticker_uq.nodes.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.io import files
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.images import decode_compressed, encode_jpeg
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.nodes.common.conversions import header_of, scene_to_msg
 from sticker_uq.perception import PerceptionSettings
 from test.evaluation.conftest import assessment, image  # noqa: F401  # fixtures
-from test.evaluation.test_replay import Perception
+from test.evaluation.replay.test_replay import Perception
 
 
 @pytest.fixture

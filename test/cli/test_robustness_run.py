@@ -7,9 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
-from sticker_uq.robustness.result import Assessment
-from test.robustness.conftest import specification_of
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.robustness.result import Assessment
+from test.lab.robustness.conftest import specification_of
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli.train as command
 from sticker_uq.cli import app
-from sticker_uq.datasets import encode_scene, render, sample_scene, write_coco
 from sticker_uq.detection import load_weights
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from typer.testing import CliRunner
 
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli import app
-from sticker_uq.datasets.coco import read_coco
-from sticker_uq.nodes.conversions import box_from_msg
-from sticker_uq.nodes.processes import CellOptions, cell_processes
-from sticker_uq.nodes.qos import LATCHED
-from sticker_uq.nodes.runner import ProcessGroup
+from sticker_uq.gate.box_overlap import as_box, same_place
+from sticker_uq.io.coco import read_coco
+from sticker_uq.nodes.common.conversions import box_from_msg
+from sticker_uq.nodes.common.qos import LATCHED
 from sticker_uq.scene import ObjectClass
-from sticker_uq.supervision.boxes import as_box, same_place
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, ObjectAnswer
 from test.helpers.browser import screenshot
 

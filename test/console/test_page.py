@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from sticker_uq.nodes.console_state import ConsoleState
+from sticker_uq.console.state import ConsoleState
 from test.helpers.browser import FakeCell, screenshot, served
 
 EVIL = "<img src=x onerror=\"document.title='owned'\">"

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 import sticker_uq
-from sticker_uq.nodes.console_state import ConsoleState
-from sticker_uq.supervision.state import WORDS, Phase
+from sticker_uq.console.state import ConsoleState
+from sticker_uq.gate.state import WORDS, Phase
 from test.console.test_page import BOX, OTHER, SCENE, asked, reason, request
 from test.helpers.browser import FakeCell, served
 

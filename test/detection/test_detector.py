@@ -14,9 +14,9 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 import sticker_uq.detection as detection
 import sticker_uq.detection.detector as detector_module
 from sticker_uq.detection.detector import StochasticDetector, load_detector, resolve_device
+from sticker_uq.detection.deterministic_pass import flat
 from sticker_uq.detection.dropout import CounterDropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.look import flat
 from sticker_uq.detection.selection import NonFiniteOutput, Rows
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput

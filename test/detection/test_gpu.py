@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sticker_uq.detection.batched_faster_rcnn import BatchedFasterRcnn
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.fast_faster_rcnn import FastFasterRcnn
-from sticker_uq.detection.frozen import frozen
-from sticker_uq.detection.look import Look
+from sticker_uq.detection.deterministic_pass import Look
+from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
+from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
+from sticker_uq.detection.kernels.frozen import frozen
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.localization import LocalizationSettings, localize, saliency
-from sticker_uq.localization.saliency import summed_objectness
+from sticker_uq.dil import LocalizationSettings, localize, saliency
+from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Status
 from test.detection.test_passes import assert_matches, one_pass, rows_of

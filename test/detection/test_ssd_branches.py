@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torchvision.models.detection.ssd import SSDClassificationHead, SSDRegressionHead
 from torchvision.models.detection.ssdlite import SSDLiteClassificationHead, SSDLiteRegressionHead
 
-from sticker_uq.detection.box_deltas import LazyDeltas
-from sticker_uq.detection.frozen import frozen
+from sticker_uq.detection.kernels.box_deltas import LazyDeltas
+from sticker_uq.detection.kernels.frozen import frozen
+from sticker_uq.detection.kernels.ssd_branches import ClassScores, Level, levels_of
+from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
 from sticker_uq.detection.selection import NonFiniteOutput
-from sticker_uq.detection.ssd_branches import ClassScores, Level, levels_of
-from sticker_uq.detection.ssd_deltas import SsdDeltas
 
 SIDES = [(1, 1), (2, 2), (3, 3), (2, 4), (5, 5), (7, 12), (18, 19)]
 CHANNELS, BOXES = 24, 2

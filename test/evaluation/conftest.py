@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.scene import Localization, SceneAssessment, Status
-from sticker_uq.supervision.judge import judge
-from sticker_uq.supervision.policy import Policy
 from sticker_uq.uncertainty.observe import observe
 from test.helpers.samples import LOGO, samples, seen
 

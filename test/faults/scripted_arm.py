@@ -14,10 +14,10 @@ from rclpy.action import CancelResponse, GoalResponse
 from rclpy.node import Node
 from std_msgs.msg import Header, String
 
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.arm import ArmClient, MotionStep
-from sticker_uq.nodes.arm_executor import ArmExecutor
-from sticker_uq.nodes.lifecycle import exit_process, run_node
+from sticker_uq.nodes.arm.client import ArmClient, MotionStep
+from sticker_uq.nodes.arm.executor import ArmExecutor
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState
 

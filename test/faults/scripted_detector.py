@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.nodes.detector import DetectorNode
-from sticker_uq.nodes.lifecycle import exit_process, run_node
+from sticker_uq.nodes.common.lifecycle import exit_process, run_node
+from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.scene import SceneAssessment, Status

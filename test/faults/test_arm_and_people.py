@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sticker_uq.supervision import Closed
+from sticker_uq.gate import Closed
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.helpers.fault_cell import FaultCell, Seen

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.supervision import Closed
+from sticker_uq.gate import Closed
 from test.helpers import ros
 from test.helpers.fault_cell import FaultCell
 from test.helpers.simulated_clock import SimulatedClock

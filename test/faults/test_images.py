@@ -7,8 +7,8 @@ import array
 import pytest
 from sensor_msgs.msg import Image
 
-from sticker_uq.nodes.conversions import scene_to_msg
-from sticker_uq.supervision import Closed
+from sticker_uq.gate import Closed
+from sticker_uq.nodes.common.conversions import scene_to_msg
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.faults.scripted_detector import STICKER
 from test.helpers.assessments import assessment

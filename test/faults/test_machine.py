@@ -10,10 +10,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.datasets.bags import Bag
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.processes import ProcessSpec, share_folder
-from sticker_uq.supervision import Closed
+from sticker_uq.cell.processes import ProcessSpec
+from sticker_uq.gate import Closed
+from sticker_uq.io.bags import Bag
+from sticker_uq.io.share import share_folder
+from sticker_uq.nodes.common import qos
 from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import FaultCell
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sticker_uq.supervision import Closed
+from sticker_uq.gate import Closed
 from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import OPEN_STATES, FaultCell
 

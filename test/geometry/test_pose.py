@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sticker_uq.gate import judge
+from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform, locate, locate_all
 from sticker_uq.geometry.pose import YAW_VARIANCE
 from sticker_uq.geometry.space import quaternion
 from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome
-from sticker_uq.supervision import judge
-from sticker_uq.supervision.policy import Policy
 from test.helpers.assessments import assessment, observed
 
 F = 500.0

@@ -16,8 +16,8 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from sticker_uq.nodes.console_app import Accepted, make_app
-from sticker_uq.nodes.console_state import ConsoleState
+from sticker_uq.console.app import Accepted, make_app
+from sticker_uq.console.state import ConsoleState
 
 TABLET = {"width": 1024, "height": 768}
 _ARGUMENTS = [

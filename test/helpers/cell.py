@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from sticker_uq.nodes import qos
+from sticker_uq.nodes.common import qos
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.helpers.ros import Bench
 

@@ -8,28 +8,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from sticker_uq.scene import (
-    Exposure,
-    ImageCheck,
-    ObjectClass,
-    Outcome,
-    SceneAssessment,
-    SceneDecision,
-    Status,
-    Verdict,
-)
-from sticker_uq.supervision import (
-    Answer,
-    GateState,
-    Memory,
-    PersonAnswer,
-    SceneAnswer,
-    facts_of,
-    judge,
-    step,
-)
-from sticker_uq.supervision.arm import PERSONS_STOP
-from sticker_uq.supervision.events import (
+from sticker_uq.gate import Answer, GateState, Memory, PersonAnswer, SceneAnswer, facts_of, judge, step
+from sticker_uq.gate.arm_events import PERSONS_STOP
+from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
     ArmLost,
@@ -49,6 +30,16 @@ from sticker_uq.supervision.events import (
     SceneUnreadable,
     Tick,
     WorkpieceChanged,
+)
+from sticker_uq.scene import (
+    Exposure,
+    ImageCheck,
+    ObjectClass,
+    Outcome,
+    SceneAssessment,
+    SceneDecision,
+    Status,
+    Verdict,
 )
 from test.helpers.assessments import HERE, MS, SIZE, assessment, observed, rarely_seen
 from test.helpers.gate import (

@@ -26,12 +26,14 @@ from sensor_msgs.msg import Image
 from std_msgs.msg import Header, String
 from std_srvs.srv import SetBool, Trigger
 
-from sticker_uq.nodes import qos, runner
-from sticker_uq.nodes.conversions import stamp_to_ns
-from sticker_uq.nodes.processes import ProcessSpec, share_folder
-from sticker_uq.nodes.runner import ProcessGroup
-from sticker_uq.supervision import Closed, Phase
-from sticker_uq.supervision.audit import Entry, entries, verify
+from sticker_uq.cell import runner
+from sticker_uq.cell.processes import ProcessSpec
+from sticker_uq.cell.runner import ProcessGroup
+from sticker_uq.gate import Closed, Phase
+from sticker_uq.gate.audit import Entry, entries, verify
+from sticker_uq.io.share import share_folder
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, ObjectAnswer, SceneAssessment
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.scripted_detector import Seen

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sticker_uq.scene import (
-    ObjectClass,
-    ObservedObject,
-    SceneAssessment,
-)
-from sticker_uq.supervision import (
+from sticker_uq.gate import (
     GateSettings,
     GateState,
     PersonAnswer,
@@ -20,7 +15,7 @@ from sticker_uq.supervision import (
     Supervisor,
     facts_of,
 )
-from sticker_uq.supervision.events import (
+from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
     ArmReady,
@@ -36,6 +31,7 @@ from sticker_uq.supervision.events import (
     Tick,
     WorkpieceChanged,
 )
+from sticker_uq.scene import ObjectClass, ObservedObject, SceneAssessment
 from test.helpers.assessments import SECOND, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from PIL import Image
 
-from sticker_uq.datasets.generating import Limits, generate_pictures
-from sticker_uq.datasets.image_services import OpenAIGenerator
-from sticker_uq.datasets.prompts import Prompt
+from sticker_uq.lab.datasets.generating import Limits, generate_pictures
+from sticker_uq.lab.datasets.image_services import OpenAIGenerator
+from sticker_uq.lab.datasets.prompts import Prompt
 
 KEY = "sk-very-secret-4711"
 REFUSAL = (

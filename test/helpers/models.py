@@ -21,7 +21,7 @@ from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import PassDropout
-from sticker_uq.detection.models import build_model, is_ssd
+from sticker_uq.detection.models.networks import build_model, is_ssd
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.detection.weights import checksum, save_weights
 

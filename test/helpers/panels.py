@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 
 from sticker_uq.calibration.panel import Labelled, fit_panel
-from sticker_uq.datasets.coco import LabelledImage
+from sticker_uq.gate import Policy
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import ObjectClass
-from sticker_uq.supervision import Policy
-from sticker_uq.supervisors.folder import PanelFile
 from test.helpers.models import MIN_SIZE, picture, tiny_weights
 
 MODEL = "ssdlite320_mobilenet_v3_large"

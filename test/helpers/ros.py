@@ -29,9 +29,9 @@ from rclpy.parameter import Parameter
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.lifecycle import init_ros
-from sticker_uq.nodes.transport import transport_environment
+from sticker_uq.cell.transport import transport_environment
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.lifecycle import init_ros
 
 PATIENCE_S = 90.0  # only a failing test waits so long; a loaded machine starts a process in a minute
 ROOT = Path(__file__).parents[2]

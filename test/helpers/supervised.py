@@ -9,11 +9,11 @@ import numpy as np
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.task import Future
 
-from sticker_uq.nodes import qos
-from sticker_uq.nodes.conversions import box_to_msg, scene_to_msg
-from sticker_uq.nodes.supervisor import SupervisorNode
+from sticker_uq.gate import Closed
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.conversions import box_to_msg, scene_to_msg
+from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.scene import ObservedObject
-from sticker_uq.supervision import Closed
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import (
     ArmStatus,

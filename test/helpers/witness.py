@@ -7,17 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sticker_uq.scene import (
-    ImageCheck,
-    ObjectClass,
-    ObjectVerdict,
-    Outcome,
-    Reason,
-    Verdict,
-)
-from sticker_uq.supervision import Closed, GateSettings, GateState, Phase, Policy
-from sticker_uq.supervision.boxes import as_box, iou
-from sticker_uq.supervision.events import (
+from sticker_uq.gate import Closed, GateSettings, GateState, Phase, Policy
+from sticker_uq.gate.box_overlap import as_box, iou
+from sticker_uq.gate.events import (
     AnswerGiven,
     CancelGoal,
     CloseIntervention,
@@ -36,7 +28,8 @@ from sticker_uq.supervision.events import (
     SendGoal,
     WorkpieceChanged,
 )
-from sticker_uq.supervision.state import SceneFacts
+from sticker_uq.gate.state import SceneFacts
+from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
 from test.helpers.assessments import SECOND
 
 K = 2

@@ -15,7 +15,7 @@ from launch_testing import post_shutdown_test
 from launch_testing.actions import ReadyToTest
 from launch_testing.asserts import assertExitCodes
 
-from sticker_uq.nodes.processes import share_folder
+from sticker_uq.io.share import share_folder
 from test.helpers.cell import CellWatch
 from test.helpers.ros import bench
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.nodes.processes import CellOptions
+from sticker_uq.cell.processes import CellOptions
 from test.helpers.cell import write_parameters
 
 pytestmark = pytest.mark.timeout(400)  # launch and up to three processes start

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from test.helpers import ros
-from test.nodes.arm_rig import Rig
+from test.nodes.arm.arm_rig import Rig
 from test.nodes.fake_perception import Script
 
 

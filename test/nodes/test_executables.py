@@ -11,7 +11,7 @@ import pytest
 import rclpy
 
 from sticker_uq.nodes import __main__ as executables
-from sticker_uq.nodes import lifecycle
+from sticker_uq.nodes.common import lifecycle
 from test.helpers.ros import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def test_a_signal_while_libraries_are_loaded_ends_the_process_quietly(number):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline() == "loading sticker_uq.nodes.detector\n"
+    assert process.stdout.readline() == "loading sticker_uq.nodes.detector.node\n"
     process.send_signal(number)
     rest, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, rest) == (0, "")

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.nodes.perceiving import asks_a_person, load_perception
+from sticker_uq.gate import Policy
 from sticker_uq.perception import Cascade, Perception, PerceptionSettings
 from sticker_uq.perception.cascade import Look, escalate
+from sticker_uq.perception.factory import asks_a_person, load_perception
 from sticker_uq.scene import InvalidInput, Status
-from sticker_uq.supervision import Policy
 from test.helpers.assessments import assessment, observed
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
 

@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.nodes.perceiving import decision, load_perception
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
 from sticker_uq.perception import Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.change_weights import WEIGHTS
 from sticker_uq.perception.changes import chance
+from sticker_uq.perception.factory import decision, load_perception
 from sticker_uq.perception.sequential import Outlook, joined, settled, step_after
 from sticker_uq.scene import InvalidInput, Outcome, StochasticSamples, SupervisorScore
-from sticker_uq.supervision import Policy
-from sticker_uq.supervision.sections import PanelRule, RiskScore, RiskTerm, Validity
 from sticker_uq.uncertainty import observe
 from test.helpers.assessments import assessment
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_weights

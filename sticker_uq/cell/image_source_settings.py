@@ -1,0 +1,24 @@
+"""The parameters of the node ``image_source``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ImageSourceSettings(BaseModel):
+    """Parameters of ``image_source``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str = Field(
+        "", description="Recording, folder, picture, video, or camera device (/dev/video0 or 0)"
+    )
+    topic: str = Field("", description="Image topic of a recording; empty: the only one")
+    rate: float = Field(5.0, gt=0.0, le=240.0, description="Images per second; of a camera: at most")
+    loop: bool = Field(False, description="Begin again at the end")
+    exit_at_end: bool = Field(False, description="End the process at the end")
+    frame_id: str = Field("", description="Frame of the images; empty: as the source says")
+    transport: Literal["raw", "compressed", "both"] = Field("raw", description="What is published")
+    jpeg_quality: int = Field(90, ge=1, le=100, description="Quality of compressed images")

@@ -1,0 +1,248 @@
+"""Which processes make up a cell, with which parameters and names: read by the launch files and by the runner.
+
+No ROS in here, so that a machine with launch and a machine without it start the same nodes in the same way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.share import PACKAGE, share_folder
+from sticker_uq.scene import InvalidInput
+
+SUPERVISOR = "supervisor"
+LIFECYCLE_NODES = ("detector", SUPERVISOR)
+
+
+class CellOptions(BaseModel):
+    """What a person chooses when starting a cell. An empty text or ``None`` leaves the parameters file and the defaults alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    camera_topic: str = Field(
+        "image", description="Topic of the camera's images (raw, or its /compressed variant)"
+    )
+    more_camera_topics: str = Field(
+        "",
+        description="Images of further cameras that the detector looks at in turn, commas between the topics (left/image: "
+        "scenes on left/scene); the supervisor stays with camera_topic",
+    )
+    image_transport: Literal["", "raw", "compressed"] = Field(
+        "", description="raw or compressed images; empty: as in params_file"
+    )
+    model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
+    weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
+    policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
+    dropout_rate: float | None = Field(
+        None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file"
+    )
+    passes: int | None = Field(
+        None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file"
+    )
+    device: str = Field("", description="auto, cpu or cuda[:N]; empty: as in params_file")
+    sim: bool = Field(
+        False, description="Start the simulated camera, arm and laptops instead of using real ones"
+    )
+    sim_person: Literal["none", "ground_truth"] = Field(
+        "none",
+        description="Who answers interventions in the simulation: none (a real person does) or ground_truth",
+    )
+    sim_seed: int | None = Field(
+        None, ge=0, description="Seed of the simulated laptops; empty: as in params_file"
+    )
+    sim_laptops: int | None = Field(
+        None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file"
+    )
+    console: bool = Field(False, description="Start the operator's web page")
+    console_port: int | None = Field(
+        None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
+    )
+    record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
+    audit: str = Field("", description="Folder of the supervisor's audit log; empty: as in params_file")
+    namespace: str = Field("", description="ROS namespace of every node")
+    params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
+    log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field(
+        "info", description="Level of every node's log"
+    )
+    use_sim_time: bool = Field(False, description="Take the time from /clock, as when a bag is played")
+    respawn: bool = Field(
+        False, description="Start a node again when its process dies; it comes back with the gate closed"
+    )
+
+    @classmethod
+    def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
+        """Options from launch arguments, where everything is text; raises :class:`InvalidInput` naming the argument."""
+        values: dict[str, Any] = {
+            k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
+        }
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(p) for p in first["loc"])
+            raise InvalidInput(f"argument {name}={texts.get(name)!r}: {first['msg']}") from None
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One process: the executable of this package, its node name, parameters beyond the file's, and topic remappings."""
+
+    executable: str
+    name: str
+    namespace: str
+    params_file: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+    remappings: tuple[tuple[str, str], ...] = ()
+    log_level: str = "info"
+    respawn: bool = False
+
+    def log_arguments(self) -> list[str]:
+        """The ROS arguments that set the level of this node's log; at debug the middleware's own would drown it."""
+        logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
+        levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
+        return [argument for level in levels for argument in ("--log-level", level)]
+
+    @property
+    def enclave(self) -> str:
+        """The SROS2 enclave of this node; without security it means nothing."""
+        return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
+
+    def ros_arguments(self, own_parameters: Path | None) -> list[str]:
+        """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
+        arguments = [
+            "--ros-args",
+            "-r",
+            f"__node:={self.name}",
+            "--enclave",
+            self.enclave,
+            *self.log_arguments(),
+        ]
+        if self.namespace:
+            arguments += ["-r", f"__ns:={absolute_namespace(self.namespace)}"]
+        for source, target in self.remappings:
+            arguments += ["-r", f"{source}:={target}"]
+        arguments += ["--params-file", str(self.params_file)]
+        if own_parameters is not None:
+            arguments += ["--params-file", str(own_parameters)]
+        return arguments
+
+    def command(self, own_parameters: Path | None) -> list[str]:
+        """The command line that runs this node with the present Python."""
+        return [
+            sys.executable,
+            "-m",
+            f"{PACKAGE}.nodes",
+            self.executable,
+            *self.ros_arguments(own_parameters),
+        ]
+
+    def write_parameters(self, folder: Path) -> Path:
+        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file keeps the types that a command line loses."""
+        path = folder / f"{self.name}.yaml"
+        with atomic_write(path, "w") as file:
+            yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)
+        return path
+
+
+def absolute_namespace(namespace: str) -> str:
+    """``namespace`` with exactly one leading slash and none at the end."""
+    return "/" + namespace.strip("/")
+
+
+def existing_file(text: str, what: str) -> Path:
+    """``text`` as the path of a file that is there; raises :class:`InvalidInput` otherwise."""
+    path = Path(text).expanduser().resolve()
+    if not path.is_file():
+        raise InvalidInput(f"{what} {text!r}: no such file")
+    return path
+
+
+def cell_processes(options: CellOptions) -> list[ProcessSpec]:
+    """The processes of a whole cell in the order of their start.
+
+    Raises :class:`InvalidInput` when a named file does not exist.
+    """
+    audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
+    supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
+    if options.sim:
+        supervision |= SIMULATED_GEOMETRY
+    beside_camera = _camera_info_remapping(options.camera_topic)
+    processes = [
+        detector_process(options),
+        _process(options, SUPERVISOR, supervision, beside_camera),
+    ]
+    if options.console:
+        page = _given(port=options.console_port, image_transport=options.image_transport)
+        processes.append(_process(options, "console", page, _image_remappings(options.camera_topic)))
+    if options.record:
+        recording = _given(
+            bag=str(Path(options.record).expanduser().resolve()),
+            image_transport=options.image_transport,
+            more_image_topics=options.more_camera_topics,
+            number_if_exists=options.respawn or None,
+        )
+        processes.append(_process(options, "recorder", recording, _image_remappings(options.camera_topic)))
+    if options.sim:
+        simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
+        remappings = (*_image_remappings(options.camera_topic), *beside_camera)
+        processes.append(_process(options, "cell_sim", simulation, remappings))
+    return processes
+
+
+def detector_process(options: CellOptions) -> ProcessSpec:
+    """The process of the detector alone."""
+    parameters = _given(
+        model=options.model,
+        weights=_file(options.weights, "weights"),
+        dropout_rate=options.dropout_rate,
+        passes=options.passes,
+        device=options.device,
+        image_transport=options.image_transport,
+        more_image_topics=options.more_camera_topics,
+    )
+    return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
+
+
+def _process(
+    options: CellOptions, name: str, parameters: dict[str, Any], remappings: tuple[tuple[str, str], ...] = ()
+) -> ProcessSpec:
+    params_file = (
+        existing_file(options.params_file, "params_file")
+        if options.params_file
+        else share_folder() / "config" / "cell.yaml"
+    )
+    if name in LIFECYCLE_NODES:
+        parameters = {"autostart": True, **parameters}
+    parameters = {"use_sim_time": options.use_sim_time, **parameters}
+    return ProcessSpec(
+        name, name, options.namespace, params_file, parameters, remappings, options.log_level, options.respawn
+    )
+
+
+def _image_remappings(camera_topic: str) -> tuple[tuple[str, str], ...]:
+    if camera_topic == "image":
+        return ()
+    return (("image", camera_topic), ("image/compressed", f"{camera_topic}/compressed"))
+
+
+def _camera_info_remapping(camera_topic: str) -> tuple[tuple[str, str], ...]:
+    """CameraInfo lies beside the picture, as image_transport has it."""
+    folder, slash, _ = camera_topic.rpartition("/")
+    return (("camera_info", f"{folder}/camera_info"),) if slash else ()
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None and value != ""}
+
+
+def _file(text: str, what: str) -> str:
+    return str(existing_file(text, what)) if text else ""

@@ -1,0 +1,160 @@
+"""Runs the processes of a cell where launch does not exist: one operating-system process per node.
+
+Prints every line of a node behind the node's name, stops all of them on Ctrl-C or SIGTERM, and dies loudly, taking the
+others along, when a node dies that nobody asked to stop.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sticker_uq.cell.processes import ProcessSpec
+
+STOP_TIMEOUT_S = 8.0
+RESPAWN_PAUSE_S = 1.0
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Output = Callable[[str], None]
+
+
+class ProcessGroup:
+    """Starts, watches and stops the processes of a cell. Use as a context manager: leaving it stops everything.
+
+    In the main thread SIGTERM and SIGHUP end the body like Ctrl-C does, so that no node is left behind; while the nodes are
+    being stopped a further signal changes nothing.
+    """
+
+    def __init__(self, specs: Sequence[ProcessSpec], output: Output = print) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._output = output
+        self._folder = tempfile.TemporaryDirectory(prefix="sticker_uq_")
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._readers: list[threading.Thread] = []
+        self._exits: queue.Queue[tuple[str, int]] = queue.Queue()
+        self._stopping = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> ProcessGroup:
+        self._previous = _on_stop_signals(dict.fromkeys(STOP_SIGNALS, _interrupt))
+        try:
+            for spec in self._specs.values():
+                self._start(spec)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _on_stop_signals(dict.fromkeys(STOP_SIGNALS, signal.SIG_IGN))
+        try:
+            self.stop()
+        finally:
+            _on_stop_signals(self._previous)
+
+    def pid(self, name: str) -> int:
+        """The process id of the node ``name``."""
+        return self._processes[name].pid
+
+    def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
+        """Wait until a process ends by itself: its name and exit code, or ``None`` after ``timeout`` seconds.
+
+        A process whose spec says ``respawn`` is started again, after a pause, instead of being reported.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                name, code = self._exits.get(timeout=left)
+            except queue.Empty:
+                return None
+            spec = self._specs[name]
+            if not spec.respawn or code == 0:
+                return name, code
+            self._output(f"[runner] {name} died with exit code {code}; it is started again")
+            threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
+
+    def stop(self) -> dict[str, int]:
+        """Ask every process to stop (SIGINT), insist after a while (SIGTERM, SIGKILL), and wait for the last line.
+
+        Returns the exit code of each node.
+        """
+        self._stopping = True
+        for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            alive = [p for p in self._processes.values() if p.poll() is None]
+            for process in alive:
+                process.send_signal(stop_signal)
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            for process in alive:
+                try:
+                    process.wait(max(0.05, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    self._output(f"[runner] process {process.pid} ignored {stop_signal.name}")
+        for reader in self._readers:
+            reader.join(STOP_TIMEOUT_S)
+        self._folder.cleanup()
+        return {name: process.wait() for name, process in self._processes.items()}
+
+    def _respawn(self, spec: ProcessSpec) -> None:
+        if not self._stopping:
+            self._start(spec)
+
+    def _start(self, spec: ProcessSpec) -> None:
+        command = spec.command(spec.write_parameters(Path(self._folder.name)))
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        self._processes[spec.name] = process
+        reader = threading.Thread(target=self._read, args=(spec.name, process), daemon=True)
+        self._readers.append(reader)
+        reader.start()
+
+    def _read(self, name: str, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._output(f"[{name}] {line.rstrip()}")
+        code = process.wait()
+        if not self._stopping:
+            self._exits.put((name, code))
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals, Any]:
+    """Set the handlers and return the previous ones; Python allows it in the main thread only, elsewhere nothing happens."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handler) for number, handler in handlers.items()}
+
+
+def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
+    """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the death of a node; the exit code of the command.
+
+    0 after one of those signals, or when a node ended by itself with 0; 1 when a node died.
+    """
+
+    try:
+        with ProcessGroup(specs, output) as group:
+            ended = group.wait_for_exit()
+            assert ended is not None
+            name, code = ended
+            if code == 0:
+                output(f"[runner] {name} has ended; stopping the others")
+                return 0
+            output(f"[runner] {name} DIED with exit code {code}; stopping the others")
+            return 1
+    except KeyboardInterrupt:
+        output("[runner] stopped")
+        return 0

@@ -1,0 +1,43 @@
+"""Which Fast DDS profile a process uses: UDP without shared memory, unless the user brought a profile. No ROS in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from sticker_uq.io.share import share_folder
+
+PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
+"""The names under which Fast DDS looks for a profile; older versions know the second one only."""
+
+
+def transport_environment(
+    environment: Mapping[str, str], middleware: str = "rmw_fastrtps_cpp"
+) -> dict[str, str]:
+    """The variables that a process sets before it joins ROS, given its ``environment`` and the name of its middleware.
+
+    Empty with a profile that is not ``config/fastdds.xml`` or another middleware. Otherwise ``config/fastdds.xml``: no shared
+    memory, in which a process that is killed can leave a lock that blocks the others for seconds, and socket buffers that hold
+    images.
+
+    For the discovery range LOCALHOST rmw_fastrtps adds a shared-memory transport to whatever the profile has. Such a process
+    gets a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing. With
+    ROS_STATIC_PEERS, which are not on the loopback interface, the range stays.
+
+    Raises :class:`~sticker_uq.scene.InvalidInput` when the configuration folder is not found.
+    """
+    if not middleware.startswith("rmw_fastrtps"):
+        return {}
+    config = share_folder() / "config"
+    brought = {Path(value).resolve() for name in PROFILE_VARIABLES if (value := environment.get(name))}
+    if brought - {(config / "fastdds.xml").resolve()}:
+        return {}
+    localhost = (
+        environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() == "LOCALHOST"
+        or environment.get("ROS_LOCALHOST_ONLY") == "1"
+    )
+    if not localhost or environment.get("ROS_STATIC_PEERS"):
+        return dict.fromkeys(PROFILE_VARIABLES, str(config / "fastdds.xml"))
+    profile = dict.fromkeys(PROFILE_VARIABLES, str(config / "fastdds_localhost.xml"))
+    superseded = {"ROS_LOCALHOST_ONLY": "0"} if "ROS_LOCALHOST_ONLY" in environment else {}
+    return profile | superseded | {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SYSTEM_DEFAULT"}

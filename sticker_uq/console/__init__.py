@@ -1,0 +1,1 @@
+"""The web page of the operator without ROS: application, server, state, pictures."""

@@ -1,0 +1,1 @@
+"""The detector families: the networks of torchvision, cut at their first dropout."""

@@ -1,0 +1,115 @@
+"""Faster R-CNN: dropout in the feature pyramid, proposals and boxes once per pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.rpn import concat_box_prediction_layers
+
+from sticker_uq.detection.boxes import decoded
+from sticker_uq.detection.dropout import Dropout
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.models.family import Sight
+from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
+from sticker_uq.detection.selection import Rows, check_finite, softmax_distribution, strongest
+
+
+class FasterRcnn:
+    """Family of fasterrcnn_resnet50_fpn and its v2."""
+
+    two_stage = True
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        """Backbone and inner convolutions of the FPN."""
+        return encode_pyramid(self._model.backbone, images, image_size)
+
+    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """P2..P5 and the pooled map that only the region proposal network sees."""
+        return pyramid_maps(self._model.backbone.fpn, features, dropout)
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """Proposals and their class-specific boxes; the dropout is already in ``maps``."""
+        objectness, deltas = self._model.rpn.head(maps)
+        return self._rows(features, maps, objectness, deltas, score_floor)
+
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
+        rpn = self._model.rpn
+        with torch.enable_grad():
+            objectness, deltas = rpn.head(maps)
+        # the rest of the network's forward, on the same outputs
+        plain, columns = [m.detach() for m in maps], [d.detach() for d in deltas]
+        rows = self._rows(features, plain, [o.detach() for o in objectness], columns, score_floor)
+        anchors = features.anchors(rpn.anchor_generator, plain)
+        flat = torch.cat([d.permute(0, 2, 3, 1).reshape(len(d), -1, 4) for d in columns], dim=1)
+
+        def decode(image: int, index: Tensor) -> Tensor:
+            return decoded(rpn.box_coder, flat[image, index], anchors[index])
+
+        return Sight(tuple(objectness), anchors, decode, rows)
+
+    def _rows(
+        self,
+        features: Features,
+        maps: list[Tensor],
+        objectness: list[Tensor],
+        deltas: list[Tensor],
+        score_floor: float,
+    ) -> Rows:
+        """The candidates of ``maps``, of which the region proposal network says ``objectness`` and ``deltas``."""
+        # the region proposal network silently leaves out proposals that are not finite
+        check_finite(*objectness, *deltas)
+        proposals = self._propose(features, maps, objectness, deltas)
+        logits, moves = self._vectors(features, maps, proposals)
+        check_finite(logits, moves)
+        counts = [len(boxes) for boxes in proposals]
+        distribution = softmax_distribution(logits).split(counts)
+        boxes, probabilities, moves = (
+            torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
+            for parts in (proposals, distribution, moves.split(counts))
+        )
+        return self._chosen(boxes, probabilities, moves, score_floor)
+
+    def _chosen(self, boxes: Tensor, probabilities: Tensor, deltas: Tensor, score_floor: float) -> Rows:
+        """The strongest of the proposals ``boxes`` (n, P, 4) with their ``probabilities`` (n, P, 3) and ``deltas`` (n, P, 12).
+
+        Where a pass has no proposal, the probabilities are 0.
+        """
+        pass_index, chosen = strongest(probabilities, score_floor)
+        vectors = probabilities[pass_index, chosen]
+        labels = vectors[:, 1:].argmax(dim=1) + 1
+        own_class = deltas.unflatten(2, (-1, 4))[pass_index, chosen, labels].to(torch.float32)
+        found = decoded(self._model.roi_heads.box_coder, own_class, boxes[pass_index, chosen])
+        return Rows(found, vectors, pass_index)
+
+    def _propose(
+        self, features: Features, maps: list[Tensor], objectness: list[Tensor], deltas: list[Tensor]
+    ) -> list[Tensor]:
+        """Proposals (P, 4) px of the resized image for each of the n ``maps``, by falling score."""
+        rpn, sizes = self._model.rpn, [features.resized] * len(maps[0])
+        anchors = features.anchors(rpn.anchor_generator, maps)
+        counts = [level[0].numel() for level in objectness]
+        logits, columns = concat_box_prediction_layers(list(objectness), list(deltas))
+        decoded = rpn.box_coder.decode(columns, [anchors] * len(sizes)).view(len(sizes), -1, 4)
+        proposals: list[Tensor] = rpn.filter_proposals(decoded, logits, sizes, counts)[0]
+        return proposals
+
+    def _named(self, maps: list[Tensor]) -> dict[str, Tensor]:
+        return dict(zip([*self._model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
+
+    def _vectors(
+        self, features: Features, maps: list[Tensor], proposals: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Class logits (R, 3) and box deltas (R, 12) of all proposals."""
+        heads = self._model.roi_heads
+        pooled = heads.box_roi_pool(self._named(maps), proposals, [features.resized] * len(proposals))
+        logits, deltas = heads.box_predictor(heads.box_head(pooled))
+        return logits, deltas

@@ -1,0 +1,64 @@
+"""RetinaNet: dropout in the feature pyramid, one sigmoid per class and anchor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchvision.models.detection.image_list import ImageList
+
+from sticker_uq.detection.deterministic_pass import by_level
+from sticker_uq.detection.dropout import Dropout
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.models.family import Sight, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
+from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
+
+
+class RetinaNet:
+    """Family of retinanet_resnet50_fpn and its v2."""
+
+    two_stage = False
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        """Backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
+        return encode_pyramid(self._model.backbone, images, image_size)
+
+    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """P3..P7."""
+        return pyramid_maps(self._model.backbone.fpn, features, dropout)
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """Anchors with normalised class vectors; the dropout is already in ``maps``."""
+        outputs = self._model.head(maps)
+        probabilities = sigmoid_distribution(outputs["cls_logits"])
+        return anchor_candidates(
+            self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
+        )
+
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
+        head = self._model.head
+        with torch.enable_grad():
+            logits = head.classification_head(maps)
+            scores = torch.sigmoid(logits[..., 1:]).amax(dim=2)
+            objectness = by_level(scores, maps, self._model.anchor_generator.num_anchors_per_location())
+        probabilities = sigmoid_distribution(logits.detach())
+        anchors = anchors_of(self._model, features, maps)
+        deltas, *known = self._deltas([m.detach() for m in maps], [level[0].numel() for level in objectness])
+        finite = all_finite(probabilities, *known)
+        return anchor_sight(self._model, objectness, anchors, probabilities, deltas, finite, score_floor)
+
+    def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
+        """The box deltas of the heads, as :func:`anchor_sight` asks for them, and those that are known already.
+
+        ``counts``: anchors per level.
+        """
+        deltas = self._model.head.regression_head(maps)
+        return lambda image, rows: deltas[image, rows], deltas

@@ -1,0 +1,113 @@
+"""SSD300 and SSDLite320: dropout in the detection head, on its inputs or on its outputs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models.detection.image_list import ImageList
+from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
+
+from sticker_uq.detection.deterministic_pass import by_level
+from sticker_uq.detection.dropout import Dropout
+from sticker_uq.detection.features import Features
+from sticker_uq.detection.models.family import Sight, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
+
+
+class Ssd:
+    """Family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
+
+    ``site`` "in" (Wu et al.): dropout on each feature map that enters the head, one mask per map and pass
+    that the regression and the classification branch share, drawn from the finest level to the coarsest.
+    ``site`` "out" (a later revision of the published code): dropout on the output of the head's last
+    convolution of each level, drawn for the regression branch and then for the classification branch, from
+    the finest level to the coarsest.
+    """
+
+    two_stage = False
+
+    def __init__(self, model: Any, site: Literal["in", "out"]) -> None:
+        self._model = model
+        self._site = site
+
+    def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
+        """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
+        maps = tuple(backbone_maps(self._model.backbone, images.tensors))
+        extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
+        return Features(
+            image_size, tuple(images.image_sizes[0]), tuple(images.tensors.shape[-2:]), maps, extra
+        )
+
+    def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
+        """The backbone's six maps, with dropout where the site is "in"."""
+        return [dropout(m) if self._site == "in" else m for m in features.maps]
+
+    def candidates(
+        self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
+    ) -> Rows:
+        """Default boxes with their softmax vectors."""
+        on_outputs = self._site == "out"
+        outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
+        levels, head = len(maps), self._model.head
+        deltas = _columns(outputs[:levels], head.regression_head.num_columns)
+        logits = _columns(outputs[levels:], head.classification_head.num_columns)
+        probabilities = softmax_distribution(logits)
+        return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
+
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+        """Objectness is the probability of a default box that it is not background."""
+        head, generator = self._model.head, self._model.anchor_generator
+        with torch.enable_grad():
+            outputs = _branch(head.classification_head, maps)
+            probabilities = softmax_distribution(_columns(outputs, head.classification_head.num_columns))
+            objectness = by_level(1 - probabilities[..., 0], maps, generator.num_anchors_per_location())
+        plain = [m.detach() for m in maps]
+        deltas = _columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
+        return anchor_sight(
+            self._model,
+            objectness,
+            anchors_of(self._model, features, maps),
+            probabilities.detach(),
+            lambda image, rows: deltas[image, rows],
+            all_finite(probabilities.detach(), deltas),
+            score_floor,
+        )
+
+    def _convolutions(self, maps: list[Tensor]) -> list[Tensor]:
+        """Outputs (n, A * columns, h, w) of the head per level: first all of the regression, then the classification."""
+        head = self._model.head
+        return _branch(head.regression_head, maps) + _branch(head.classification_head, maps)
+
+
+def backbone_maps(backbone: Any, images: Tensor) -> list[Tensor]:
+    """The maps (n, C, h, w) of an SSD's backbone, fine to coarse: six for pictures of the model's own size.
+
+    VGG's last levels do not pad. A picture in training may be smaller than SSD300's 300 px; it has no map where a filter is
+    larger than what it would see, and the default boxes of that level, as large as the picture, take no part.
+    """
+    if not isinstance(backbone, SSDFeatureExtractorVGG):
+        return list(backbone(images).values())
+    reached = backbone.features(images)
+    maps = [backbone.scale_weight.view(1, -1, 1, 1) * functional.normalize(reached)]
+    for block in backbone.extra:
+        last: Any = [layer for layer in block.modules() if isinstance(layer, nn.Conv2d)][-1]
+        if min(reached.shape[2:]) + 2 * last.padding[0] < last.kernel_size[0]:
+            break
+        reached = block(reached)
+        maps.append(reached)
+    return maps
+
+
+def _branch(branch: Any, maps: list[Tensor]) -> list[Tensor]:
+    # a small picture has fewer maps than the head has levels
+    return [block(m) for block, m in zip(branch.module_list, maps, strict=False)]
+
+
+def _columns(outputs: list[Tensor], columns: int) -> Tensor:
+    """Per-level head outputs (n, A * columns, h, w) as one tensor (n, sum of h * w * A, columns), torchvision's order."""
+    return torch.cat(
+        [o.unflatten(1, (-1, columns)).permute(0, 3, 4, 1, 2).flatten(1, 3) for o in outputs], dim=1
+    )

@@ -1,0 +1,1 @@
+"""Accuracy, calibration of probabilities and statistics, each once."""

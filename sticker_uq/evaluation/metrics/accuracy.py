@@ -1,0 +1,216 @@
+"""Detection accuracy on labelled pictures: of the deterministic detector, and of the objects that T passes cluster into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.evaluation.metrics.average_precision import FOREGROUND, average_precisions, coco_result
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
+from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
+
+MATCH_IOU = 0.5
+"""IoU from which a detection and an object of the same class are the same thing."""
+DECISION_SCORE = 0.5
+"""Score from which a detection counts for precision and recall."""
+
+
+@dataclass(frozen=True)
+class ClassAccuracy:
+    """Accuracy for one class; ``objects`` of the ground truth. NaN: nothing to measure it on."""
+
+    objects: int
+    average_precision: float
+    precision: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """``map50``: mean over the classes with ground truth of the average precision at IoU 0.5 (COCO, 101 points).
+
+    Precision and recall of ``classes`` count detections with score >= DECISION_SCORE.
+    """
+
+    images: int
+    map50: float
+    classes: Mapping[ObjectClass, ClassAccuracy]
+
+
+@dataclass(frozen=True)
+class StochasticAccuracy:
+    """The clustered objects of T passes measured like detections, and the plain means over all images of their metrics."""
+
+    accuracy: Accuracy
+    passes: int
+    dropout_rate: float
+    objects_per_image: float
+    unstable_per_image: float
+    uncertainty: Mapping[str, float]
+    """By metric name; images without an object do not count."""
+
+
+def mean_average_precision(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> Accuracy:
+    """Accuracy of ``detections``, one for every picture of ``truths``.
+
+    Raises InvalidInput when there is not exactly one for every picture, or no picture.
+    """
+    _check_pairs(detections, truths)
+    precisions = average_precisions(detections, truths, MATCH_IOU)
+    classes = {c: _class_accuracy(c, precisions[c], detections, truths) for c in FOREGROUND}
+    known = [p for p in precisions.values() if not math.isnan(p)]
+    return Accuracy(len(truths), sum(known) / len(known) if known else math.nan, classes)
+
+
+def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> dict[str, float]:
+    """COCO's twelve figures over logo and sticker, 0..1, NaN where there is no object to measure them on.
+
+    ``ap``, ``ap50``, ``ap75``, ``ap_small``, ``ap_medium``, ``ap_large``, ``ar_1``, ``ar_10``, ``ar_100``, ``ar_small``,
+    ``ar_medium``, ``ar_large``. Raises InvalidInput as :func:`mean_average_precision` does.
+    """
+    _check_pairs(detections, truths)
+    result = coco_result(detections, truths)
+    sizes = ("small", "medium", "large")
+    names = {"ap": "map", "ap50": "map_50", "ap75": "map_75", **{f"ap_{s}": f"map_{s}" for s in sizes}}
+    names |= {f"ar_{key}": f"mar_{key}" for key in (1, 10, 100, *sizes)}
+    # torchmetrics says -1 where there is no object
+    return {name: value if (value := float(result[key])) >= 0 else math.nan for name, key in names.items()}
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one image: objects found, detections that found none, objects not found."""
+
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+
+
+def count_matches(
+    detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
+) -> Counts:
+    """Counts over logo and sticker of detections with at least ``score`` that overlap an object of their class by ``iou``."""
+    hits = found = 0
+    for label in FOREGROUND:
+        chosen = (detected.foreground_labels == label) & (detected.scores >= score)
+        order = np.argsort(-detected.scores[chosen], kind="stable")
+        hits += _matches(detected.boxes[chosen][order], truth.boxes[truth.labels == label], iou)
+        found += len(order)
+    return Counts(hits, found - hits, len(truth.boxes) - hits)
+
+
+def evaluate_detector(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    progress: Callable[[], None] = lambda: None,
+) -> Accuracy:
+    """Accuracy of the detector without dropout on labelled pictures.
+
+    The score floor of ``detector`` cuts the precision-recall curve off: give it a low one. ``progress`` is called after
+    every picture. Raises InvalidInput for a picture that cannot be read.
+    """
+    found = []
+    for item in items:
+        found.append(detector.detect(detector.encode(read_picture(item))))
+        progress()
+    return mean_average_precision(found, items)
+
+
+def evaluate_passes(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    clustering: ClusterSettings | None = None,
+    progress: Callable[[], None] = lambda: None,
+) -> StochasticAccuracy:
+    """Accuracy and mean uncertainty of the objects that the stochastic passes of ``detector`` cluster into.
+
+    Passes, dropout rate and score floor are those of the detector's settings, clusters those of production. Raises
+    InvalidInput for a picture that cannot be read.
+    """
+    settings = detector.settings
+    found, images, unstable = [], [], 0
+    for number, item in enumerate(items):
+        features = detector.encode(read_picture(item))
+        objects, seldom, image = observe(
+            detector.decode(features, settings.passes, settings.seed + number), clustering
+        )
+        found.append(as_detections(objects))
+        images.append(image)
+        unstable += len(seldom)
+        progress()
+    table = np.array([[getattr(image, name) for name in METRICS] for image in images])
+    seen = table[np.isfinite(table).all(axis=1)]
+    means = seen.mean(axis=0) if len(seen) else np.full(len(METRICS), np.nan)
+    return StochasticAccuracy(
+        mean_average_precision(found, items),
+        settings.passes,
+        settings.dropout_rate,
+        sum(map(len, found)) / len(items),
+        unstable / len(items),
+        dict(zip(METRICS, means.tolist(), strict=True)),
+    )
+
+
+def as_json(accuracy: Accuracy | StochasticAccuracy) -> dict[str, Any]:
+    """Plain values for a JSON file: classes by their lower-case names, None where nothing could be measured."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {k.name.lower() if isinstance(k, ObjectClass) else k: plain(v) for k, v in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return dict(plain(asdict(accuracy)))
+
+
+def _check_pairs(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> None:
+    if not truths or len(detections) != len(truths):
+        raise InvalidInput(
+            f"{len(detections)} detections for {len(truths)} pictures, expected as many, at least one"
+        )
+
+
+def as_detections(objects: Sequence[ObservedObject]) -> Detections:
+    """Clustered objects as detections: their mean boxes and mean probabilities."""
+    boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
+    return Detections(
+        boxes, np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)
+    )
+
+
+def _class_accuracy(
+    label: ObjectClass,
+    average_precision: float,
+    detections: Sequence[Detections],
+    truths: Sequence[LabelledImage],
+) -> ClassAccuracy:
+    hits = found = objects = 0
+    for detected, truth in zip(detections, truths, strict=True):
+        chosen = (detected.foreground_labels == label) & (detected.scores >= DECISION_SCORE)
+        order = np.argsort(-detected.scores[chosen], kind="stable")
+        wanted = truth.boxes[truth.labels == label]
+        hits += _matches(detected.boxes[chosen][order], wanted)
+        found += len(order)
+        objects += len(wanted)
+    return ClassAccuracy(
+        objects,
+        average_precision,
+        hits / found if found else math.nan,
+        hits / objects if objects else math.nan,
+    )
+
+
+def _matches(boxes: np.ndarray, wanted: np.ndarray, iou: float = MATCH_IOU) -> int:
+    """How many of ``boxes``, the surest first, take an object of ``wanted`` that none before took."""
+    overlaps = iou_matrix(boxes, wanted)
+    free = np.ones(len(wanted), bool)
+    for row in overlaps:
+        candidates = np.where(free, row, 0.0)
+        if len(candidates) and candidates.max() >= iou:
+            free[candidates.argmax()] = False
+    return int((~free).sum())

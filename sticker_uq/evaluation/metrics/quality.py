@@ -1,0 +1,190 @@
+"""Every measure of probability quality of one detector or classifier, with intervals, before and after calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from sticker_uq.evaluation.metrics import probability_quality as pq
+from sticker_uq.evaluation.metrics.probability_vectors import Vectors
+from sticker_uq.evaluation.metrics.recalibration import FOLDS, Method, cross_calibrated
+from sticker_uq.evaluation.metrics.reliability import (
+    Bin,
+    detection_calibration_error,
+    localization_aware_calibration_error,
+    reliability,
+)
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+State = Literal["as is", "isotonic", "temperature"]
+AS_IS: State = "as is"
+_BOOTSTRAP_SUBSETS = 200
+OVERALL = "all"
+
+MEASURES = {
+    "accuracy": "Accuracy",
+    "brier": "Brier score",
+    "nll": "NLL",
+    "ece": "ECE",
+    "ece_true_class": "ECE, true class",
+    "eace": "EACE",
+    "vace": "VACE",
+    "class_ece": "class-wise ECE",
+    "d_ece": "D-ECE",
+    "laece": "LaECE",
+}
+"""What is measured and how a table calls it."""
+
+
+@dataclass(frozen=True)
+class QualitySettings:
+    """``sampling`` of the subsets for ACE; ``bins`` of the calibration errors; ``resamples`` of the bootstrap; ``seed``."""
+
+    sampling: pq.Sampling = pq.PAPER
+    bins: int = pq.BINS
+    resamples: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bins < 2 or self.resamples < 0 or self.seed < 0:
+            raise InvalidInput(
+                f"bins {self.bins}, resamples {self.resamples}, seed {self.seed}: expected bins from 2, the others from 0"
+            )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured value with its 95 % bootstrap interval; ``subject``: a class, or "all"; ``count``: objects behind it."""
+
+    name: str
+    state: State
+    subject: str
+    measure: str
+    value: float
+    low: float
+    high: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What was measured of ``vectors`` in one ``state``: ``errors`` of the subsets, ``diagrams`` by class and for all."""
+
+    vectors: Vectors
+    state: State
+    rows: tuple[Row, ...]
+    errors: pq.ClassErrors
+    diagrams: dict[str, tuple[Bin, ...]]
+
+    def value(self, measure: str, subject: str = OVERALL) -> float:
+        """One value. Raises KeyError when it was not measured."""
+        for row in self.rows:
+            if (row.measure, row.subject) == (measure, subject):
+                return row.value
+        raise KeyError(f"{measure} of {subject}")
+
+
+def measure_quality(
+    vectors: Vectors, settings: QualitySettings, methods: Sequence[Method] = ()
+) -> list[Quality]:
+    """The quality of ``vectors`` as they are, then as each of ``methods`` would calibrate them (cross-fitted).
+
+    Raises :class:`InvalidInput` when there is no object, or too few images to calibrate.
+    """
+    if not len(vectors.y):
+        raise InvalidInput(f"{vectors.name}: no objects to measure anything on")
+    measured = [_measure(vectors, settings, AS_IS)]
+    for method in methods:
+        p = cross_calibrated(vectors.p, vectors.y, vectors.units, method, FOLDS, settings.seed)
+        measured.append(_measure(replace(vectors, p=p), settings, method))
+    return measured
+
+
+def _measure(vectors: Vectors, settings: QualitySettings, state: State) -> Quality:
+    keys = _keys(vectors)
+    errors = pq.class_errors(vectors.p, vectors.y, settings.sampling, settings.seed)
+    everything = np.arange(len(vectors.y))
+    values = _values(vectors, everything, settings, errors)
+    fewer = replace(settings.sampling, subsets=min(settings.sampling.subsets, _BOOTSTRAP_SUBSETS))
+
+    def resampled(chosen: IntArray) -> FloatArray:
+        drawn = pq.class_errors(vectors.p[chosen], vectors.y[chosen], fewer, settings.seed)
+        return _values(vectors, chosen, settings, drawn)
+
+    if settings.resamples:
+        low, high = pq.bootstrap(resampled, vectors.units, settings.resamples, settings.seed)
+    else:
+        low = high = np.full(len(values), np.nan)
+    rows = []
+    for number, (measure, subject) in enumerate(keys):
+        value, lowest, highest = (float(one[number]) for one in (values, low, high))
+        count = _count(vectors, measure, subject)
+        rows.append(Row(vectors.name, state, subject, measure, value, lowest, highest, count))
+    return Quality(vectors, state, tuple(rows), errors, _diagrams(vectors, settings.bins))
+
+
+def _foreground(vectors: Vectors) -> list[int]:
+    """Classes that a detection can be of: all but the background."""
+    return list(range(1, len(vectors.classes)))
+
+
+def _keys(vectors: Vectors) -> list[tuple[str, str]]:
+    """(measure, subject) of every value, in the order of :func:`_values`."""
+    keys = [(measure, OVERALL) for measure in ("accuracy", "brier", "nll", "ece", "ece_true_class")]
+    for measure in ("eace", "vace", "brier", "class_ece"):
+        keys += [(measure, name) for name in vectors.classes]
+    if vectors.detections is not None:
+        names = [vectors.classes[c] for c in _foreground(vectors)]
+        keys += [("d_ece", OVERALL), *(("d_ece", name) for name in names)]
+        keys += [("laece", OVERALL), *(("laece", name) for name in names)]
+    return keys
+
+
+def _values(
+    vectors: Vectors, chosen: IntArray, settings: QualitySettings, errors: pq.ClassErrors
+) -> FloatArray:
+    p, y, bins = vectors.p[chosen], vectors.y[chosen], settings.bins
+    values = [
+        pq.accuracy(p, y),
+        pq.brier_score(p, y),
+        pq.negative_log_likelihood(p, y),
+        pq.expected_calibration_error(p, y, bins),
+        pq.expected_calibration_error(p, y, bins, "true_class"),
+        *errors.eace,
+        *errors.vace,
+        *pq.class_brier_scores(p, y),
+        *pq.class_calibration_errors(p, y, bins),
+    ]
+    scored = vectors.detections
+    if scored is not None:
+        label, right, iou = scored.label[chosen], scored.right[chosen], scored.iou[chosen]
+        score = p[np.arange(len(y)), label]
+        values.append(detection_calibration_error(score, right, bins))
+        of_class = [label == c for c in _foreground(vectors)]
+        values += [detection_calibration_error(score[own], right[own], bins) for own in of_class]
+        aware = [localization_aware_calibration_error(score[own], right[own], iou[own]) for own in of_class]
+        known = [value for value in aware if not np.isnan(value)]
+        values += [float(np.mean(known)) if known else float("nan"), *aware]
+    return np.array(values)
+
+
+def _count(vectors: Vectors, measure: str, subject: str) -> int:
+    if subject == OVERALL:
+        return len(vectors.y)
+    number = vectors.classes.index(subject)
+    if measure in ("d_ece", "laece") and vectors.detections is not None:
+        return int((vectors.detections.label == number).sum())
+    return int((vectors.y == number).sum())
+
+
+def _diagrams(vectors: Vectors, bins: int) -> dict[str, tuple[Bin, ...]]:
+    """Reliability of the predicted class, and of each class against the rest."""
+    predicted = vectors.p.argmax(axis=1)
+    sure = vectors.p[np.arange(len(predicted)), predicted]
+    diagrams = {OVERALL: reliability(sure, predicted == vectors.y, bins)}
+    for number, name in enumerate(vectors.classes):
+        diagrams[name] = reliability(vectors.p[:, number], vectors.y == number, bins)
+    return diagrams

@@ -1,0 +1,84 @@
+"""Confidence against what came true: reliability diagrams, and calibration errors of detectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.evaluation.metrics.probability_quality import BINS, bin_index, calibration_error
+from sticker_uq.scene import FloatArray
+
+LAECE_BINS = 25
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Objects whose confidence lies in (``low``, ``high``]: how many, their mean ``confidence`` and the share that is right
+
+    with its 95 % Wilson interval. NaN in an empty bin.
+    """
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    right: float
+    right_low: float
+    right_high: float
+
+
+def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> tuple[Bin, ...]:
+    """The bins of a reliability diagram (Guo et al. 2017) of ``confidence`` (N,) in [0, 1], lowest first."""
+    index = bin_index(confidence, bins)
+    found = []
+    for number in range(bins):
+        inside = index == number
+        count = int(inside.sum())
+        hits = int(right[inside].sum())
+        found.append(
+            Bin(
+                number / bins,
+                (number + 1) / bins,
+                count,
+                float(confidence[inside].mean()) if count else math.nan,
+                hits / count if count else math.nan,
+                *wilson(hits, count),
+            )
+        )
+    return tuple(found)
+
+
+def wilson(hits: int, count: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval of a share, 95 % unless ``z`` says otherwise; NaN of nothing."""
+    if not count:
+        return math.nan, math.nan
+    share, spread = hits / count, z * z / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / count + spread / count / 4) / (1 + spread)
+    return middle - half, middle + half
+
+
+def detection_calibration_error(score: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
+    """D-ECE over the score, 0..1: gap between score and precision (Küppers et al. 2020, without the box).
+
+    ``score`` (N,) of the detections, ``right`` (N,): it found an object of its class at IoU 0.5 that no surer one found.
+    """
+    return calibration_error(score, right, bins)
+
+
+def localization_aware_calibration_error(
+    score: FloatArray, right: NDArray[np.bool_], iou: FloatArray, bins: int = LAECE_BINS
+) -> float:
+    """LaECE of one class, 0..1 (Oksuz et al. 2023, eq 5): a score should be precision times mean IoU of the hits in its bin.
+
+    The LaECE of a detector is the mean over its classes. ``iou`` (N,) of each hit with its object; NaN without detections.
+    """
+    if not len(score):
+        return math.nan
+    index = bin_index(score, bins)
+    # per bin: count times precision times mean IoU of the hits is the sum of their IoU
+    gap = np.bincount(index, np.where(right, iou, 0.0) - score.astype(np.float64), bins)
+    return float(np.abs(gap).sum() / len(score))

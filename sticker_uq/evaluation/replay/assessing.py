@@ -1,0 +1,137 @@
+"""Assessing many images in order, one after the other or in several processes at once, with the same result."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from typing import Protocol
+
+import psutil
+
+from sticker_uq.evaluation.replay.prefetch import ahead
+from sticker_uq.io.images import Picture
+from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.perception.image_facts import ImageFacts, image_facts
+from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment
+
+Assessed = Iterator[tuple[SourceImage, SceneAssessment]]
+
+_WORTH_A_PROCESS = 40  # images; loading torch takes as long as assessing some of them
+_MEMORY_OF_A_PROCESS = 2 * 2**30
+_MOST_PROCESSES = 16
+_READ_AHEAD = 4  # images that wait for the model
+_DONE_AHEAD = 4  # assessments that wait for whoever writes
+
+
+class Assessor(Protocol):
+    """What is needed of :class:`sticker_uq.perception.Perception`."""
+
+    def assess(
+        self,
+        image: Picture,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
+    ) -> SceneAssessment:
+        """Everything there is to say about `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """A scene with status FAILED, for an image that could not be assessed."""
+
+
+def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
+    """Every image of `source` with its assessment, in order.
+
+    Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
+    may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
+    """
+    return ahead(
+        _each_assessed(ahead(_measured(source), _READ_AHEAD, "reader"), perception), _DONE_AHEAD, "model"
+    )
+
+
+def _measured(source: ImageSource) -> Generator[tuple[SourceImage, ImageFacts | None], None, None]:
+    for item in source:
+        yield item, None if item.image is None else image_facts(item.image)
+
+
+def _each_assessed(
+    images: Generator[tuple[SourceImage, ImageFacts | None], None, None], perception: Assessor
+) -> Generator[tuple[SourceImage, SceneAssessment], None, None]:
+    with closing(images):
+        for item, facts in images:
+            yield item, _assess(item, perception, facts)
+
+
+def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
+    """Every image of `source` with its assessment, in order, assessed in that many processes.
+
+    `load` makes the perception of each process and must be picklable; what it raises is raised here.
+    """
+    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+    pool = ProcessPoolExecutor(processes, context, _start_process, (load,))
+    under_way: deque[tuple[SourceImage, Future[SceneAssessment]]] = deque()
+    try:
+        for item in source:
+            under_way.append((item, pool.submit(_assess_in_process, item)))
+            if len(under_way) >= 2 * processes:
+                done, assessment = under_way.popleft()
+                yield done, assessment.result()
+        for done, assessment in under_way:
+            yield done, assessment.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def process_count(settings: PerceptionSettings, images: int) -> int:
+    """In how many processes about `images` images are assessed fastest with `settings` on this machine.
+
+    One on a GPU and where torch may use all cores by itself.
+    """
+    if settings.threads == 0 or _uses_gpu(settings.device):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    room = psutil.virtual_memory().available // _MEMORY_OF_A_PROCESS
+    return max(min(cores // settings.threads, room, images // _WORTH_A_PROCESS, _MOST_PROCESSES), 1)
+
+
+def _uses_gpu(device: str) -> bool:
+    if device != "auto":
+        return device != "cpu"
+    import torch  # only where it has to be asked
+
+    return bool(torch.cuda.is_available())
+
+
+def _assess(item: SourceImage, perception: Assessor, facts: ImageFacts | None = None) -> SceneAssessment:
+    if item.image is None:
+        return perception.failed_assessment(item.stamp_ns, item.frame_id, item.error)
+    try:
+        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency=True, facts=facts)
+    except InvalidInput as error:
+        return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
+
+
+_load: Callable[[], Assessor] | None = None
+_perception: Assessor | None = None
+
+
+def _start_process(load: Callable[[], Assessor]) -> None:
+    global _load
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
+    _load = load
+
+
+def _assess_in_process(item: SourceImage) -> SceneAssessment:
+    global _perception
+    if _perception is None:
+        assert _load is not None
+        _perception = _load()
+    return _assess(item, _perception)

@@ -1,0 +1,192 @@
+"""What a recording of the cell tells: laptop by laptop, what was seen, decided, asked and done. ROS is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sticker_uq.io.bags import Bag
+from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.topics import folder_of
+from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
+
+_MESSAGES = "sticker_uq_msgs/msg/"
+GATE_STATES = (
+    "unknown",
+    "blocked",
+    "monitoring",
+    "permitted",
+    "removing",
+    "verifying",
+    "intervention",
+    "fault",
+)
+"""Names of ``GateState.STATE_*`` in the order of their values."""
+OPEN_STATES = ("permitted", "removing")
+
+
+@dataclass(frozen=True)
+class GateChange:
+    """The gate went into another state, or its permit to another object. ``stamp_ns`` on the cell's clock."""
+
+    stamp_ns: int
+    state: str
+    text: str
+    decision_id: str
+    object_id: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A person was asked, and what they said. ``answer`` is empty while nobody has answered."""
+
+    stamp_ns: int
+    text: str
+    decision_id: str
+    answered_ns: int = 0
+    person: str = ""
+    answer: str = ""
+    removals: int = 0
+
+
+@dataclass
+class RecordedLaptop:
+    """One laptop from its arrival to its departure. ``result`` is empty when the recording ends before it left."""
+
+    workpiece_id: str
+    arrived_ns: int
+    left_ns: int = 0
+    result: str = ""
+    clean: bool = False
+    scenes: list[SceneAssessment] = field(default_factory=list)
+    decisions: dict[str, SceneDecision] = field(default_factory=dict)
+    gate: list[GateChange] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+
+    def decision_of(self, scene: SceneAssessment) -> SceneDecision | None:
+        """The decision about ``scene``, if there was one."""
+        return next((d for d in self.decisions.values() if d.stamp_ns == scene.stamp_ns), None)
+
+    def removals(self) -> list[GateChange]:
+        """The moments at which the arm was let to an object, one per permit."""
+        started: dict[tuple[str, int], GateChange] = {}
+        for change in self.gate:
+            if change.state == "removing":
+                started.setdefault((change.decision_id, change.object_id), change)
+        return list(started.values())
+
+    def by_person(self, removal: GateChange) -> bool:
+        """Whether a person's word was what allowed ``removal``."""
+        decision = self.decisions.get(removal.decision_id)
+        verdicts = decision.verdicts if decision is not None else ()
+        return any(v.by_person for v in verdicts if v.object.id == removal.object_id)
+
+
+def read_recording(bag: Bag) -> list[RecordedLaptop]:
+    """The laptops of a recorded cell in the order in which they came.
+
+    What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
+    the cell's topics.
+    """
+    laptops: list[RecordedLaptop] = []
+    for message in _messages(bag, "Workpiece"):
+        laptops.append(RecordedLaptop(message.id, stamp_to_ns(message.header.stamp)))
+    if not laptops:
+        raise InvalidInput(f"{bag.path}: no laptop was announced in this recording")
+    by_id = {laptop.workpiece_id: laptop for laptop in laptops}
+    for message in _messages(bag, "WorkpieceDone"):
+        laptop = by_id.get(message.workpiece_id)
+        if laptop is not None:
+            laptop.left_ns = stamp_to_ns(message.header.stamp)
+            laptop.result = message.text
+            laptop.clean = message.result == 1
+    _read_scenes(bag, laptops)
+    _read_gate(bag, laptops)
+    _read_questions(bag, laptops)
+    return laptops
+
+
+def _read_scenes(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+    scenes: dict[int, SceneAssessment] = {}
+    for message in _messages(bag, "SceneAssessment"):
+        scene = scene_from_msg(message)
+        scenes[scene.stamp_ns] = scene
+        _laptop_at(laptops, scene.stamp_ns).scenes.append(scene)
+    for message in _messages(bag, "SceneDecision"):
+        about = scenes.get(stamp_to_ns(message.header.stamp))
+        if about is not None:
+            decision = decision_from_msg(message, about)
+            laptop = next((p for p in laptops if p.workpiece_id == decision.workpiece_id), None)
+            (laptop or _laptop_at(laptops, decision.stamp_ns)).decisions[decision.decision_id] = decision
+
+
+def _read_gate(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+    last: tuple[str, str, int] | None = None
+    for message in _messages(bag, "GateState"):
+        state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
+        now = (state, message.decision_id, message.object_id)
+        if now == last:
+            continue
+        last = now
+        stamp_ns = stamp_to_ns(message.header.stamp)
+        change = GateChange(stamp_ns, state, message.text, message.decision_id, message.object_id)
+        _laptop_at(laptops, stamp_ns).gate.append(change)
+
+
+def _read_questions(bag: Bag, laptops: list[RecordedLaptop]) -> None:
+    answers = {m.request_id: m for m in _messages(bag, "InterventionAnswer")}
+    seen: set[str] = set()
+    for message in _messages(bag, "InterventionRequest"):
+        if not message.request_id or message.request_id in seen:
+            continue
+        seen.add(message.request_id)
+        stamp_ns = stamp_to_ns(message.header.stamp)
+        question = Question(stamp_ns, message.text, message.decision_id)
+        answer = answers.get(message.request_id)
+        if answer is not None:
+            question = Question(
+                stamp_ns,
+                message.text,
+                message.decision_id,
+                answered_ns=stamp_to_ns(answer.header.stamp),
+                person=answer.person,
+                answer=_words(answer),
+                removals=sum(a.answer in (1, 4) for a in answer.answers),
+            )
+        laptop = next((p for p in laptops if p.workpiece_id == message.workpiece_id), None)
+        (laptop or _laptop_at(laptops, stamp_ns)).questions.append(question)
+
+
+def _words(answer: Any) -> str:
+    names = ("unknown", "remove it", "leave it alone", "nothing is there", "a missed sticker")
+    scene = ("", "look again", "leave this laptop to people", "something is wrong", "no sticker is left")
+    words = [names[a.answer] for a in answer.answers if a.answer < len(names)]
+    if 0 < answer.scene_answer < len(scene):
+        words.append(scene[answer.scene_answer])
+    return ", ".join(words) or "nothing"
+
+
+def _laptop_at(laptops: list[RecordedLaptop], stamp_ns: int) -> RecordedLaptop:
+    arrived = [laptop for laptop in laptops if laptop.arrived_ns <= stamp_ns]
+    return arrived[-1] if arrived else laptops[0]
+
+
+def _topics(bag: Bag, kind: str) -> list[str]:
+    return [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+
+
+def _messages(bag: Bag, kind: str) -> Iterator[Any]:
+    topics = _topics(bag, kind)
+    if len(topics) > 1 and kind == "SceneAssessment":
+        # of several cameras the supervised one, whose scenes have the namespace of the cell
+        cell = [folder_of(topic) for topic in _topics(bag, "Workpiece")]
+        topics = [topic for topic in topics if folder_of(topic) in cell]
+    if len(topics) != 1:
+        raise InvalidInput(
+            f"{bag.path}: expected one topic of {_MESSAGES}{kind}, found {', '.join(topics) or 'none'}"
+        )
+    for item in bag.messages(topics[0]):
+        if item.error:
+            raise InvalidInput(f"{bag.path}: {topics[0]}: {item.error}")
+        yield item.message

@@ -1,0 +1,133 @@
+"""The same perception and the same policy as in the cell, on recorded images, as fast as the machine allows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from time import perf_counter
+
+from sticker_uq.evaluation.replay import tables
+from sticker_uq.evaluation.replay.assessing import Assessed
+from sticker_uq.evaluation.replay.gallery import Gallery
+from sticker_uq.evaluation.replay.tally import Tally
+from sticker_uq.evaluation.reporting.replay_report import replay_report
+from sticker_uq.evaluation.reporting.report import write_report
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.sources import ImageSource
+from sticker_uq.scene import InvalidInput, SceneAssessment
+
+
+@dataclass(frozen=True)
+class ReplaySummary:
+    """What a replay did, as ``summary.json`` holds it.
+
+    ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
+    computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
+    ``objections``: objects that each supervisor of the panel kept from being removed; ``timings_ms``: medians per stage;
+    ``files``: what lies in the folder; ``environment``: versions and settings.
+    """
+
+    source: str
+    topic: str
+    images: int
+    failed: int
+    objects: int
+    unstable: int
+    removable: int
+    outcomes: Mapping[str, int]
+    objections: Mapping[str, int]
+    seconds: float
+    processes: int
+    model_busy: float
+    timings_ms: Mapping[str, float]
+    model: str
+    model_hash: str
+    settings_hash: str
+    panel_hash: str
+    policy_hash: str
+    files: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def replay(
+    source: ImageSource,
+    source_name: str,
+    assessed: Assessed,
+    policy: Policy,
+    out: Path,
+    *,
+    table_format: tables.TableFormat = "parquet",
+    pictures: int | None = None,
+    processes: int = 1,
+    environment: Mapping[str, str] | None = None,
+    on_image: Callable[[SceneAssessment], None] = lambda _: None,
+) -> ReplaySummary:
+    """Judge every image of `source`, nobody having said anything, and write the results into the folder `out`.
+
+    `assessed`: the images of `source` with their assessments, made in that many `processes`, see
+    :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables
+    ``images`` and ``objects``, ``pictures/`` (at most `pictures` of them, evenly spread; None: all), ``report.html`` and
+    ``summary.json``, each completely or not at all. An image that cannot be read becomes a row with status FAILED.
+    `on_image` is called after every image. Raises InvalidInput when `out` holds files already or the source has no images,
+    OSError when the disk refuses.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
+    start = perf_counter()
+    first = next(assessed, None)
+    if first is None:
+        raise InvalidInput(f"{source_name}: no images in it")
+    tally = Tally()
+    out.mkdir(parents=True, exist_ok=True)
+    with (
+        Gallery(out / "pictures", pictures, source.continuous) as gallery,
+        tables.table_writer(tables.OBJECT_SCHEMA, out / f"objects.{table_format}") as write_objects,
+        tables.table_writer(tables.IMAGE_SCHEMA, out / f"images.{table_format}") as write_images,
+    ):
+        for item, assessment in chain([first], assessed):
+            decision = judge(assessment, policy)
+            row = tables.image_row(item.name, assessment, decision)
+            write_images([row])
+            write_objects(tables.object_rows(item.name, assessment, decision))
+            tally.add(row)
+            tally.objections.update(name for v in decision.verdicts for name in v.objectors)
+            gallery.add(item, assessment, decision)
+            on_image(assessment)
+        drawn = gallery.finish()
+    end = perf_counter()
+    summary = ReplaySummary(
+        source=source_name,
+        topic=source.topic,
+        images=tally.images,
+        failed=tally.failed,
+        objects=tally.objects,
+        unstable=tally.unstable,
+        removable=tally.removable,
+        outcomes=dict(sorted(tally.outcomes.items())),
+        objections=dict(sorted(tally.objections.items())),
+        seconds=end - start,
+        processes=processes,
+        model_busy=tally.model_busy(end, processes),
+        timings_ms=tally.medians(),
+        model=first[1].model,
+        model_hash=first[1].model_hash,
+        settings_hash=first[1].settings_hash,
+        panel_hash=first[1].panel_hash,
+        policy_hash=policy.hash,
+        files=(
+            f"images.{table_format}",
+            f"objects.{table_format}",
+            *(f"pictures/{name}" for name in drawn),
+            "report.html",
+            "summary.json",
+        ),
+        environment=dict(environment or {}),
+    )
+    write_report(replay_report(summary, tally, gallery.entries(), policy), out / "report.html")
+    with atomic_write(out / "summary.json", "w") as stream:
+        json.dump(asdict(summary), stream, indent=2)
+    return summary

@@ -1,0 +1,183 @@
+"""The report of a recorded cell: laptop by laptop, what was seen, how sure, what was decided and why, and what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.evaluation.replay.recording import RecordedLaptop
+from sticker_uq.evaluation.reporting.annotated_images import annotate
+from sticker_uq.evaluation.reporting.report_model import (
+    Course,
+    Headline,
+    Report,
+    ReportEntry,
+    ReportLaptop,
+    TimelineEvent,
+    Tone,
+)
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.sources import open_source
+from sticker_uq.scene import Outcome, SceneAssessment
+
+MOST_PICTURES = 8
+"""Pictures of one laptop in the report."""
+STAGES = ("decode_image", "encode", "decode", "detect", "dil", "strangeness", "cluster", "total")
+_TONES = {"permitted": Tone.GOOD, "removing": Tone.GOOD, "intervention": Tone.WARN, "fault": Tone.BAD}
+
+
+def policy_limits(policy: Policy) -> dict[str, float]:
+    """The limits of ``policy`` by the names of the metrics they hold, as :class:`Report` shows them."""
+    return {
+        "score": policy.min_probability,
+        "detection_rate": policy.min_detection_rate,
+        "variation_ratio": policy.max_variation_ratio,
+        "shannon_entropy": policy.max_shannon_entropy,
+        "mutual_information": policy.max_mutual_information,
+        "relative_total_variance": policy.max_relative_total_variance,
+        "relative_predictive_surface": policy.max_relative_predictive_surface,
+        "dil": policy.max_dil,
+    }
+
+
+def stage_times(laptops: Sequence[RecordedLaptop]) -> dict[str, float]:
+    """Median milliseconds per image of every stage that the assessments name."""
+    times: dict[str, list[float]] = {}
+    for scene in (scene for laptop in laptops for scene in laptop.scenes):
+        for stage, ms in scene.timings.items():
+            times.setdefault(stage, []).append(ms)
+    known = [stage for stage in STAGES if stage in times]
+    return {stage: median(times[stage]) for stage in [*known, *sorted(set(times) - set(known))]}
+
+
+def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
+    """The scenes worth a picture, in order, each with a title: the first, each question, each removal, the last."""
+    if not laptop.scenes:
+        return []
+    wanted: dict[int, str] = {}
+    decided = {d.decision_id: d for d in laptop.decisions.values()}
+    for number, removal in enumerate(laptop.removals(), 1):
+        if removal.decision_id in decided:
+            word = "a person's word" if laptop.by_person(removal) else "the policy"
+            wanted[decided[removal.decision_id].stamp_ns] = f"Removal {number}, let through by {word}"
+    for number, question in enumerate(laptop.questions, 1):
+        if question.decision_id in decided:
+            wanted[decided[question.decision_id].stamp_ns] = f"Question {number} to a person"
+    wanted.setdefault(laptop.scenes[0].stamp_ns, "First look")
+    wanted[laptop.scenes[-1].stamp_ns] = "Last look"
+    chosen = [(wanted[s.stamp_ns], s) for s in laptop.scenes if s.stamp_ns in wanted]
+    return chosen if len(chosen) <= MOST_PICTURES else [*chosen[: MOST_PICTURES - 1], chosen[-1]]
+
+
+def pictures_at(bag_path: Path, stamps_ns: set[int]) -> dict[int, NDArray[np.uint8]]:
+    """The recorded images, uint8 (H, W, 3) BGR, with the given stamps."""
+    pictures = {}
+    for item in open_source(bag_path):
+        if item.image is not None and item.stamp_ns in stamps_ns:
+            pictures[item.stamp_ns] = item.image
+    return pictures
+
+
+def cell_report(
+    laptops: Sequence[RecordedLaptop],
+    bag_path: Path,
+    pictures_folder: Path,
+    policy: Policy,
+    *,
+    title: str,
+    lead: str,
+    headlines: Sequence[Headline],
+    columns: Sequence[str],
+    rows: Sequence[tuple[str | int | float | None, ...]],
+    environment: Mapping[str, str],
+) -> Report:
+    """The report of the recorded ``laptops``; writes its annotated pictures to ``pictures_folder`` as well.
+
+    Raises :class:`OSError` when the disk refuses a picture.
+    """
+    scenes = {id(laptop): key_scenes(laptop) for laptop in laptops}
+    images = pictures_at(bag_path, {s.stamp_ns for chosen in scenes.values() for _, s in chosen})
+    pictures_folder.mkdir(parents=True, exist_ok=True)
+    entries: dict[int, list[ReportEntry]] = {id(laptop): [] for laptop in laptops}
+    for laptop in laptops:
+        for number, (name, scene) in enumerate(scenes[id(laptop)], 1):
+            decision = laptop.decision_of(scene)
+            image = images.get(scene.stamp_ns)
+            picture = annotate(image, scene, decision) if image is not None else None
+            if picture is not None:
+                _write_jpeg(pictures_folder / f"{laptop.workpiece_id}-{number:02d}.jpg", picture)
+            entries[id(laptop)].append(ReportEntry(name, scene, decision, picture))
+    return Report(
+        title=title,
+        lead=lead,
+        laptops=tuple(_laptop(laptop, entries[id(laptop)], policy) for laptop in laptops),
+        headlines=tuple(headlines),
+        summary_columns=tuple(columns),
+        summary_rows=tuple(rows),
+        limits=policy_limits(policy),
+        timings=stage_times(laptops),
+        environment=dict(environment),
+    )
+
+
+def _laptop(laptop: RecordedLaptop, entries: Sequence[ReportEntry], policy: Policy) -> ReportLaptop:
+    removals = laptop.removals()
+    facts = (
+        ("images assessed", str(len(laptop.scenes))),
+        ("removals begun", str(len(removals))),
+        ("of them by a person's word", str(sum(laptop.by_person(r) for r in removals))),
+        ("questions to a person", str(len(laptop.questions))),
+        (
+            "time in the cell",
+            f"{(laptop.left_ns - laptop.arrived_ns) / 1e9:.1f} s" if laptop.left_ns else "never left",
+        ),
+    )
+    dil = [s.localization.dil if s.localization is not None else float("nan") for s in laptop.scenes]
+    entropy = [max((o.shannon_entropy for o in s.objects), default=float("nan")) for s in laptop.scenes]
+    return ReportLaptop(
+        title=laptop.workpiece_id,
+        entries=tuple(entries),
+        timeline=tuple(_timeline(laptop)),
+        result=laptop.result or "still in the cell when the recording ended",
+        tone=Tone.GOOD if laptop.clean else Tone.WARN,
+        facts=facts,
+        courses=(
+            Course("DiL", tuple(dil), policy.max_dil),
+            Course("highest entropy of an object, bit", tuple(entropy), policy.max_shannon_entropy),
+        ),
+    )
+
+
+def _timeline(laptop: RecordedLaptop) -> list[TimelineEvent]:
+    events = [TimelineEvent(laptop.arrived_ns, "cell", f"{laptop.workpiece_id} arrives")]
+    outcome = Outcome.UNKNOWN
+    for decision in sorted(laptop.decisions.values(), key=lambda d: d.stamp_ns):
+        if decision.outcome is not outcome:
+            outcome = decision.outcome
+            events.append(TimelineEvent(decision.stamp_ns, "policy", f"the scene is judged {outcome.name}"))
+    for change in laptop.gate:
+        tone = _TONES.get(change.state, Tone.PLAIN)
+        events.append(TimelineEvent(change.stamp_ns, "gate", f"{change.state}: {change.text}", tone))
+    for question in laptop.questions:
+        events.append(TimelineEvent(question.stamp_ns, "supervisor", f"asks: {question.text}", Tone.WARN))
+        if question.answered_ns:
+            events.append(
+                TimelineEvent(question.answered_ns, "person", f"{question.person}: {question.answer}")
+            )
+    if laptop.left_ns:
+        tone = Tone.GOOD if laptop.clean else Tone.WARN
+        events.append(
+            TimelineEvent(laptop.left_ns, "cell", f"{laptop.workpiece_id} leaves: {laptop.result}", tone)
+        )
+    return sorted(events, key=lambda event: event.stamp_ns)
+
+
+def _write_jpeg(path: Path, picture: NDArray[np.uint8]) -> None:
+    with atomic_write(path) as file:
+        file.write(cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes())

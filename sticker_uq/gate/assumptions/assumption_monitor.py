@@ -1,0 +1,187 @@
+"""Watches, while the cell works, over what the policy's guarantee rests on.
+
+Two things, each on one scene per workpiece, because the frames of one laptop repeat each other: that the first scene of each
+workpiece looks like those the policy was made from (see ``drift``), and, on workpieces drawn at random for a spot check,
+that what people answer agrees with the risks the policy promises. Answers to the policy's own questions
+are no test of it: it asks about the doubtful ones only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from sticker_uq.gate.assumptions.drift import DriftTest, Reference, uniform
+from sticker_uq.gate.assumptions.martingale import RiskTest
+from sticker_uq.gate.box_overlap import as_box, same_place
+from sticker_uq.gate.events import AnswerGiven
+from sticker_uq.gate.operator.answers import Answer, Memory, SceneAnswer
+from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
+
+WRONG_REMOVAL = "wrong_removal"
+MISSED_STICKER = "missed_sticker"
+_RISK_WORDS = {
+    WRONG_REMOVAL: "something would have been removed wrongly",
+    MISSED_STICKER: "a laptop with a sticker would have been called clean",
+}
+
+
+class WatchSettings(BaseModel):
+    """Settings of the watch over the policy's assumption."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    watch_assumption: bool = Field(
+        True,
+        description="Whether the scenes are compared with the policy's reference; nothing happens without one",
+    )
+    false_alarm: float = Field(
+        0.01,
+        ge=1e-6,
+        le=0.5,
+        description="Highest probability that the watch ever raises an alarm while nothing has changed",
+    )
+    spot_check_rate: float = Field(
+        0.0,
+        ge=0.0,
+        le=1.0,
+        description="Share of the workpieces, drawn at random, that a person checks before the first removal and before CLEAN",
+    )
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The assumption does not hold: why, in words; ``value`` is the strongest evidence against it, 1 or more."""
+
+    text: str
+    value: float
+
+
+class Watch:
+    """The tests of one policy and how far each workpiece has come through them."""
+
+    def __init__(
+        self, reference: Reference | None, risks: Mapping[str, float], settings: WatchSettings
+    ) -> None:
+        """``risks``: the promised highest risk by WRONG_REMOVAL and MISSED_STICKER; those left out are not watched."""
+        self.settings = settings
+        self._reference = reference if settings.watch_assumption else None
+        self._limits = dict(risks) if settings.watch_assumption and settings.spot_check_rate > 0 else {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all evidence; the present workpiece counts as not seen yet."""
+        self._drift = DriftTest(self._reference) if self._reference is not None else None
+        self._risks = {name: RiskTest(limit) for name, limit in self._limits.items()}
+        tests = (len(self._drift) if self._drift is not None else 0) + len(self._risks)
+        self._alarm_at = math.log(max(tests, 1) / self.settings.false_alarm)
+        self.next_workpiece()
+
+    def next_workpiece(self) -> None:
+        """Another workpiece lies in the cell."""
+        self._unseen = True
+        self._to_check: frozenset[str] = frozenset()
+        self._own: SceneDecision | None = None
+        self._asked: SceneDecision | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is watched."""
+        return self._drift is not None or bool(self._risks)
+
+    @property
+    def workpieces(self) -> int:
+        """Workpieces whose first scene was compared with the reference."""
+        return self._drift.observed if self._drift is not None else 0
+
+    @property
+    def spot_checks(self) -> int:
+        """Workpieces that people have checked."""
+        return max((test.observed for test in self._risks.values()), default=0)
+
+    @property
+    def evidence(self) -> float:
+        """The strongest evidence against the assumption on a logarithmic scale: 0 none, 1 raises the alarm; NaN: not watched."""
+        logs = [test.log_evidence for test in self._risks.values()]
+        if self._drift is not None:
+            logs.append(self._drift.strongest[1])
+        return max(0.0, max(logs)) / self._alarm_at if logs else math.nan
+
+    def see(self, scene: SceneAssessment, decision: SceneDecision) -> Alarm | None:
+        """Take in a scene of the present workpiece and the policy's ``decision`` about it; the alarm it raises, if any.
+
+        Of each workpiece the first usable scene counts.
+        """
+        if decision.outcome is Outcome.BLOCKED:
+            return None
+        self._own = decision
+        if not self._unseen:
+            return None
+        self._unseen = False
+        if uniform(scene.image_digest, "spot check") < self.settings.spot_check_rate:
+            self._to_check = frozenset(self._risks)
+        if self._drift is None:
+            return None
+        self._drift.observe(scene)
+        name, log = self._drift.strongest
+        words = (
+            f"{name.replace('_', ' ')} has changed since the policy was made, seen on {self.workpieces} "
+            f"workpiece{'s' * (self.workpieces > 1)}"
+        )
+        return self._alarm(words, log)
+
+    def spot_checked(self, decision: SceneDecision, memory: Memory) -> SceneDecision:
+        """``decision``, turned into a question where a workpiece drawn for a spot check would go by unasked.
+
+        It is checked before the first removal and again before it is called clean.
+        """
+        risk = {Outcome.WORK: WRONG_REMOVAL, Outcome.CLEAN: MISSED_STICKER}.get(decision.outcome)
+        if risk not in self._to_check or memory.scene_clean:
+            return decision
+        reason = Reason("spot_check", "spot check of the policy: mark everything that is to be removed")
+        return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
+
+    def asked(self) -> None:
+        """A person is asked about what was seen last."""
+        self._asked = self._own
+
+    def answered(self, event: AnswerGiven) -> Alarm | None:
+        """Take in an answer that was accepted; the alarm it raises, if any. Only that to a spot check is a test."""
+        own = self._asked
+        if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):
+            return None  # nothing was said about the stickers
+        losses = {WRONG_REMOVAL: _wrong_removal(own, event)}
+        if own.outcome is Outcome.CLEAN:
+            losses[MISSED_STICKER] = any(answer.removes for answer in event.answers)
+        checked = self._to_check & losses.keys()
+        self._to_check -= checked
+        return next(filter(None, [self._learn(risk, losses[risk]) for risk in sorted(checked)]), None)
+
+    def _learn(self, risk: str, loss: bool) -> Alarm | None:
+        test = self._risks[risk]
+        test.observe(float(loss))
+        words = (
+            f"{_RISK_WORDS[risk]}: on {test.total:.0f} of {test.observed} spot checks, promised at most "
+            f"{100 * test.limit:.3g} %"
+        )
+        return self._alarm(words, test.log_evidence)
+
+    def _alarm(self, words: str, log: float) -> Alarm | None:
+        if log < self._alarm_at:
+            return None
+        text = f"{words} (false alarm probability {100 * self.settings.false_alarm:.3g} %)"
+        return Alarm(text, log / self._alarm_at)
+
+
+def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
+    """Whether the policy alone would have removed what a person leaves. A scene that it asks about goes to a person."""
+    if own.outcome is not Outcome.WORK:
+        return False
+    left = [a.box for a in event.answers if a.answer in (Answer.KEEP, Answer.NOT_THERE)]
+    removed = [as_box(v.object.box) for v in own.removable() if not v.by_person]
+    if event.scene_answer is SceneAnswer.CLEAN:
+        return bool(removed)
+    return any(same_place(box, other) for box in removed for other in left)

@@ -1,0 +1,166 @@
+"""Whether the scenes that come in are still like those the policy was made from.
+
+Every guarantee of a policy rests on that (exchangeability). It is tested one signal at a time by a conformal test martingale
+(Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", 2003): the rank of a new value among the reference and all
+values before it is uniform as long as nothing has changed, and a gambler bets against that. The ranks go on growing with the
+stream: ranks against the reference alone would depend on each other, and their product would be no martingale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sticker_uq.gate.assumptions.familiarity import MEASURES
+from sticker_uq.gate.assumptions.martingale import Capital
+from sticker_uq.scene import InvalidInput, SceneAssessment, Status
+
+MISSING = -1.0
+"""The value of a signal that could not be measured. All signals are at least 0, so that it ranks below them."""
+_DIGITS = 6
+_MIN_SCENES = 20
+
+
+SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
+    "score": MEASURES["score"],
+    "shannon_entropy": MEASURES["shannon_entropy"],
+    "relative_total_variance": MEASURES["relative_total_variance"],
+    "background_saliency": MEASURES["background_saliency"],
+    "objects": lambda scene: float(len(scene.objects)),
+    "unstable": MEASURES["unstable"],
+    "mean_level": MEASURES["mean_level"],
+    "saturated_share": MEASURES["saturated_share"],
+    "noise": MEASURES["noise"],
+    "sharpness": MEASURES["sharpness"],
+    "strangeness": MEASURES["strangeness"],
+}
+"""One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
+
+
+def signal_value(name: str, scene: SceneAssessment) -> float:
+    """Signal ``name`` of ``scene``, rounded to 6 significant digits as in a policy file; MISSING when not measured."""
+    value = SIGNALS[name](scene)
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else MISSING
+
+
+class Reference(BaseModel):
+    """The signals of the scenes that a policy was made from, one value per scene each; a section of the policy file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    signals: dict[str, tuple[float, ...]] = Field(
+        description="Values by signal, one per calibration scene; -1: it could not be measured"
+    )
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        unknown = sorted(set(self.signals) - set(SIGNALS))
+        if unknown or not self.signals:
+            raise ValueError(f"unknown signals {unknown}, expected some of {', '.join(SIGNALS)}")
+        counts = {len(values) for values in self.signals.values()}
+        if len(counts) != 1 or min(counts) < _MIN_SCENES:
+            raise ValueError(
+                f"signals have {sorted(counts)} values, expected the same number of each, at least {_MIN_SCENES}"
+            )
+        return self
+
+    @classmethod
+    def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
+        """The reference made of ``scenes``: one per workpiece, as the cell first sees it.
+
+        Failed scenes are left out, and signals that were measured on none of the others. Raises :class:`InvalidInput` when fewer
+        than 20 can be used.
+        """
+        used = [scene for scene in scenes if scene.status in (Status.OK, Status.DEGRADED)]
+        if len(used) < _MIN_SCENES:
+            raise InvalidInput(f"{len(used)} usable scenes, expected at least {_MIN_SCENES} for a reference")
+        signals = {name: tuple(signal_value(name, scene) for scene in used) for name in SIGNALS}
+        return cls(signals={name: values for name, values in signals.items() if set(values) != {MISSING}})
+
+    @property
+    def scenes(self) -> int:
+        """How many scenes it was made of."""
+        return len(next(iter(self.signals.values())))
+
+
+class RankTest:
+    """Whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
+
+    # p^(k-1) k is the density of a bet on small ranks (values above the reference), mirrored on large ones; the last
+    # one bets on both ends at once
+    _POWERS = np.array([0.1, 0.3, 0.6])
+
+    def __init__(self, reference: Iterable[float]) -> None:
+        self._seen = sorted(reference)
+        self._capital = Capital(2 * len(self._POWERS) + 1)
+
+    @property
+    def observed(self) -> int:
+        """Values seen beyond the reference."""
+        return self._capital.rounds
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the capital won against exchangeability."""
+        return self._capital.log
+
+    def observe(self, value: float, tie_break: float) -> float:
+        """Take ``value`` in and return its conformal p-value: small when it is large. ``tie_break``: uniform on [0, 1)."""
+        seen = self._seen
+        above = len(seen) - bisect_right(seen, value)
+        equal = bisect_right(seen, value) - bisect_left(seen, value)
+        p = (above + tie_break * (equal + 1)) / (len(seen) + 1)
+        # half a rank is all that a rank can tell: nothing more is won by the tie break alone; a smaller bet is safe
+        least = 0.5 / (len(seen) + 1)
+        low, high = max(p, least), max(1 - p, least)
+        insort(seen, value)
+        powers = self._POWERS
+        both = 1 / (math.pi * math.sqrt(low * high))
+        self._capital.bet(np.array([*powers * low ** (powers - 1), *powers * high ** (powers - 1), both]))
+        return p
+
+
+class DriftTest:
+    """Whether scenes, one per workpiece, are exchangeable with a reference: one :class:`RankTest` per signal.
+
+    If they are, ``strongest`` ever exceeds ln(number of signals / a) with probability at most a (Bonferroni over the signals,
+    each a martingale of its own).
+    """
+
+    def __init__(self, reference: Reference) -> None:
+        self._tests = {name: RankTest(values) for name, values in reference.signals.items()}
+
+    def __len__(self) -> int:
+        return len(self._tests)
+
+    @property
+    def observed(self) -> int:
+        """Scenes seen."""
+        return next(iter(self._tests.values())).observed
+
+    def observe(self, scene: SceneAssessment) -> None:
+        """Take one scene in. The same scenes in the same order give the same evidence: ties are broken by the pixels."""
+        self.observe_signals({name: signal_value(name, scene) for name in self._tests}, scene.image_digest)
+
+    def observe_signals(self, signals: Mapping[str, float], image_digest: str) -> None:
+        """Take in a scene of which only the values of its signals are known."""
+        for name, test in self._tests.items():
+            test.observe(signals[name], uniform(image_digest, name))
+
+    @property
+    def strongest(self) -> tuple[str, float]:
+        """The signal with the most evidence against it, and the natural logarithm of that evidence."""
+        name = max(self._tests, key=lambda signal: self._tests[signal].log_evidence)
+        return name, self._tests[name].log_evidence
+
+
+def uniform(image_digest: str, purpose: str) -> float:
+    """A number in [0, 1) that looks random and follows from the pixels and ``purpose`` alone."""
+    mixed = hashlib.blake2b(f"{purpose}:{image_digest}".encode(), digest_size=8).digest()
+    return (int.from_bytes(mixed, "little") >> 11) / 2**53

@@ -1,0 +1,21 @@
+"""The audit log: what the gate did and why, in files that show it when somebody changed them.
+
+One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes beside the gate and never makes it
+wait, :func:`verify` and :func:`entries` read, :class:`Narrator` says which of the gate's steps are worth an entry.
+"""
+
+from sticker_uq.gate.audit.chain import GENESIS, Entry, Finding, Verification, entries, verify
+from sticker_uq.gate.audit.log import AuditLog, AuditStatus
+from sticker_uq.gate.audit.narrator import Narrator
+
+__all__ = [
+    "GENESIS",
+    "AuditLog",
+    "AuditStatus",
+    "Entry",
+    "Finding",
+    "Narrator",
+    "Verification",
+    "entries",
+    "verify",
+]

@@ -1,0 +1,278 @@
+"""Writes the audit log in a thread of its own: every entry reaches the disk, nobody waits for the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sticker_uq.gate.audit.chain import GENESIS, SEAL, Entry, Line, file_number, lines_of, log_files, seal_of
+from sticker_uq.scene import InvalidInput
+
+CAPACITY = 10_000
+"""Entries that may wait for the disk; further ones are lost, and the log says how many."""
+RETRY_S = 0.5
+"""After so long a disk that refused an entry is asked again."""
+BEHIND_S = 2.0
+"""An entry that has waited longer for the disk than this is a problem."""
+
+
+@dataclass(frozen=True)
+class AuditStatus:
+    """How the log is: hash and number of the last entry on the disk, entries waiting, the longest time one took, in s.
+
+    ``problem`` says why entries do not reach the disk; it is empty when they do.
+    """
+
+    head: str
+    number: int
+    waiting: int
+    lost: int
+    slowest_s: float
+    file: str
+    problem: str
+
+
+class AuditLog:
+    """The log in ``folder``, which is made when it is missing; a log that is there is continued.
+
+    A line that a crash tore is kept and vouched for by an entry of kind ``sealed``. Raises :class:`InvalidInput` when another
+    process writes this log or when it was damaged in its middle; :class:`OSError` when it cannot be written.
+    """
+
+    def __init__(self, folder: Path, file_bytes: int, capacity: int = CAPACITY) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._capacity = capacity
+        self._lock_file = _exclusive(folder)
+        self._changed = threading.Condition()
+        self._queue: deque[tuple[str, Mapping[str, Any], int, float]] = deque()
+        self._closing = False
+        self._lost = 0
+        self._error = ""
+        self._failed_ns = 0
+        self._slowest_s = 0.0
+        self._half_written = False
+        try:
+            self._path, self._number, self._head, torn = _resume(folder)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._size = os.fstat(self._file).st_size
+            _sync_folder(folder)
+            if torn is not None:
+                self._mend(torn)
+        except BaseException:
+            os.close(self._lock_file)
+            raise
+        self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
+        self._thread.start()
+
+    def add(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take an entry; it is written soon. Never waits."""
+        with self._changed:
+            if len(self._queue) >= self._capacity:
+                self._lost += 1
+                return
+            self._queue.append((kind, data, time.time_ns(), time.monotonic()))
+            self._changed.notify_all()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all that was added is on the disk; False when the disk did not take it within ``timeout_s``."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queue, timeout_s)
+
+    @property
+    def status(self) -> AuditStatus:
+        """How the log is now."""
+        with self._changed:
+            waited = time.monotonic() - self._queue[0][3] if self._queue else 0.0
+            problem = self._error
+            if not problem and waited > BEHIND_S:
+                problem = f"the disk is behind: an entry has waited for {waited:.1f} s"
+            return AuditStatus(
+                self._head,
+                self._number,
+                len(self._queue),
+                self._lost,
+                max(self._slowest_s, waited),
+                self._path.name,
+                problem,
+            )
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what waits and end. A disk that still refuses after ``timeout_s`` keeps what is there already."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+        if not self._thread.is_alive():  # else it still holds a file that nobody else may write
+            os.close(self._lock_file)
+
+    # everything below runs in the thread that writes, or before it has started
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._closing)
+                batch = list(self._queue)
+                closing = self._closing
+            if batch and not self._write(batch):
+                with self._changed:
+                    # an end that was asked for does not wait for a full disk
+                    if self._closing:
+                        break
+                    self._changed.wait_for(lambda: self._closing, RETRY_S)
+            elif closing:
+                with self._changed:
+                    if not self._queue:
+                        break
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+    def _write(self, batch: list[tuple[str, Mapping[str, Any], int, float]]) -> bool:
+        """Append ``batch`` and take it out of the queue; False when the disk refuses."""
+        with self._changed:
+            lost, failed_ns, error = self._lost, self._failed_ns, self._error
+        items = [(kind, data, time_ns) for kind, data, time_ns, _ in batch]
+        if failed_ns or lost:
+            now = time.time_ns()
+            gap = {"since_ns": failed_ns or now, "until_ns": now, "lost": lost, "reason": error or "overrun"}
+            items.append(("gap", gap, now))
+        try:
+            self._append(items)
+        except OSError as refused:
+            with self._changed:
+                self._error = f"the audit log cannot be written: {refused.strerror or refused}"
+                self._failed_ns = self._failed_ns or time.time_ns()
+                self._changed.notify_all()
+            return False
+        with self._changed:
+            for _ in batch:
+                _, _, _, since = self._queue.popleft()
+                self._slowest_s = max(self._slowest_s, time.monotonic() - since)
+            self._lost -= lost
+            self._error, self._failed_ns = "", 0
+            self._changed.notify_all()
+        return True
+
+    def _append(self, items: list[tuple[str, Mapping[str, Any], int]]) -> None:
+        """Write the entries and bring them to the disk; after a refusal the file ends where it ended before."""
+        number, head, lines = self._number, self._head, b""
+        for kind, data, time_ns in items:
+            entry = Entry.following(number + 1, head, kind, data, time_ns)
+            number, head = entry.number, entry.hash
+            lines += entry.line()
+        if self._size and self._size + len(lines) > self._file_bytes:
+            self._next_file()
+        self._write_all(lines)
+        with self._changed:
+            self._number, self._head = number, head
+
+    def _write_all(self, data: bytes) -> None:
+        if self._half_written:
+            os.ftruncate(self._file, self._size)
+        self._half_written = True
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._file, left) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, self._size)
+            self._half_written = False
+            raise
+        self._half_written = False
+        self._size += len(data)
+
+    def _next_file(self) -> None:
+        path = self._folder / _name(file_number(self._path) + 1)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        _sync_folder(self._folder)
+        os.close(self._file)
+        self._path, self._file, self._size = path, file, 0
+
+    def _mend(self, torn: bytes) -> None:
+        if not torn:
+            self._write_all(b"\n")
+            return
+        seal = Entry.following(self._number + 1, self._head, SEAL, seal_of(torn), time.time_ns())
+        self._write_all(b"\n" + seal.line())
+        self._number, self._head = seal.number, seal.hash
+
+
+def _exclusive(folder: Path) -> int:
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise InvalidInput(
+            f"audit log {folder} is being written by another process: is a second supervisor running?"
+        ) from None
+    return lock
+
+
+def _resume(folder: Path) -> tuple[Path, int, str, bytes | None]:
+    """The file to continue, number and hash of the last good entry, and what a crash left of the next one."""
+    files = log_files(folder)
+    for path in reversed(files):
+        last, torn = _tail(path)
+        if last is not None or torn is not None:
+            if last is None and path is not files[0]:
+                last, before = _tail(files[files.index(path) - 1])
+                if before is not None or last is None:
+                    raise InvalidInput(f"{path} is torn at its beginning and the file before it is damaged")
+            number, head = (last.number, last.hash) if last is not None else (-1, GENESIS)
+            return files[-1] if torn is None else path, number, head, torn
+    return files[-1] if files else folder / _name(1), -1, GENESIS, None
+
+
+def _tail(path: Path) -> tuple[Entry | None, bytes | None]:
+    """The last good entry of a file and the bytes behind it: None when there are none, empty when it lacks its line feed.
+
+    Raises :class:`InvalidInput` when something between good entries was changed.
+    """
+    last: Entry | None = None
+    torn: Line | None = None
+    for line in lines_of(path):
+        if line.entry is None:
+            if torn is not None:
+                raise _damaged(torn, path)
+            torn = line
+            continue
+        sealed = torn is None or (line.entry.kind == SEAL and dict(line.entry.data) == seal_of(torn.raw[:-1]))
+        if not sealed or (last is not None and line.entry.previous != last.hash):
+            raise _damaged(torn or line, path)
+        last, torn = line.entry, None
+    if torn is None:
+        return last, None
+    if torn.complete:  # no crash leaves a whole line that is none
+        raise _damaged(torn, path)
+    if (entry := Entry.parse(torn.raw)) is not None and (last is None or entry.previous == last.hash):
+        return entry, b""  # only its line feed is missing
+    return last, torn.raw
+
+
+def _damaged(line: Line, path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"audit log {path} is damaged at line {line.number}: keep it, and give the supervisor another folder"
+    )
+
+
+def _name(number: int) -> str:
+    return f"audit-{number:06d}.jsonl"
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

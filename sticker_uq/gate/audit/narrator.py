@@ -1,0 +1,201 @@
+"""Which steps of the gate are worth an entry of the audit log, and what it says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sticker_uq.gate import events as ev
+from sticker_uq.gate.audit.chain import finite
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.state import GateState, Permit, Target
+from sticker_uq.scene import ObjectVerdict, SceneDecision
+
+Told = tuple[str, Mapping[str, Any]]
+
+
+class Narrator:
+    """Turns the steps of one gate into entries ``(kind, data)``; remembers what it said last about the scenes."""
+
+    def __init__(self) -> None:
+        self._decision: object = None
+        self._model: tuple[str, str, str] = ("", "", "")
+
+    def tell(
+        self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
+    ) -> list[Told]:
+        """The entries of one step. ``event`` is None for a scene, which its effects tell."""
+        told: list[Told] = [("model", model) for model in self._new_model(after)]
+        if event is not None:
+            told += _happened(event, effects)
+        for effect in effects:
+            told += self._follows(effect)
+        told += _permit_changes(before.permit, after.permit)
+        if (before.phase, before.reasons) != (after.phase, after.reasons):
+            told.append(("gate", _gate(before, after)))
+        return [(kind, finite(data)) for kind, data in told]
+
+    def _new_model(self, state: GateState) -> Iterator[dict[str, Any]]:
+        if state.scene is None:
+            return
+        model = (state.scene.model_hash, state.scene.settings_hash, state.scene.panel_hash)
+        if model == self._model:
+            return
+        self._model = model
+        yield {
+            "model_hash": self._model[0],
+            "settings_hash": self._model[1],
+            **({"panel_hash": self._model[2]} if self._model[2] else {}),
+            "policy_hash": state.scene.policy_hash,
+        }
+
+    def _follows(self, effect: ev.Effect) -> Iterator[Told]:
+        match effect:
+            case ev.PublishDecision(decision):
+                # the numbers of the objects and their boxes change with every image, the decision does not
+                same = _essence(decision)
+                if same != self._decision:
+                    self._decision = same
+                    yield "decision", _decision(decision)
+            case ev.SendGoal(goal_id, target):
+                yield "permit", {"goal_id": goal_id, **_target(target)}
+            case ev.CancelGoal(goal_id):
+                yield "cancel", {"goal_id": goal_id}
+            case ev.OpenIntervention():
+                yield (
+                    "request",
+                    {
+                        "request_id": effect.request_id,
+                        "text": effect.text,
+                        "decision_id": effect.decision_id,
+                        "workpiece_id": effect.workpiece_id,
+                        "image_stamp_ns": effect.stamp_ns,
+                        "objects": [_verdict(verdict) for verdict in effect.objects],
+                        "reasons": [reason.text for reason in effect.scene_reasons],
+                        "places": [list(r.box) for r in effect.scene_reasons if r.box is not None],
+                    },
+                )
+            case ev.CloseIntervention(request_id):
+                yield "request_closed", {"request_id": request_id}
+            case ev.DeclareDone():
+                yield (
+                    "done",
+                    {
+                        "workpiece_id": effect.workpiece_id,
+                        "clean": effect.clean,
+                        "text": effect.text,
+                        "decision_id": effect.decision_id,
+                    },
+                )
+            case ev.RemovalVerified(target):
+                yield "verified", _target(target)
+            case ev.Escalate(text):
+                yield "escalation", {"text": text}
+
+
+def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[Told]:
+    reply = next((effect for effect in effects if isinstance(effect, ev.Reply)), None)
+    replied = {} if reply is None else {"accepted": reply.accepted, "message": reply.message}
+    match event:
+        case ev.AnswerGiven():
+            yield (
+                "answer",
+                {
+                    "request_id": event.request_id,
+                    "person": event.person,
+                    "scene_answer": event.scene_answer.name,
+                    "answers": [{"answer": a.answer.name, "box": list(a.box)} for a in event.answers],
+                    **replied,
+                },
+            )
+        case ev.Hold(person):
+            yield "hold", {"person": person}
+        case ev.Release(person):
+            yield "release", {"person": person}
+        case ev.Reset(person):
+            yield "reset", {"person": person, **replied}
+        case ev.Fault(text):
+            yield "fault", {"text": text}
+        case ev.WorkpieceChanged(workpiece_id, stamp_ns):
+            yield "workpiece", {"workpiece_id": workpiece_id, "stamp_ns": stamp_ns}
+        case ev.GoalAccepted(goal_id):
+            yield "goal", {"goal_id": goal_id, "accepted": True}
+        case ev.GoalRejected(goal_id, text):
+            yield "goal", {"goal_id": goal_id, "accepted": False, "text": text}
+        case ev.RemovalFinished(goal_id, code, text):
+            yield "result", {"goal_id": goal_id, "code": code.name, "text": text}
+        case ev.ArmReady(ready):
+            yield "arm", {"ready": ready, "lost": False}
+        case ev.ArmLost():
+            yield "arm", {"ready": False, "lost": True}
+
+
+def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Told]:
+    """The end of a permit: it is renewed no more. Its beginning is told by the goal."""
+    if before is None or not before.open:
+        return
+    if after is not None and after.goal_id == before.goal_id and after.open:
+        return
+    revoked = after is not None and after.goal_id == before.goal_id
+    yield (
+        "permit_end",
+        {
+            "goal_id": before.goal_id,
+            "revoked": revoked,
+            "text": after.revoked_text if revoked and after is not None else "the arm reported the end",
+            "valid_until_ns": before.valid_until_ns,
+        },
+    )
+
+
+def _gate(before: GateState, after: GateState) -> dict[str, Any]:
+    return {
+        "from": before.phase.name,
+        "to": after.phase.name,
+        "open": after.open,
+        "reasons": [reason.name for reason in after.reasons],
+        "text": after.text,
+    }
+
+
+def _essence(decision: SceneDecision) -> object:
+    verdicts = sorted((v.object.label.name, v.verdict.name, v.by_person) for v in decision.verdicts)
+    hashes = (decision.model_hash, decision.policy_hash, decision.workpiece_id)
+    return decision.outcome, tuple(verdicts), tuple(r.metric for r in decision.reasons), hashes
+
+
+def _decision(decision: SceneDecision) -> dict[str, Any]:
+    return {
+        "decision_id": decision.decision_id,
+        "outcome": decision.outcome.name,
+        "workpiece_id": decision.workpiece_id,
+        "image_stamp_ns": decision.stamp_ns,
+        "verdicts": [_verdict(verdict) for verdict in decision.verdicts],
+        "reasons": [reason.text for reason in decision.reasons],
+        "model_hash": decision.model_hash,
+        "policy_hash": decision.policy_hash,
+    }
+
+
+def _verdict(verdict: ObjectVerdict) -> dict[str, Any]:
+    return {
+        "object_id": verdict.object.id,
+        "label": verdict.object.label.name,
+        "verdict": verdict.verdict.name,
+        "by_person": verdict.by_person,
+        "box": list(as_box(verdict.object.box)),
+        "reasons": [reason.text for reason in verdict.reasons],
+    }
+
+
+def _target(target: Target) -> dict[str, Any]:
+    return {
+        "decision_id": target.decision_id,
+        "object_id": target.object_id,
+        "label": target.label.name,
+        "box": list(target.box),
+        "image_stamp_ns": target.image_stamp_ns,
+        "by_person": target.by_person,
+        "model_hash": target.model_hash,
+        "policy_hash": target.policy_hash,
+    }

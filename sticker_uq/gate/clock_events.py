@@ -1,0 +1,57 @@
+"""The gate's part that watches the clock: one that jumps makes every age wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sticker_uq.gate.events import Event, Severity, Tick
+from sticker_uq.gate.settings import nanoseconds
+from sticker_uq.gate.state import NO_STREAK, Closed, GateState
+from sticker_uq.gate.step_context import Turn
+
+
+def keep_time(turn: Turn, event: Event) -> None:
+    """Take over the time of this step. After a jump the scenes are forgotten and all waiting goes on from the new time.
+
+    A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
+    """
+    state, now = turn.state, turn.now
+    jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
+    if now < state.now_ns or abs(jump_ns) >= nanoseconds(turn.settings.max_clock_jump):
+        _start_anew(turn, jump_ns or now - state.now_ns)
+    turn.set(now_ns=now)
+    if isinstance(event, Tick):
+        turn.set(tick_ns=now, steady_ns=event.steady_ns)
+
+
+def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
+    """By how much the clock has moved against the steady one since the last tick; 0 where it cannot be told."""
+    if not steady_ns or not state.steady_ns:
+        return 0
+    return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)
+
+
+def _start_anew(turn: Turn, jump_ns: int) -> None:
+    state, now = turn.state, turn.now
+    words = f"the clock went {'ahead' if jump_ns > 0 else 'back'} by {abs(jump_ns) / 1e9:.3f} s"
+    turn.clock_jumped = True
+    turn.revoke(Closed.CLOCK, words)
+    turn.log(Severity.WARNING, words)
+    ahead = max(jump_ns, 0)
+
+    def moved(then_ns: int) -> int:
+        return min(then_ns + ahead, now)
+
+    permit, check, request = turn.state.permit, state.verification, state.request
+    turn.set(
+        scene=None,
+        picture=None,
+        streak=NO_STREAK,
+        undecided_ns=0,
+        workpiece_ns=moved(state.workpiece_ns),
+        counts_after_ns=moved(state.counts_after_ns),
+        permit=permit
+        and replace(permit, revoked_ns=now if permit.revoked_ns is None else moved(permit.revoked_ns)),
+        verification=check and replace(check, since_ns=now, seen=0, gone=0),
+        request=request and replace(request, opened_ns=moved(request.opened_ns)),
+    )

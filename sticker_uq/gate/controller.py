@@ -1,0 +1,188 @@
+"""The supervisor without ROS: assessments in, effects out. The node and the offline replay share it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from sticker_uq.gate.assumptions.assumption_monitor import (
+    MISSED_STICKER,
+    WRONG_REMOVAL,
+    Alarm,
+    Watch,
+    WatchSettings,
+)
+from sticker_uq.gate.clock_events import jump_since_tick
+from sticker_uq.gate.events import (
+    AnswerGiven,
+    AssumptionBroken,
+    Effect,
+    Event,
+    Fault,
+    PublishDecision,
+    Reply,
+    SceneReceived,
+    Tick,
+)
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.rules import is_sound
+from sticker_uq.gate.settings import GateSettings, nanoseconds
+from sticker_uq.gate.state import NO_POSES, NO_STREAK, GateState, SceneFacts
+from sticker_uq.gate.state_machine import step
+from sticker_uq.geometry import CellGeometry, locate_all
+from sticker_uq.scene import METRICS, InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
+
+
+class Supervisor:
+    """Judges every assessment under ``policy`` and drives the gate with it; holds the state, reads no clock.
+
+    It also watches over what the policy rests on, and closes the gate when that does not hold any more.
+    """
+
+    def __init__(
+        self, policy: Policy, settings: GateSettings | None = None, watch: WatchSettings | None = None
+    ) -> None:
+        self._policy = policy
+        self._settings = settings or GateSettings()
+        self._state = GateState()
+        self._watch = watch_of(policy, watch or WatchSettings())
+
+    @property
+    def state(self) -> GateState:
+        """The state of the gate."""
+        return self._state
+
+    @property
+    def policy(self) -> Policy:
+        """The limits in force."""
+        return self._policy
+
+    @property
+    def settings(self) -> GateSettings:
+        """The settings of the gate in force."""
+        return self._settings
+
+    @property
+    def watch(self) -> Watch:
+        """The watch over what the policy rests on."""
+        return self._watch
+
+    def configure(self, policy: Policy, settings: GateSettings, watch: WatchSettings | None = None) -> None:
+        """Replace policy and settings; all counting begins anew. Without ``watch`` its settings stay.
+
+        Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
+
+        Raises :class:`InvalidInput` while a permit stands or the arm has not reported its end, and changes nothing then.
+        """
+        if self._state.permit is not None:
+            raise InvalidInput(
+                f"policy and settings cannot change while permit {self._state.permit.goal_id} is out; hold the gate first"
+            )
+        watch = watch or self._watch.settings
+        if (policy, watch) != (self._policy, self._watch.settings):
+            self._watch = watch_of(policy, watch)
+        if policy != self._policy:
+            self._state = replace(self._state, assumption="", assumption_request="")
+        self._policy, self._settings = policy, settings
+        self._state = replace(self._state, streak=NO_STREAK, undecided_ns=0)
+
+    def on_scene(
+        self,
+        assessment: SceneAssessment,
+        now_ns: int,
+        geometry: CellGeometry | str = NO_POSES.problem,
+    ) -> tuple[Effect, ...]:
+        """Judge one assessment; the decision is the first effect. An error while judging latches a fault.
+
+        ``geometry``: the calibration of the cell at the time of the image, or the words why there is none.
+        """
+        try:
+            decision, alarm = self._judge(assessment)
+            poses = locate_all(decision, assessment.image_size, geometry)
+            event = SceneReceived(decision, facts_of(assessment, decision, poses.fingerprint), poses)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
+            return self.handle(Fault(f"a scene could not be judged: {type(error).__name__}: {error}"), now_ns)
+        alarmed = self._alarmed(alarm, now_ns)
+        return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
+
+    def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
+        """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, by which jumps are noticed."""
+        return self.handle(Tick(steady_ns), now_ns)
+
+    def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
+        """Whether the clock has jumped since the last tick, so that a tick must tell before anything else happens."""
+        return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
+            self._settings.max_clock_jump
+        )
+
+    def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
+        """Let anything else happen to the gate."""
+        before = self._state
+        self._state, effects = step(before, event, now_ns, self._settings)
+        alarm = self._let_watch_know(event, before, effects)
+        return (*effects, *self._alarmed(alarm, now_ns))
+
+    def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
+        """The decision about a scene, and the alarm that it raises."""
+        state = self._state
+        # an image from before the change shows another workpiece, of which nobody said which one it is
+        present = assessment.stamp_ns > state.workpiece_ns
+        decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
+        if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:
+            return decision, None
+        alarm = self._watch.see(assessment, decision)
+        return self._watch.spot_checked(decision, state.memory), alarm
+
+    def _let_watch_know(self, event: Event, before: GateState, effects: tuple[Effect, ...]) -> Alarm | None:
+        after = self._state
+        if before.assumption and not after.assumption:
+            self._watch.restart()
+        if before.workpieces != after.workpieces:
+            self._watch.next_workpiece()
+        if before.request is None and after.request is not None:
+            self._watch.asked()
+        accepted = any(isinstance(effect, Reply) and effect.accepted for effect in effects)
+        return self._watch.answered(event) if isinstance(event, AnswerGiven) and accepted else None
+
+    def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[Effect, ...]:
+        return self.handle(AssumptionBroken(alarm.text), now_ns) if alarm is not None else ()
+
+
+def watch_of(policy: Policy, settings: WatchSettings) -> Watch:
+    """The watch over what ``policy`` rests on."""
+    promised = (
+        {}
+        if policy.guarantee is None
+        else {
+            WRONG_REMOVAL: policy.guarantee.wrongful_removal,
+            MISSED_STICKER: policy.guarantee.missed_sticker,
+        }
+    )
+    levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
+    return Watch(policy.reference, levels, settings)
+
+
+def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: str = "") -> SceneFacts:
+    """What the gate checks of ``assessment`` itself; ``calibration`` tells one camera calibration from another."""
+    clustered = [o for o in assessment.objects if not o.unstable]
+    sound = all(map(is_sound, (*assessment.objects, *assessment.unstable)))
+    return SceneFacts(
+        stamp_ns=assessment.stamp_ns,
+        frame_id=assessment.frame_id,
+        image_size=assessment.image_size,
+        model_hash=assessment.model_hash,
+        settings_hash=assessment.settings_hash,
+        policy_hash=decision.policy_hash,
+        usable=assessment.status in (Status.OK, Status.DEGRADED),
+        finite=sound and all(map(_is_measured, clustered)),
+        text=assessment.status_text,
+        image_digest=assessment.image_digest,
+        exposure=assessment.exposure,
+        calibration=calibration,
+        panel_hash=assessment.panel_hash,
+    )
+
+
+def _is_measured(observed: ObservedObject) -> bool:
+    return all(math.isfinite(getattr(observed, name)) for name in ("detection_rate", *METRICS))

@@ -1,0 +1,319 @@
+"""What happens to the gate, and what the gate wants to happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sticker_uq.gate.operator.answers import PersonAnswer, SceneAnswer
+from sticker_uq.gate.state import NO_POSES, Closed, Phase, SceneFacts, Target
+from sticker_uq.geometry import ScenePoses
+from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
+
+
+class RemovalCode(IntEnum):
+    """How a removal ended, the values of ``RemoveSticker.Result.ERROR_*``."""
+
+    NONE = 0
+    UNKNOWN = 1
+    PERMIT_REVOKED = 2
+    STALE_PERMIT = 3
+    OPERATOR_ABORT = 4
+    TIMEOUT = 5
+    MOTION_FAILED = 6
+    INVALID_GOAL = 7
+
+
+# --- events -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Activated:
+    """The supervisor became active."""
+
+
+@dataclass(frozen=True)
+class Deactivated:
+    """The supervisor is about to become inactive."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed; sent every ``tick_period``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
+
+    steady_ns: int = 0
+
+
+@dataclass(frozen=True)
+class SceneReceived:
+    """A scene was judged, and its objects were located as far as the calibration of the cell is known."""
+
+    decision: SceneDecision
+    facts: SceneFacts
+    poses: ScenePoses = NO_POSES
+
+
+@dataclass(frozen=True)
+class SceneUnreadable:
+    """A scene came that cannot be understood."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ImageArrived:
+    """An image has arrived at the detector, which has not looked at it yet."""
+
+    check: ImageCheck
+
+
+@dataclass(frozen=True)
+class ArmReady:
+    """The arm is there and speaks (``ready``), or it does not, or not alone."""
+
+    ready: bool
+
+
+@dataclass(frozen=True)
+class ArmLost:
+    """The arm's server has gone, or is another one than before: it will not report the end of its goal."""
+
+
+@dataclass(frozen=True)
+class GoalAccepted:
+    """The arm accepted the goal and starts."""
+
+    goal_id: int
+
+
+@dataclass(frozen=True)
+class GoalRejected:
+    """The arm rejected the goal, or it could not be sent."""
+
+    goal_id: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class RemovalFinished:
+    """The arm reported the end of the goal."""
+
+    goal_id: int
+    code: RemovalCode
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class AnswerGiven:
+    """A person answered a request."""
+
+    request_id: str
+    person: str
+    scene_answer: SceneAnswer = SceneAnswer.NONE
+    answers: tuple[PersonAnswer, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A person holds the gate closed. ``person``: who, as far as that was said."""
+
+    person: str = ""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A person ends the hold. ``person``: who, as far as that was said."""
+
+    person: str = ""
+
+
+@dataclass(frozen=True)
+class Reset:
+    """A person acknowledges a fault. ``person``: who, as far as that was said."""
+
+    person: str = ""
+
+
+@dataclass(frozen=True)
+class WorkpieceChanged:
+    """Another workpiece lies in the cell; images taken up to ``stamp_ns`` do not show it."""
+
+    workpiece_id: str
+    stamp_ns: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something inside went wrong."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Impediment:
+    """Something outside of scenes, arm and people forbids a permit, or (with an empty ``text``) does so no longer.
+
+    ``reason`` is ``AUDIT``, ``SECOND_SUPERVISOR`` or ``UNHEARD_SUPERVISOR``.
+    """
+
+    reason: Closed
+    text: str
+
+
+@dataclass(frozen=True)
+class AssumptionBroken:
+    """What the policy rests on does not hold any more; ``text`` says what."""
+
+    text: str
+
+
+Event = (
+    Activated
+    | Deactivated
+    | Tick
+    | SceneReceived
+    | SceneUnreadable
+    | ImageArrived
+    | ArmReady
+    | ArmLost
+    | GoalAccepted
+    | GoalRejected
+    | RemovalFinished
+    | AnswerGiven
+    | Hold
+    | Release
+    | Reset
+    | WorkpieceChanged
+    | Fault
+    | Impediment
+    | AssumptionBroken
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PublishGate:
+    """Say how the gate stands. ``target`` and ``valid_until_ns`` are None and 0 while it is closed."""
+
+    phase: Phase
+    reasons: Closed
+    text: str
+    frame_id: str
+    target: Target | None = None
+    valid_until_ns: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether the arm may move."""
+        return self.target is not None
+
+
+@dataclass(frozen=True)
+class PublishDecision:
+    """Say what was decided about a scene, and where its objects lie."""
+
+    decision: SceneDecision
+    poses: ScenePoses = NO_POSES
+
+
+@dataclass(frozen=True)
+class SendGoal:
+    """Ask the arm to remove one object."""
+
+    goal_id: int
+    target: Target
+
+
+@dataclass(frozen=True)
+class CancelGoal:
+    """Ask the arm to stop."""
+
+    goal_id: int
+
+
+@dataclass(frozen=True)
+class OpenIntervention:
+    """Ask a person. ``objects`` are those to be answered."""
+
+    request_id: str
+    text: str
+    stamp_ns: int
+    frame_id: str
+    decision_id: str
+    workpiece_id: str
+    objects: tuple[ObjectVerdict, ...]
+    scene_reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True)
+class CloseIntervention:
+    """The request is open no longer."""
+
+    request_id: str
+
+
+@dataclass(frozen=True)
+class DeclareDone:
+    """The workpiece is finished, once per workpiece. ``clean`` is False when it is left to people."""
+
+    workpiece_id: str
+    clean: bool
+    text: str
+    stamp_ns: int
+    frame_id: str
+    decision_id: str
+
+
+@dataclass(frozen=True)
+class RemovalVerified:
+    """The object is gone from the scenes after its removal."""
+
+    target: Target
+
+
+@dataclass(frozen=True)
+class Escalate:
+    """The arm did not stop in time: use the cell's own means of stopping it, until the reset."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a person's call (answer, reset)."""
+
+    accepted: bool
+    message: str
+
+
+class Severity(IntEnum):
+    """How loud a log line is."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+
+
+@dataclass(frozen=True)
+class Log:
+    """A line for the log."""
+
+    severity: Severity
+    text: str
+
+
+Effect = (
+    PublishGate
+    | PublishDecision
+    | SendGoal
+    | CancelGoal
+    | OpenIntervention
+    | CloseIntervention
+    | DeclareDone
+    | RemovalVerified
+    | Escalate
+    | Reply
+    | Log
+)

@@ -1,0 +1,287 @@
+"""From what was seen to what may be done: a pure function of the assessment, the policy and what people said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sticker_uq.gate.box_overlap import Box, as_box, iou, is_proper, same_place
+from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer
+from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
+from sticker_uq.gate.policy.signals import (
+    OPINION_WORDS,
+    OVERSIGHT,
+    SALIENCY_WORDS,
+    STRANGENESS,
+    UNEXPLAINED,
+    OpinionName,
+    SaliencyName,
+    object_signals,
+    scene_saliency,
+)
+from sticker_uq.scene import (
+    ObjectClass,
+    ObjectVerdict,
+    ObservedObject,
+    Outcome,
+    Reason,
+    SceneAssessment,
+    SceneDecision,
+    Status,
+    Verdict,
+    to_plain,
+)
+
+POLICY_REFUSED = "policy"
+"""The metric of the reason of a scene that its policy was not made for."""
+NOTHING_SAID = Memory()
+
+
+def judge(
+    assessment: SceneAssessment, policy: Policy, memory: Memory = NOTHING_SAID, workpiece_id: str = ""
+) -> SceneDecision:
+    """What may be done about one scene.
+
+    One verdict per object, the clustered ones first, then those seen in few passes, then the places that a person drew and
+    the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the
+    policy was not made for, ASK when there is a doubt
+    about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
+    The same input gives the same decision with the same ``decision_id``.
+    """
+    outcome, verdicts, reasons = rule(assessment, policy, memory)
+    return SceneDecision(
+        decision_id=_decision_id(assessment, policy, memory, workpiece_id),
+        stamp_ns=assessment.stamp_ns,
+        frame_id=assessment.frame_id,
+        outcome=outcome,
+        verdicts=verdicts,
+        reasons=reasons,
+        model_hash=assessment.model_hash,
+        policy_hash=policy.hash,
+        workpiece_id=workpiece_id,
+    )
+
+
+def rule(
+    assessment: SceneAssessment, policy: Policy, memory: Memory = NOTHING_SAID
+) -> tuple[Outcome, tuple[ObjectVerdict, ...], tuple[Reason, ...]]:
+    """Outcome, verdicts and reasons of :func:`judge`, which also gives them an identity, the larger part of the work."""
+    verdicts: tuple[ObjectVerdict, ...] = ()
+    if assessment.status not in (Status.OK, Status.DEGRADED):
+        outcome = Outcome.BLOCKED
+        reasons = [Reason("status", assessment.status_text or f"perception says {assessment.status.name}")]
+    elif refusal := policy.refusal(assessment):
+        outcome = Outcome.BLOCKED
+        reasons = [Reason(POLICY_REFUSED, refusal)]
+    else:
+        verdicts = _verdicts(assessment, policy, memory)
+        outcome, reasons = _outcome(assessment, verdicts, policy, memory)
+        if assessment.status is Status.DEGRADED:
+            reasons.append(Reason("status", f"perception is restricted: {assessment.status_text}"))
+    return outcome, verdicts, tuple(reasons)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One object of the scene; ``unstable`` when it was seen in too few passes to cluster."""
+
+    object: ObservedObject
+    unstable: bool
+
+    @property
+    def box(self) -> Box:
+        return as_box(self.object.box)
+
+
+def _seen(assessment: SceneAssessment) -> list[_Seen]:
+    clustered = [_Seen(o, o.unstable) for o in assessment.objects]
+    return clustered + [_Seen(o, True) for o in assessment.unstable]
+
+
+def _verdicts(assessment: SceneAssessment, policy: Policy, memory: Memory) -> tuple[ObjectVerdict, ...]:
+    seen = _seen(assessment)
+    approved, drawn = _approved(seen, memory)
+    protected = [
+        s.object
+        for s in seen
+        if is_possible_logo(s.object, s.unstable, policy) and not _not_there(memory.silences(s.box))
+    ]
+    verdicts = []
+    for index, one in enumerate(seen):
+        by_person = _said_by_person(one, approved.get(index), memory)
+        if by_person is None:
+            others = [o for o in protected if o is not one.object]
+            signals = None if policy.risk is None else object_signals(one.object, assessment)
+            finding = judge_object(one.object, one.unstable, others, policy, signals)
+            by_person = ObjectVerdict(one.object, *finding)
+        verdicts.append(by_person)
+    first_free = max((s.object.id for s in seen), default=-1) + 1
+    for number, answer in enumerate(drawn):
+        reason = Reason("person", "a person drew a sticker that was not detected")
+        unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
+        verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
+    return tuple(verdicts)
+
+
+def _approved(seen: Sequence[_Seen], memory: Memory) -> tuple[dict[int, PersonAnswer], list[PersonAnswer]]:
+    """For each approval the object that it fits best, and the drawn places where nothing is seen.
+
+    Other objects at the same place are left to the rules: one approval never covers two objects.
+    """
+    approved: dict[int, PersonAnswer] = {}
+    drawn = []
+    for answer in memory.approvals:
+        overlaps = [iou(one.box, answer.box) for one in seen]
+        best = max(range(len(seen)), key=overlaps.__getitem__, default=-1)
+        if best >= 0 and same_place(seen[best].box, answer.box):
+            approved.setdefault(best, answer)
+        elif answer.answer is Answer.MISSED:
+            drawn.append(answer)
+    return approved, drawn
+
+
+def _said_by_person(one: _Seen, approval: PersonAnswer | None, memory: Memory) -> ObjectVerdict | None:
+    """The verdict that a person's answer settles; ``None`` when nobody said anything about this object."""
+    if memory.scene_clean:
+        text = "a person said that no sticker is left"
+        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+    silent = memory.silences(one.box)
+    if silent is not None and approval is not None:
+        text = "two answers of people fit it: to remove it and to leave it alone"
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
+    if silent is not None:
+        text = (
+            "a person said that nothing is there" if _not_there(silent) else "a person said to leave it alone"
+        )
+        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+    if approval is None or not is_proper(one.box):
+        return None
+    if approval.answer is Answer.MISSED and one.object.label is ObjectClass.LOGO:
+        # the drawing was about something nobody had detected, not about this logo
+        text = "a person drew a sticker where a logo is seen now"
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
+    return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("person", "a person said to remove it"),), True)
+
+
+def _not_there(answer: PersonAnswer | None) -> bool:
+    return answer is not None and answer.answer is Answer.NOT_THERE
+
+
+def _outcome(
+    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: Memory
+) -> tuple[Outcome, list[Reason]]:
+    doubts = []
+    if not memory.scene_checked:
+        doubts = _saliency_doubts(assessment, policy, clean=False)
+        if policy.familiarity is not None:
+            doubts += policy.familiarity.doubts(assessment)
+    if doubts:
+        return Outcome.ASK, doubts
+    if any(v.verdict is Verdict.REMOVE for v in verdicts):
+        return Outcome.WORK, []
+    if any(v.verdict is Verdict.ASK for v in verdicts):
+        return Outcome.ASK, []
+    doubts = [] if memory.scene_checked else _clean_doubts(assessment, verdicts, policy)
+    return (Outcome.ASK, doubts) if doubts else (Outcome.CLEAN, [])
+
+
+def _saliency_doubts(assessment: SceneAssessment, policy: Policy, clean: bool) -> list[Reason]:
+    """Why the saliency that no box explains is too much to remove anything or, if ``clean``, to call the scene clean."""
+    signal: SaliencyName = "dil"
+    if policy.saliency is not None:
+        signal = policy.saliency.signal
+        limit = policy.saliency.max_clean if clean else policy.saliency.max_removal
+    else:
+        dil_limit = policy.max_dil_clean if clean else policy.max_dil
+        # DiL is in [0, 1], so that a limit of 1 asks nothing, not even that it was measured
+        limit = None if dil_limit >= 1.0 else dil_limit
+    if limit is None:
+        return []
+    passed, reason = within(signal, SALIENCY_WORDS[signal], scene_saliency(assessment, signal), limit)
+    return [] if passed else [reason]
+
+
+def _clean_doubts(
+    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy
+) -> list[Reason]:
+    """Why a scene in which nothing is to be removed or asked about is not clean yet."""
+    quiet = _background_is_quiet(assessment, policy)
+    doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
+    doubts += _unexplained(assessment, policy.max_unexplained_objectness)
+    doubts += _second_opinion(assessment, STRANGENESS, policy.max_strangeness)
+    doubts += _second_opinion(assessment, OVERSIGHT, policy.max_oversight)
+    rare = [
+        v
+        for v in verdicts
+        if not v.by_person
+        and any(reason.metric == "unstable" for reason in v.reasons)
+        and not float(v.object.probabilities[ObjectClass.STICKER]) < policy.min_unstable_probability
+    ]
+    if rare:
+        text = f"{len(rare)} possible stickers were seen in too few passes to tell"
+        doubts.append(Reason("unstable", text, float(len(rare)), 0.0))
+    if policy.max_left_probability < 1.0:
+        left = [
+            float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_person
+        ]
+        words = "highest probability of sticker of what is left alone"
+        passed, reason = within(
+            "left_probability", words, max(left, default=0.0), policy.max_left_probability
+        )
+        doubts += [] if passed else [reason]
+    return doubts
+
+
+def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
+    """What no box explains above ``limit``: one reason for each place, one for the scene where no place is known."""
+    if limit >= 1.0:
+        return []
+    value = scene_saliency(assessment, UNEXPLAINED)
+    passed, reason = within(UNEXPLAINED, SALIENCY_WORDS[UNEXPLAINED], value, limit)
+    return [] if passed else _places(assessment, reason) or [reason]
+
+
+def _second_opinion(assessment: SceneAssessment, name: OpinionName, limit: float) -> list[Reason]:
+    """That the signal ``name`` of the network that looks beside the detector is above ``limit``, or was not measured.
+
+    One reason for the scene, and one for each place that no box explains.
+    """
+    if limit >= 1.0:
+        return []
+    value = math.nan if assessment.localization is None else float(getattr(assessment.localization, name))
+    passed, reason = within(name, OPINION_WORDS[name], value, limit)
+    return [] if passed else [reason, *_places(assessment, reason)]
+
+
+def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
+    """A reason like ``reason`` for every unexplained place above its limit."""
+    places = []
+    for region in assessment.localization.unexplained if assessment.localization is not None else ():
+        if region.objectness > reason.limit:
+            x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
+            what = reason.metric.replace("_", " ")
+            if reason.metric == STRANGENESS:
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: {what}"
+            else:
+                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {what}"
+            text += f" {region.objectness:.2g} is above the limit {reason.limit:.2g}"
+            places.append(Reason(reason.metric, text, region.objectness, reason.limit, as_box(region.box)))
+    return places
+
+
+def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
+    """DiL is a ratio: on an empty lid it is 1 however faint the saliency. Its absolute amount tells the two apart."""
+    if policy.max_background_saliency <= 0.0:
+        return False
+    return scene_saliency(assessment, "background_saliency") <= policy.max_background_saliency
+
+
+def _decision_id(assessment: SceneAssessment, policy: Policy, memory: Memory, workpiece_id: str) -> str:
+    basis = [assessment.digest, policy.hash, to_plain(memory), workpiece_id]
+    return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,1 @@
+"""What the operator answered, and what the gate does about it."""

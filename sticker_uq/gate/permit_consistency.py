@@ -1,0 +1,171 @@
+"""What a newer scene says about a permit: it agrees, doubts the object slightly, or contradicts.
+
+A metric near its limit goes over it and back with the noise of the passes. An arm that stopped each time would never finish,
+so a permit, once given, is held against wider limits (a margin) and against scenes in a row: as many of them must doubt the
+object slightly as had to agree before it was given. Everything else that speaks against the permit stops the arm at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import get_args
+
+from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
+from sticker_uq.gate.plausibility import may_be_removed
+from sticker_uq.gate.policy.signals import OpinionName, SaliencyName
+from sticker_uq.gate.settings import GateSettings
+from sticker_uq.gate.state import Permit
+from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
+
+NOISY_METRICS = frozenset(
+    {
+        "probability",
+        "detection_rate",
+        "variation_ratio",
+        "shannon_entropy",
+        "mutual_information",
+        "relative_total_variance",
+        "relative_predictive_surface",
+        "risk",
+        "dil",
+        "background_saliency",
+    }
+)
+"""Reasons whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
+
+SAME_SIZE_IOU = 0.7
+"""Two boxes laid on top of each other that overlap at least this much have the same size."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a scene says about a permit. ``contradiction``, ``doubt``: in words, empty when there is none.
+
+    With neither, ``seen`` tells whether the object was seen and is sure, or hidden.
+    """
+
+    contradiction: str = ""
+    doubt: str = ""
+    seen: bool = False
+
+
+def surroundings(decision: SceneDecision, chosen: ObjectVerdict) -> tuple[tuple[ObjectClass, Box], ...]:
+    """Label and place of everything that enough passes saw beside ``chosen``."""
+    others = (v.object for v in decision.verdicts if v is not chosen)
+    return tuple((other.label, as_box(other.box)) for other in others if not other.unstable)
+
+
+def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> Opinion:
+    """What a sound scene says about an open permit.
+
+    Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
+    only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,
+    because the arm itself is in the picture. Something new over the object, or a neighbour that has moved, always does.
+    """
+    match_iou = settings.match_iou
+    here = [v for v in decision.verdicts if iou(as_box(v.object.box), permit.target.box) >= match_iou]
+    clear = _intruder(permit, decision, here, settings) or _shift(permit, decision, match_iou)
+    if clear:
+        return Opinion(contradiction=clear)
+    if any(map(may_be_removed, here)):
+        return Opinion(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
+    for verdict in here:
+        text = _objection(verdict)
+        if is_slight(verdict, settings.doubt_margin):
+            scene = Opinion() if permit.accepted else _of_whole_scene(decision, settings)
+            return scene if scene.contradiction else Opinion(doubt=text)
+        if text:
+            return Opinion(contradiction=text)
+    return Opinion() if permit.accepted else Opinion(contradiction="the object was not found again")
+
+
+def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
+    """Whether ``verdict`` asks about a stable sticker only because of metrics that are within ``margin`` of their limits."""
+    thing = verdict.object
+    sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_person
+    near = bool(verdict.reasons) and all(_is_near(reason, margin) for reason in verdict.reasons)
+    return verdict.verdict is Verdict.ASK and sticker and near
+
+
+def _is_near(reason: Reason, margin: float) -> bool:
+    """Whether the value lies beyond its limit by no more than ``margin`` of what the limit allows; NaN does not.
+
+    An upper limit allows values from 0 to the limit, a lower one (of a probability) those from the limit to 1.
+    """
+    if reason.metric not in NOISY_METRICS:
+        return False
+    allowed = reason.limit if reason.value > reason.limit else 1.0 - reason.limit
+    return abs(reason.value - reason.limit) <= margin * allowed
+
+
+def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> Opinion:
+    """Whether the scene as a whole still lets an arm start."""
+    doubts = [reason for reason in decision.reasons if reason.metric != "status"]
+    if not doubts or left_out(decision):
+        return Opinion(seen=True)
+    if all(_is_near(reason, settings.doubt_margin) for reason in doubts):
+        return Opinion(doubt=doubts[0].text)
+    return Opinion(contradiction="the scene as a whole is in doubt")
+
+
+def left_out(decision: SceneDecision) -> bool:
+    """Whether ``decision`` asks only because its image was not one of those that get a distinctive localization.
+
+    Where it was tried and failed, perception is restricted, which is a reason of its own.
+    """
+    names = (*get_args(SaliencyName), *get_args(OpinionName))
+    missing = [r for r in decision.reasons if r.metric in names and math.isnan(r.value)]
+    return bool(missing) and len(missing) == len(decision.reasons)
+
+
+def _objection(verdict: ObjectVerdict) -> str:
+    """Why the object at the place of the permit may not be removed; empty for what looks like nothing at all."""
+    if verdict.object.label is ObjectClass.LOGO:
+        return "a logo is seen at the place of the object"
+    if verdict.verdict is Verdict.KEEP and not verdict.by_person:
+        return ""
+    why = f": {verdict.reasons[0].text}" if verdict.reasons else ""
+    return f"the object may not be removed any more{why}"
+
+
+def _intruder(
+    permit: Permit, decision: SceneDecision, here: list[ObjectVerdict], settings: GateSettings
+) -> str:
+    """What lies over the object and was not there before. A sticker does not count while the object itself is not seen:
+
+    it may be the object, half hidden or lifted by the blade.
+    """
+    alone = permit.accepted and not any(map(may_be_removed, here))
+    for verdict in decision.verdicts:
+        thing, box = verdict.object, as_box(verdict.object.box)
+        if thing.unstable or any(verdict is v for v in here) or _is_known(permit, box, settings.match_iou):
+            continue
+        if thing.label is ObjectClass.BACKGROUND or (thing.label is ObjectClass.STICKER and alone):
+            continue
+        if cover(box, permit.target.box) > settings.max_intrusion:
+            return f"another {thing.label.name.lower()} has come over the object"
+    return ""
+
+
+def _shift(permit: Permit, decision: SceneDecision, match_iou: float) -> str:
+    """A neighbour of the object that is seen beside its place: the workpiece or the camera has moved."""
+    seen = [v.object for v in decision.verdicts if not v.object.unstable]
+    for label, place in permit.around:
+        if any(iou(as_box(thing.box), place) >= match_iou for thing in seen):
+            continue
+        for thing in seen:
+            box = as_box(thing.box)
+            strange = not _is_known(permit, box, match_iou) and iou(box, permit.target.box) < match_iou
+            if strange and thing.label is label and iou(box, place) > 0 and _same_size(box, place):
+                return f"the {label.name.lower()} beside the object has moved"
+    return ""
+
+
+def _is_known(permit: Permit, box: Box, match_iou: float) -> bool:
+    return any(iou(box, place) >= match_iou for _, place in permit.around)
+
+
+def _same_size(first: Box, second: Box) -> bool:
+    at_origin = (0.0, 0.0, first[2] - first[0], first[3] - first[1])
+    return iou(at_origin, (0.0, 0.0, second[2] - second[0], second[3] - second[1])) >= SAME_SIZE_IOU

@@ -1,0 +1,1 @@
+"""What a policy file says, and what it says about one object."""

@@ -1,0 +1,206 @@
+"""The limits under which an object may be removed without asking, as one validated file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.gate.assumptions.familiarity import Familiarity
+from sticker_uq.gate.policy.policy_schema import (
+    Calibration,
+    Guarantee,
+    PanelRule,
+    Provenance,
+    RiskScore,
+    SaliencyLimit,
+    Validity,
+)
+from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneAssessment
+
+
+class Policy(BaseModel):
+    """What the cell regards as sure enough. Every number is a limit that still passes; NaN never passes.
+
+    Entropies are in bits, TV and PS are divided by the area of the mean box so that cameras and distances compare. The
+    sections at the end are optional; `sticker-uq calibrate` writes them. Of a policy with ``calibration`` all limits on
+    probabilities mean calibrated ones, except for objects seen in too few passes to cluster.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    min_probability: float = Field(
+        0.8, ge=0.34, le=1.0, description="Lowest mean probability of sticker at which a sticker is removed"
+    )
+    min_detection_rate: float = Field(
+        0.7,
+        ge=0.0,
+        le=1.0,
+        description="Lowest share of the passes that must see a sticker (K of T) to remove it",
+    )
+    max_variation_ratio: float = Field(
+        0.2, ge=0.0, le=1.0, description="Highest variation ratio (VR, 0..2/3) of a sticker that is removed"
+    )
+    max_shannon_entropy: float = Field(
+        0.9, ge=0.0, le=1.6, description="Highest Shannon entropy (SE, bits) of a sticker that is removed"
+    )
+    max_mutual_information: float = Field(
+        0.3, ge=0.0, le=1.6, description="Highest mutual information (MI, bits) of a sticker that is removed"
+    )
+    max_relative_total_variance: float = Field(
+        0.02,
+        ge=0.0,
+        le=100.0,
+        description="Highest total variance over box area (TV/area) of a sticker that is removed",
+    )
+    max_relative_predictive_surface: float = Field(
+        0.02,
+        ge=0.0,
+        le=100.0,
+        description="Highest predictive surface over box area (PS/area) of a sticker that is removed",
+    )
+    max_logo_overlap: float = Field(
+        0.1,
+        ge=0.0,
+        le=1.0,
+        description="Highest share of the smaller box that a sticker and a possible logo may share",
+    )
+    ask_duplicated: bool = Field(
+        True, description="Whether a sticker that one pass saw twice is asked about: it may be two things"
+    )
+    min_logo_probability: float = Field(
+        0.7, ge=0.34, le=1.0, description="Mean probability of logo from which a logo is kept without asking"
+    )
+    notable_probability: float = Field(
+        0.2,
+        ge=0.0,
+        le=1.0,
+        description="Mean probability from which an object counts as a possible sticker or logo",
+    )
+    min_unstable_probability: float = Field(
+        0.5,
+        ge=0.0,
+        le=1.0,
+        description="Mean probability of sticker from which an object seen in few passes prevents CLEAN",
+    )
+    min_unstable_detection_rate: float = Field(
+        0.1, ge=0.0, le=1.0, description="Share of the passes from which such an object is asked about"
+    )
+    max_dil: float = Field(
+        0.6,
+        ge=0.0,
+        le=1.0,
+        description="Highest DiL of a scene in which anything is removed; 1 switches the limit off",
+    )
+    max_dil_clean: float = Field(
+        0.5,
+        ge=0.0,
+        le=1.0,
+        description="Highest DiL of a scene that counts as clean; 1 switches the limit off",
+    )
+    max_unexplained_objectness: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
+    )
+    max_strangeness: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest strangeness of a scene that counts as clean; 1 switches the limit off",
+    )
+    max_oversight: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest probability of a sticker that no box shows in a scene called clean; 1 switches the limit off",
+    )
+    max_background_saliency: float = Field(
+        0.0,
+        ge=0.0,
+        le=1e6,
+        description="Mean saliency per pixel outside the boxes up to which a scene is clean whatever its DiL; 0: never",
+    )
+    max_left_probability: float = Field(
+        1.0,
+        ge=0.0,
+        le=1.0,
+        description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
+    )
+    calibration: Calibration | None = Field(
+        None, description="From class probabilities to shares that are right"
+    )
+    risk: RiskScore | None = Field(
+        None, description="Risk of a wrongful removal from all signals, and its limit"
+    )
+    panel: PanelRule | None = Field(
+        None, description="How a panel of supervisors is heard; none: one objection is enough to ask a person"
+    )
+    saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
+    familiarity: Familiarity | None = Field(
+        None, description="What scenes look like that are judged without a person; none: all are"
+    )
+    guarantee: Guarantee | None = Field(None, description="What was proved, with which images")
+    validity: Validity | None = Field(None, description="What the policy was made for; refused elsewhere")
+    provenance: Provenance | None = Field(None, description="Command, data and versions that made it")
+    reference: Reference | None = Field(
+        None,
+        description="What the scenes looked like that the policy was made from; none: nothing is watched",
+    )
+
+    @model_validator(mode="after")
+    def _clean_is_stricter(self) -> Self:
+        if self.max_dil_clean > self.max_dil:
+            raise ValueError(
+                f"max_dil_clean = {self.max_dil_clean} must not be above max_dil = {self.max_dil}"
+            )
+        return self
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical JSON of all limits and sections, hex."""
+        values = self.model_dump(mode="json", exclude_none=True)
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    def probabilities(self, observed: ObservedObject) -> FloatArray:
+        """Class probabilities (3,) of ``observed`` as the limits mean them: calibrated where that was learned."""
+        if self.calibration is None or observed.unstable:
+            return observed.probabilities
+        return self.calibration(observed.probabilities)
+
+    def refusal(self, assessment: SceneAssessment) -> str:
+        """Why this policy must not judge ``assessment``; empty when it may."""
+        return "" if self.validity is None else self.validity.refusal(assessment)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """The policy in a YAML file of ``name: value`` lines and sections; what it leaves out has its default.
+
+        Raises :class:`InvalidInput` naming the file and every unknown name and bad value.
+        """
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise InvalidInput(f"policy {path} cannot be read: {error}") from None
+        if not isinstance(values, dict):
+            raise InvalidInput(
+                f"policy {path} must hold lines of the form name: value, got {type(values).__name__}"
+            )
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            problems = [
+                _sentence(problem["loc"], problem["msg"], problem["input"]) for problem in error.errors()
+            ]
+            raise InvalidInput(f"policy {path}: {'; '.join(problems)}") from None
+
+
+def _sentence(location: tuple[int | str, ...], message: str, value: object) -> str:
+    name = ".".join(map(str, location))
+    return f"{name} = {value!r}: {message}" if name else message.removeprefix("Value error, ")

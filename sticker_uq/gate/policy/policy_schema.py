@@ -1,0 +1,254 @@
+"""The optional sections of a policy file: what `sticker-uq calibrate` learns from labelled images, proves and notes down."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from itertools import pairwise
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
+from sticker_uq.scene import CLASS_COUNT, PANEL_METRIC, FloatArray, ObjectClass, SceneAssessment
+
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+_NS = 1_000_000_000
+
+
+class Section(BaseModel):
+    """A part of the policy file. Unknown names and numbers that are not finite are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+
+class Isotonic(Section):
+    """A non-decreasing map of a probability: straight lines between the points (x, y), level outside them."""
+
+    kind: Literal["isotonic"] = Field("isotonic", description="This kind of map")
+    x: tuple[Probability, ...] = Field(min_length=1, description="Probabilities of the detector, ascending")
+    y: tuple[Probability, ...] = Field(min_length=1, description="Shares that were right, non-decreasing")
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        _check_steps("x", self.x, "y", self.y)
+        return self
+
+    def __call__(self, probability: float) -> float:
+        """The calibrated probability."""
+        return float(np.interp(probability, self.x, self.y))
+
+
+class Temperature(Section):
+    """Temperature scaling of one class against the rest: the log odds are divided by ``temperature`` (Guo et al. 2017)."""
+
+    kind: Literal["temperature"] = Field("temperature", description="This kind of map")
+    temperature: float = Field(gt=0.0, le=100.0, description="Above 1 the detector was too sure")
+
+    def __call__(self, probability: float) -> float:
+        """The calibrated probability."""
+        if not 0.0 < probability < 1.0:
+            return probability
+        odds = math.log(probability / (1.0 - probability)) / self.temperature
+        return _sigmoid(odds)
+
+
+Map = Annotated[Isotonic | Temperature, Field(discriminator="kind")]
+
+
+class Calibration(Section):
+    """Maps from the mean probability of a class to the share of such objects that really are of it."""
+
+    logo: Map
+    sticker: Map
+
+    def __call__(self, probabilities: FloatArray) -> FloatArray:
+        """Calibrated class probabilities (3,) float64 that sum to 1; NaN where ``probabilities`` (3,) are not finite."""
+        if not np.isfinite(probabilities).all():
+            return np.full(CLASS_COUNT, np.nan)
+        logo = self.logo(float(probabilities[ObjectClass.LOGO]))
+        sticker = self.sticker(float(probabilities[ObjectClass.STICKER]))
+        foreground = logo + sticker
+        if foreground > 1.0:
+            logo, sticker = logo / foreground, sticker / foreground
+        return np.array([max(0.0, 1.0 - logo - sticker), logo, sticker])
+
+
+class RiskTerm(Section):
+    """What one signal adds to the log odds of a wrongful removal: straight lines between knots, level outside them."""
+
+    signal: SignalName = Field(
+        description="Which signal, supervisor.NAME for one of the panel; each grows with doubt"
+    )
+    knots: tuple[float, ...] = Field(min_length=1, description="Values of the signal, ascending")
+    log_odds: tuple[float, ...] = Field(min_length=1, description="What each adds, non-decreasing")
+
+    @field_validator("signal")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in SIGNALS and not (name.startswith(PANEL_METRIC) and name != PANEL_METRIC):
+            raise ValueError(f"expected one of {', '.join(SIGNALS)} or {PANEL_METRIC}NAME")
+        return name
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        _check_steps("knots", self.knots, "log_odds", self.log_odds)
+        return self
+
+
+class RiskScore(Section):
+    """One estimate of the probability that removing an object would be wrong, from all signals, growing with each of them."""
+
+    intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
+    terms: tuple[RiskTerm, ...] = Field(description="What each signal adds")
+    max_removal: Probability = Field(description="Highest risk of a sticker that is removed")
+
+    def __call__(self, signals: Signals) -> float:
+        """The risk of removing an object with ``signals``, 0..1; NaN if one that it needs was not measured."""
+        values = [signals.get(term.signal, math.nan) for term in self.terms]
+        if not all(map(math.isfinite, values)):
+            return math.nan
+        added = (float(np.interp(v, t.knots, t.log_odds)) for v, t in zip(values, self.terms, strict=True))
+        return _sigmoid(self.intercept + sum(added))
+
+
+class PanelRule(Section):
+    """How the panel of supervisors is heard. The most restrictive wins, or the calibrated combination."""
+
+    combination: Literal["any", "risk"] = Field(
+        "any",
+        description="any: one objection is enough to ask a person; risk: the scores are signals of the risk score alone",
+    )
+    keep: bool = Field(
+        False,
+        description="Whether what task_cascade calls no sticker is kept without a question; else that is one more objection",
+    )
+
+
+class SaliencyLimit(Section):
+    """Cut-offs for the saliency that no box explains; they replace max_dil and max_dil_clean."""
+
+    signal: SaliencyName = Field("dil", description="What is limited")
+    max_removal: float | None = Field(None, ge=0.0, description="Nothing is removed above; empty: no limit")
+    max_clean: float | None = Field(None, ge=0.0, description="Not clean above; empty: no limit")
+    percentile: float | None = Field(
+        None, ge=0.0, le=100.0, description="Percentile of the clean scenes that max_clean lies at"
+    )
+
+
+class Proof(Section):
+    """What was shown about one risk on images that took no part in fitting.
+
+    ``level``: the promised highest rate of bad images, which alone is proved; ``events`` bad ones among ``images`` at the chosen
+    limit; ``bound``: the Clopper-Pearson bound at ``confidence`` there, for information, because a limit that was chosen by these
+    images makes it optimistic; ``smallest_level``: the lowest level that this many images could prove, had none been
+    bad; ``expected_limit``: the limit that conformal risk control allows for the rate on average.
+    """
+
+    level: Probability
+    confidence: Probability
+    method: str
+    images: int = Field(ge=1)
+    events: int = Field(ge=0)
+    bound: Probability
+    smallest_level: Probability
+    limit: float
+    expected_limit: float | None = None
+
+
+class Guarantee(Section):
+    """The two promises of a policy; see :class:`Proof`."""
+
+    match_iou: Probability = Field(description="Overlap from which an object counts as a labelled one")
+    wrongful_removal: Proof | None = Field(
+        None, description="Of all images: one in which something but a sticker may be removed"
+    )
+    missed_sticker: Proof | None = Field(
+        None, description="Of the images called clean: one that shows a sticker"
+    )
+
+    def __str__(self) -> str:
+        """Both promises in one line; empty when there are none."""
+        proofs = (("wrongful removal", self.wrongful_removal), ("missed sticker", self.missed_sticker))
+        return ", ".join(
+            f"{words} <= {proof.level:.3g} at {proof.confidence:.3g} (n = {proof.images})"
+            for words, proof in proofs
+            if proof is not None
+        )
+
+
+class Validity(Section):
+    """What a policy was made for; everything that is given must agree, or the policy is refused."""
+
+    model: str = Field("", description="Name of the detector, for people")
+    model_hash: str = Field("", description="SHA-256 of the weights")
+    settings_hash: str = Field("", description="SHA-256 of the settings of perception")
+    panel_hash: str | None = Field(
+        None,
+        description="The panel of supervisors, as the scenes name it; none: any, for objections only make it stricter",
+    )
+    camera: str = Field("", description="Frame of the camera")
+    image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
+    until: dt.date | None = Field(None, description="Last day, UTC")
+
+    def problem(self, *, model_hash: str | None = None, settings_hash: str | None = None) -> str:
+        """Why the policy does not fit a detector of which these hashes are known; empty when it fits."""
+        if model_hash is not None and self.model_hash and model_hash != self.model_hash:
+            return f"the policy was made for the weights {self.model_hash[:12]}, not for {model_hash[:12]}"
+        if settings_hash is not None and self.settings_hash and settings_hash != self.settings_hash:
+            return f"the policy was made for perception settings {self.settings_hash[:12]}, not for {settings_hash[:12]}"
+        return ""
+
+    def expired(self, now_ns: int) -> str:
+        """Why the policy does not hold at the time ``now_ns`` since 1970; empty when it does."""
+        if self.until is None:
+            return ""
+        end = dt.datetime.combine(self.until, dt.time.min, dt.UTC) + dt.timedelta(days=1)
+        return f"the policy was valid until {self.until}" if now_ns >= int(end.timestamp()) * _NS else ""
+
+    def refusal(self, assessment: SceneAssessment) -> str:
+        """Why the policy does not hold for ``assessment``; empty when it does."""
+        problem = self.problem(model_hash=assessment.model_hash, settings_hash=assessment.settings_hash)
+        if problem:
+            return problem
+        if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
+            own, other = (digest[:12] or "none" for digest in (self.panel_hash, assessment.panel_hash))
+            return f"the policy was made with the panel of supervisors {own}, not with {other}"
+        if self.camera and assessment.frame_id != self.camera:
+            return f"the policy was made for the camera {self.camera!r}, not for {assessment.frame_id!r}"
+        if self.image_size is not None and assessment.image_size != self.image_size:
+            (width, height), (w, h) = self.image_size, assessment.image_size
+            return f"the policy was made for images of {width} x {height}, not of {w} x {h}"
+        return self.expired(assessment.stamp_ns)
+
+
+class DataSet(Section):
+    """Labelled images that took part. ``fingerprint``: SHA-256 over the images and their labels."""
+
+    role: Literal["fit", "certificate"]
+    source: str
+    images: int = Field(ge=1)
+    fingerprint: str
+
+
+class Provenance(Section):
+    """Where a policy comes from."""
+
+    command: str
+    created: dt.date
+    data: tuple[DataSet, ...]
+    versions: dict[str, str]
+
+
+def _check_steps(x_name: str, x: tuple[float, ...], y_name: str, y: tuple[float, ...]) -> None:
+    if len(x) != len(y):
+        raise ValueError(f"{x_name} has {len(x)} values and {y_name} {len(y)}, expected as many")
+    if any(b <= a for a, b in pairwise(x)):
+        raise ValueError(f"{x_name} must ascend")
+    if any(b < a for a, b in pairwise(y)):
+        raise ValueError(f"{y_name} must not decrease")
+
+
+def _sigmoid(odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1.0 + math.exp(odds))

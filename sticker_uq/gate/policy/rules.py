@@ -1,0 +1,186 @@
+"""What the policy says about one object, before any person is heard."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sticker_uq.gate.box_overlap import as_box, cover, is_proper
+from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.signals import Signals
+from sticker_uq.scene import (
+    KEPT_METRIC,
+    NO_STICKER,
+    PANEL_METRIC,
+    ObjectClass,
+    ObservedObject,
+    Reason,
+    Verdict,
+)
+
+_UPPER_LIMITS = (
+    ("variation_ratio", "variation ratio"),
+    ("shannon_entropy", "Shannon entropy"),
+    ("mutual_information", "mutual information"),
+    ("relative_total_variance", "total variance over box area"),
+    ("relative_predictive_surface", "predictive surface over box area"),
+)
+
+Finding = tuple[Verdict, tuple[Reason, ...]]
+
+
+def judge_object(
+    observed: ObservedObject,
+    unstable: bool,
+    others: Sequence[ObservedObject],
+    policy: Policy,
+    signals: Signals | None = None,
+) -> Finding:
+    """The verdict about ``observed`` and at least one reason.
+
+    ``unstable``: it was seen in too few passes to cluster, so that it is never removable. ``others``: everything else that
+    the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the policy's risk
+    score is made of. Whatever is not a number never passes a limit.
+    """
+    if not is_sound(observed):
+        return Verdict.ASK, (Reason("finite", "box or probabilities are not finite numbers with an area"),)
+    if unstable:
+        return _unstable(observed, policy)
+    if policy.panel is not None and policy.panel.keep and (kept := _kept(observed)):
+        return Verdict.KEEP, kept
+    if observed.label is ObjectClass.STICKER:
+        return _sticker(observed, others, policy, signals or {})
+    if observed.label is ObjectClass.LOGO:
+        return _logo(observed, policy)
+    return _background(observed, policy)
+
+
+def is_sound(observed: ObservedObject) -> bool:
+    """Whether the box of ``observed`` has an area and its box and probabilities are finite."""
+    return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.probabilities).all())
+
+
+def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
+    """Whether ``observed`` might be a logo. Of an object seen in few passes only its label is believed."""
+    likely = not _probability(observed, ObjectClass.LOGO, policy) < policy.notable_probability
+    return observed.label is ObjectClass.LOGO or (likely and not unstable)
+
+
+def within(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+    """Whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
+    passed = value <= limit
+    return passed, _reason(metric, words, value, limit, "within" if passed else "above", passed)
+
+
+def at_least(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+    """Whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
+    passed = value >= limit
+    return passed, _reason(metric, words, value, limit, "at least" if passed else "below", passed)
+
+
+def _reason(metric: str, words: str, value: float, limit: float, relation: str, passed: bool) -> Reason:
+    if math.isnan(value):
+        return Reason(metric, f"{words} could not be measured", value, limit)
+    suffix = "" if passed else " the limit"
+    return Reason(metric, f"{words} {value:.3g} is {relation}{suffix} {limit:.3g}", value, limit)
+
+
+def _sticker(
+    observed: ObservedObject, others: Sequence[ObservedObject], policy: Policy, signals: Signals
+) -> Finding:
+    probability = _probability(observed, ObjectClass.STICKER, policy)
+    checks = [
+        at_least("probability", "probability of sticker", probability, policy.min_probability),
+        at_least(
+            "detection_rate",
+            "share of the passes that saw it",
+            observed.detection_rate,
+            policy.min_detection_rate,
+        ),
+    ]
+    checks += [
+        within(metric, words, getattr(observed, metric), getattr(policy, f"max_{metric}"))
+        for metric, words in _UPPER_LIMITS
+    ]
+    if policy.risk is not None:
+        risk = policy.risk(signals)
+        checks.append(within("risk", "risk of a wrongful removal", risk, policy.risk.max_removal))
+    if policy.panel is None or policy.panel.combination == "any":
+        checks += [
+            within(PANEL_METRIC + one.name, f"score of the supervisor {one.name}", one.score, one.limit)
+            for one in observed.supervisors
+        ]
+    box = as_box(observed.box)
+    overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
+    checks.append(within("logo_overlap", "overlap with a possible logo", overlap, policy.max_logo_overlap))
+    failed = tuple(reason for passed, reason in checks if not passed)
+    if observed.duplicated and policy.ask_duplicated:
+        failed += (Reason("duplicated", "one pass saw it twice: it may be two things"),)
+    if failed:
+        return Verdict.ASK, failed
+    return Verdict.REMOVE, tuple(reason for _, reason in checks)
+
+
+def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
+    """Who of the panel says that ``observed`` is no sticker: the most restrictive of remove, ask and keep wins."""
+    return tuple(
+        Reason(
+            KEPT_METRIC + one.name,
+            f"the supervisor {one.name} says that it is no sticker",
+            one.score,
+            max(one.limit, NO_STICKER),
+        )
+        for one in observed.supervisors
+        if one.keeps
+    )
+
+
+def _logo(observed: ObservedObject, policy: Policy) -> Finding:
+    logo = _probability(observed, ObjectClass.LOGO, policy)
+    sure, reason = at_least("probability", "probability of logo", logo, policy.min_logo_probability)
+    if sure:
+        return Verdict.KEEP, (reason,)
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
+    if sticker < policy.notable_probability:
+        return Verdict.KEEP, (_no_sticker(sticker, policy),)
+    return Verdict.ASK, (reason, _maybe_sticker(sticker, policy))
+
+
+def _background(observed: ObservedObject, policy: Policy) -> Finding:
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
+    if sticker < policy.notable_probability:
+        return Verdict.KEEP, (_no_sticker(sticker, policy),)
+    return Verdict.ASK, (_maybe_sticker(sticker, policy),)
+
+
+def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
+    sticker = _probability(observed, ObjectClass.STICKER, policy)
+    likely, probability = at_least(
+        "probability", "probability of sticker", sticker, policy.min_unstable_probability
+    )
+    often, rate = at_least(
+        "detection_rate",
+        "share of the passes that saw it",
+        observed.detection_rate,
+        policy.min_unstable_detection_rate,
+    )
+    few = Reason("unstable", f"only {observed.passes} passes saw it")
+    if likely and often:
+        return Verdict.ASK, (few, probability, rate)
+    return Verdict.KEEP, (few, rate if likely else probability)
+
+
+def _no_sticker(sticker: float, policy: Policy) -> Reason:
+    text = f"not a sticker: its probability {sticker:.3g} is below {policy.notable_probability:.3g}"
+    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+
+
+def _maybe_sticker(sticker: float, policy: Policy) -> Reason:
+    text = f"it may be a sticker: probability {sticker:.3g}, notable from {policy.notable_probability:.3g}"
+    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+
+
+def _probability(observed: ObservedObject, label: ObjectClass, policy: Policy) -> float:
+    return float(policy.probabilities(observed)[label])

@@ -1,0 +1,119 @@
+"""The signals of doubt that a policy may combine or limit, by the names that its file uses.
+
+Every signal grows with doubt; what was not measured is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+import numpy as np
+
+from sticker_uq.gate.box_overlap import as_box, cover, covered
+from sticker_uq.scene import PANEL_METRIC, Localization, ObjectClass, ObservedObject, SceneAssessment
+
+BuiltInSignal = Literal[
+    "improbability",
+    "logo_probability",
+    "shannon_entropy",
+    "mutual_information",
+    "variation_ratio",
+    "relative_total_variance",
+    "relative_predictive_surface",
+    "missed_passes",
+    "crowding",
+    "logo_overlap",
+    "surer_overlap",
+    "duplicated",
+    "dil",
+    "strangeness",
+]
+"""What every scene says about an object."""
+
+SignalName = str
+"""What the risk score of an object may be made of: a built-in signal, or "supervisor.NAME" for the score of one of the panel."""
+
+SIGNALS: tuple[BuiltInSignal, ...] = get_args(BuiltInSignal)
+
+SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
+"""What a scene may be limited by: DiL, the saliency outside the boxes per pixel of the image, or the largest objectness that no
+box explains."""
+
+UNEXPLAINED: SaliencyName = "unexplained_objectness"
+"""The metric of a reason that says that something may have been missed."""
+
+OpinionName = Literal["strangeness", "oversight"]
+"""What the network that looks beside the detector says of a scene."""
+
+STRANGENESS: OpinionName = "strangeness"
+"""The metric of a reason that says that something lies there which the detector was never shown."""
+
+OVERSIGHT: OpinionName = "oversight"
+"""The metric of a reason that says that a sticker may be visible which no box shows."""
+
+OPINION_WORDS: dict[OpinionName, str] = {
+    "strangeness": "how strange the picture is to the detector",
+    "oversight": "probability of a sticker that no box shows",
+}
+"""What each of them is called in a reason."""
+
+_SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
+    "dil": lambda localization, pixels: localization.dil,
+    "background_saliency": lambda localization, pixels: localization.background_localization / pixels,
+    "unexplained_objectness": lambda localization, pixels: localization.unexplained_objectness,
+}
+SALIENCY_WORDS: dict[SaliencyName, str] = {
+    "dil": "distinctive localization (saliency that no box explains)",
+    "background_saliency": "saliency outside the boxes, per pixel",
+    "unexplained_objectness": "objectness that no box explains",
+}
+"""What each signal of a scene is called in a reason."""
+
+
+Signals = Mapping[SignalName, float]
+
+
+def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[SignalName, float]:
+    """Every signal of one object of ``scene`` by its name.
+
+    "improbability" is 1 minus the mean probability of sticker, "logo_probability" that of logo, "missed_passes" the share of the
+    passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
+    in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
+    that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
+    "duplicated" 1 if one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector;
+    "supervisor.NAME" what the panel says.
+    """
+    box = as_box(observed.box)
+    others = [other for other in (*scene.objects, *scene.unstable) if other is not observed]
+    shared = [cover(box, as_box(other.box)) for other in others]
+    logos = [float(other.probabilities[ObjectClass.LOGO]) for other in others]
+    background = observed.probabilities[ObjectClass.BACKGROUND]
+    surer = [as_box(o.box) for o in others if o.probabilities[ObjectClass.BACKGROUND] < background]
+    return {
+        "improbability": 1.0 - float(observed.probabilities[ObjectClass.STICKER]),
+        "logo_probability": float(observed.probabilities[ObjectClass.LOGO]),
+        "shannon_entropy": observed.shannon_entropy,
+        "mutual_information": observed.mutual_information,
+        "variation_ratio": observed.variation_ratio,
+        "relative_total_variance": observed.relative_total_variance,
+        "relative_predictive_surface": observed.relative_predictive_surface,
+        "missed_passes": 1.0 - observed.detection_rate,
+        "crowding": max(shared, default=0.0),
+        "logo_overlap": max((s * p for s, p in zip(shared, logos, strict=True)), default=0.0),
+        "surer_overlap": covered(box, surer),
+        "duplicated": float(observed.duplicated),
+        "dil": scene_saliency(scene),
+        "strangeness": observed.strangeness,
+        **{PANEL_METRIC + one.name: one.score for one in observed.supervisors},
+    }
+
+
+def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
+    """The signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
+    pixels = assessment.image_size[0] * assessment.image_size[1]
+    if assessment.localization is None or pixels <= 0:
+        return float("nan")
+    value = _SALIENCY[name](assessment.localization, pixels)
+    # without any saliency BL is 0 too, but nothing was looked at
+    return value if np.isfinite(assessment.localization.dil) else float("nan")

@@ -1,0 +1,305 @@
+"""The state of the gate: what it is made of. How it changes is in :mod:`sticker_uq.gate.state_machine`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from functools import reduce
+from operator import or_
+
+from sticker_uq.gate.box_overlap import Box, as_box
+from sticker_uq.gate.operator.answers import Memory
+from sticker_uq.gate.settings import GateSettings
+from sticker_uq.geometry import ObjectPose, ScenePoses
+from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, SceneDecision
+
+
+class Phase(IntEnum):
+    """What the gate is doing, the values of ``GateState.STATE_*``. Open only in PERMITTED and REMOVING."""
+
+    UNKNOWN = 0
+    BLOCKED = 1
+    MONITORING = 2
+    PERMITTED = 3
+    REMOVING = 4
+    VERIFYING = 5
+    INTERVENTION = 6
+    FAULT = 7
+
+
+class Closed(IntFlag):
+    """Why the gate is closed, the bits of ``GateState.REASON_*``."""
+
+    NONE = 0
+    NO_SCENE = 1
+    STALE_SCENE = 2
+    FAILED_SCENE = 4
+    IMPLAUSIBLE_SCENE = 8
+    INCONSISTENT = 16
+    UNCERTAIN = 32
+    NOTHING_TO_REMOVE = 64
+    WAITING_FOR_PERSON = 128
+    HELD = 256
+    ARM_FAILED = 512
+    VERIFYING = 1024
+    FAULT = 2048
+    CONTRADICTED = 4096
+    NOT_ACTIVE = 8192
+    STAMP_ORDER = 16384
+    FROZEN_IMAGE = 32768
+    EXPOSURE = 65536
+    SOURCE_CHANGED = 131072
+    MODEL_CHANGED = 262144
+    CLOCK = 524288
+    POSE = 1048576
+    ASSUMPTION = 2097152
+    UNEXPLAINED = 4194304
+    AUDIT = 8388608
+    SECOND_SUPERVISOR = 16777216
+    UNHEARD_SUPERVISOR = 33554432
+    PANEL = 67108864
+
+
+WORDS = {
+    Closed.NO_SCENE: "no scene was received yet",
+    Closed.STALE_SCENE: "the newest scene is too old",
+    Closed.FAILED_SCENE: "perception failed",
+    Closed.IMPLAUSIBLE_SCENE: "the scene is implausible",
+    Closed.STAMP_ORDER: "the images come out of order",
+    Closed.FROZEN_IMAGE: "the picture is frozen",
+    Closed.EXPOSURE: "the picture is too dark or too bright",
+    Closed.SOURCE_CHANGED: "the camera has changed",
+    Closed.MODEL_CHANGED: "the detector or the policy has changed",
+    Closed.CLOCK: "the clock is implausible",
+    Closed.POSE: "it is not known where an object lies",
+    Closed.INCONSISTENT: "too few scenes in a row agree",
+    Closed.UNCERTAIN: "something is too uncertain",
+    Closed.UNEXPLAINED: "the detector saw something that no box explains",
+    Closed.PANEL: "a supervisor of the panel objects",
+    Closed.NOTHING_TO_REMOVE: "no sticker is to be removed",
+    Closed.WAITING_FOR_PERSON: "a person decides",
+    Closed.HELD: "held",
+    Closed.ARM_FAILED: "the arm is not ready",
+    Closed.VERIFYING: "checking whether the sticker is gone",
+    Closed.FAULT: "fault",
+    Closed.CONTRADICTED: "a newer scene contradicts the permit",
+    Closed.NOT_ACTIVE: "not active",
+    Closed.ASSUMPTION: "the policy does not hold here",
+    Closed.AUDIT: "what happens cannot be recorded",
+    Closed.SECOND_SUPERVISOR: "another supervisor speaks in this cell",
+    Closed.UNHEARD_SUPERVISOR: "another supervisor may be there unheard",
+}
+"""Each reason in plain words."""
+
+
+@dataclass(frozen=True)
+class SceneFacts:
+    """What the gate itself checks of a scene. ``finite``: every box and probability and every metric that must be is.
+
+    ``calibration`` tells one camera calibration from another, empty when none is known.
+    """
+
+    stamp_ns: int
+    frame_id: str
+    image_size: tuple[int, int]
+    model_hash: str
+    settings_hash: str
+    policy_hash: str
+    usable: bool
+    finite: bool
+    text: str = ""
+    image_digest: str = ""
+    exposure: Exposure | None = None
+    calibration: str = ""
+    panel_hash: str = ""
+
+    @property
+    def source(self) -> tuple[str, tuple[int, int]]:
+        """Where the image comes from: boxes of two images mean the same places only if this is the same."""
+        return self.frame_id, self.image_size
+
+    @property
+    def judges(self) -> tuple[object, ...]:
+        """What made the decision of the image: it must not change from one scene to the next."""
+        return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The pixels seen last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
+
+    digest: str
+    since_ns: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """The object that a permit is for: of one decision, on one image, from one model under one policy."""
+
+    decision_id: str
+    object_id: int
+    label: ObjectClass
+    box: Box
+    image_stamp_ns: int
+    frame_id: str
+    model_hash: str
+    policy_hash: str
+    by_person: bool
+    verdict: ObjectVerdict = field(compare=False)
+    pose: ObjectPose | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, verdict: ObjectVerdict, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> Target:
+        """The object of ``verdict`` within ``decision``."""
+        return cls(
+            decision_id=decision.decision_id,
+            object_id=verdict.object.id,
+            label=verdict.object.label,
+            box=as_box(verdict.object.box),
+            image_stamp_ns=decision.stamp_ns,
+            frame_id=decision.frame_id,
+            model_hash=decision.model_hash,
+            policy_hash=decision.policy_hash,
+            by_person=verdict.by_person,
+            verdict=verdict,
+            pose=poses.get(verdict.object.id),
+        )
+
+
+@dataclass(frozen=True)
+class Permit:
+    """The permit for one goal, from its grant until the arm reports the end of the goal.
+
+    ``revoked_ns`` is None while the permit is open; after that ``revoked`` says why and nothing reopens it. ``settings``
+    are those it was granted under. ``around``: label and place of the other objects that were seen when it was granted;
+    ``doubts``: scenes in a row that doubt the object slightly. ``lost``: the arm's server went away, so that no end will be
+    reported; ``escalated``: the arm did not report it in time; ``foreign``: the workpiece it was for has left the cell.
+    """
+
+    goal_id: int
+    target: Target
+    settings: GateSettings
+    sent_ns: int
+    valid_until_ns: int
+    around: tuple[tuple[ObjectClass, Box], ...] = ()
+    doubts: int = 0
+    accepted: bool = False
+    revoked_ns: int | None = None
+    revoked: Closed = Closed.NONE
+    revoked_text: str = ""
+    lost: bool = False
+    escalated: bool = False
+    foreign: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether the arm may move."""
+        return self.revoked_ns is None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A removal whose effect is being checked; ``seen`` and ``gone`` count scenes in a row since ``since_ns``."""
+
+    target: Target
+    since_ns: int
+    seen: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt;
+
+    ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: supervisors of the panel that
+    objected to removing one of the objects.
+    """
+
+    request_id: str
+    text: str
+    boxes: tuple[Box, ...]
+    whole_scene: bool
+    opened_ns: int
+    overdue: bool = False
+    source: tuple[object, ...] = ()
+    objectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Streak:
+    """Scenes in a row that came to the same conclusion; for WORK about the same object, ``target`` as last seen."""
+
+    outcome: Outcome = Outcome.UNKNOWN
+    count: int = 0
+    target: Target | None = None
+
+
+NO_STREAK = Streak()
+NO_POSES = ScenePoses(problem="the calibration of the cell is not known")
+
+
+@dataclass(frozen=True)
+class GateState:
+    """Everything the gate knows. ``phase``, ``reasons`` and ``text`` are derived from the rest at the end of each step.
+
+    ``impediments``: what outside of scenes, arm and people forbids a permit, with its words.
+    ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
+    ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its words;
+    ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
+    ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
+    ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
+    ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work.
+    ``skipped``: this workpiece is left to people; ``done``: it was declared done. ``assumption``: why the policy's assumption
+    is broken, until a reset or another policy; ``assumption_request``: the request in which people are told so.
+    ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
+    """
+
+    active: bool = False
+    held: bool = False
+    impediments: tuple[tuple[Closed, str], ...] = ()
+    fault: str = ""
+    assumption: str = ""
+    assumption_request: str = ""
+    arm_ready: bool = False
+    now_ns: int = 0
+    tick_ns: int = 0
+    steady_ns: int = 0
+    scene: SceneFacts | None = None
+    reference: SceneFacts | None = None
+    received_ns: int = 0
+    problems: tuple[tuple[Closed, str], ...] = ()
+    picture: Picture | None = None
+    silent_ticks: int = 0
+    decision: SceneDecision | None = field(default=None, compare=False)
+    poses: ScenePoses = field(default=NO_POSES, compare=False)
+    streak: Streak = NO_STREAK
+    undecided_ns: int = 0
+    permit: Permit | None = None
+    verification: Verification | None = None
+    attempts: tuple[tuple[Box, int], ...] = ()
+    request: Request | None = None
+    goals: int = 0
+    requests: int = 0
+    workpiece_id: str = ""
+    workpieces: int = 0
+    workpiece_ns: int = 0
+    counts_after_ns: int = 0
+    memory: Memory = field(default_factory=Memory)
+    skipped: bool = False
+    done: bool = False
+    stop_demanded: bool = False
+    phase: Phase = Phase.BLOCKED
+    reasons: Closed = Closed.NOT_ACTIVE
+    text: str = "not active"
+
+    @property
+    def problem(self) -> Closed:
+        """What is wrong with the newest scene."""
+        return reduce(or_, (problem for problem, _ in self.problems), Closed.NONE)
+
+    @property
+    def open(self) -> bool:
+        """Whether the arm may move."""
+        return self.phase in (Phase.PERMITTED, Phase.REMOVING)

@@ -1,0 +1,207 @@
+"""One step of the gate under way: the state as far as it has changed, and the effects so far.
+
+The parts of the gate (scenes, arm, people) work on it one after the other; :func:`sticker_uq.gate.state_machine.step` wraps it
+into a pure function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sticker_uq.gate.box_overlap import Box, as_box, same_place
+from sticker_uq.gate.events import (
+    CancelGoal,
+    CloseIntervention,
+    DeclareDone,
+    Effect,
+    Log,
+    OpenIntervention,
+    Severity,
+)
+from sticker_uq.gate.operator.answers import Memory
+from sticker_uq.gate.settings import GateSettings, nanoseconds
+from sticker_uq.gate.state import NO_STREAK, Closed, GateState, Request, Target
+from sticker_uq.scene import ObjectVerdict, Reason, Verdict
+
+
+class Turn:
+    """The state, the time and the settings of one step, and what it makes happen."""
+
+    def __init__(self, state: GateState, now_ns: int, settings: GateSettings) -> None:
+        self.state = state
+        self.now = now_ns
+        self.settings = settings
+        self.effects: list[Effect] = []
+        self.clock_jumped = False
+
+    def set(self, **changes: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **changes)
+
+    def emit(self, effect: Effect) -> None:
+        """Let something happen."""
+        self.effects.append(effect)
+
+    def log(self, severity: Severity, text: str) -> None:
+        """Write a line to the log."""
+        self.emit(Log(severity, text))
+
+    def passed(self, since_ns: int, seconds: float) -> bool:
+        """Whether at least ``seconds`` have passed since ``since_ns``."""
+        return self.now - since_ns >= nanoseconds(seconds)
+
+    def closing(self) -> Closed:
+        """What forbids any permit now, whatever the scenes say."""
+        state = self.state
+        reasons = Closed.NONE
+        if not state.active:
+            reasons |= Closed.NOT_ACTIVE
+        if state.fault:
+            reasons |= Closed.FAULT
+        if state.held:
+            reasons |= Closed.HELD
+        if state.assumption:
+            reasons |= Closed.ASSUMPTION
+        if state.request is not None or state.skipped:
+            reasons |= Closed.WAITING_FOR_PERSON
+        for reason, _ in state.impediments:
+            reasons |= reason
+        if self.now <= 0 or self.clock_jumped:
+            reasons |= Closed.CLOCK
+        if state.permit is not None and not state.permit.open:
+            # what the state itself still tells is told by it; the goal may outlast a hold or a stale scene
+            reasons |= state.permit.revoked & Closed.CONTRADICTED or Closed.ARM_FAILED
+        if state.scene is None:
+            return reasons | Closed.NO_SCENE
+        reasons |= state.problem
+        if self._stale():
+            reasons |= Closed.STALE_SCENE
+        return reasons
+
+    def _stale(self) -> bool:
+        state, limit = self.state, self.settings.max_scene_age
+        assert state.scene is not None
+        # ticks are counted too, because a clock that stands still makes nothing old
+        silent = state.silent_ticks > self.settings.max_silent_ticks
+        return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
+
+    def lease_end(self) -> int:
+        """Until when a permit may be valid that rests on the newest scene."""
+        scene = self.state.scene
+        assert scene is not None
+        freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age)
+        return min(self.now + nanoseconds(self.settings.lease), freshest)
+
+    def revoke(self, reasons: Closed, text: str) -> None:
+        """Close an open permit and tell the arm to stop. Without an open permit nothing happens."""
+        permit = self.state.permit
+        if permit is None or not permit.open:
+            return
+        self.set(permit=replace(permit, revoked_ns=self.now, revoked=reasons, revoked_text=text))
+        self.emit(CancelGoal(permit.goal_id))
+        self.log(Severity.WARNING, f"permit {permit.goal_id} revoked: {text}")
+
+    def ask(
+        self,
+        text: str,
+        objects: tuple[ObjectVerdict, ...],
+        scene_reasons: tuple[Reason, ...] = (),
+        whole_scene: bool = False,
+    ) -> None:
+        """Call a person, unless one is being asked already."""
+        state, decision = self.state, self.state.decision
+        if state.request is not None or decision is None:
+            return
+        number = state.requests + 1
+        request_id = f"{decision.decision_id[:12]}-{number}"
+        boxes = tuple(as_box(verdict.object.box) for verdict in objects)
+        source = state.reference.source if state.reference is not None else ()
+        objectors = tuple(dict.fromkeys(name for verdict in objects for name in verdict.objectors))
+        if objectors:
+            text += f"; objected by the supervisor{'s' * (len(objectors) > 1)} {', '.join(objectors)}"
+        request = Request(
+            request_id, text, boxes, whole_scene, opened_ns=self.now, source=source, objectors=objectors
+        )
+        self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
+        self.emit(
+            OpenIntervention(
+                request_id=request_id,
+                text=text,
+                stamp_ns=decision.stamp_ns,
+                frame_id=decision.frame_id,
+                decision_id=decision.decision_id,
+                workpiece_id=state.workpiece_id,
+                objects=objects,
+                scene_reasons=scene_reasons,
+            )
+        )
+        self.log(Severity.WARNING, f"request {request_id}: {text}")
+
+    def ask_about(self, target: Target, text: str) -> None:
+        """Call a person about one object whose removal went wrong."""
+        verdict = ObjectVerdict(target.verdict.object, Verdict.ASK, (Reason("removal", text),))
+        self.ask(text, (verdict,))
+
+    def close_request(self) -> None:
+        """The open request, if any, is open no longer."""
+        if self.state.request is not None:
+            self.emit(CloseIntervention(self.state.request.request_id))
+            self.set(request=None)
+
+    def declare_done(self, clean: bool, text: str) -> None:
+        """The workpiece is finished; said once per workpiece."""
+        state, decision = self.state, self.state.decision
+        if state.done or decision is None:
+            return
+        self.set(done=True)
+        self.emit(
+            DeclareDone(
+                state.workpiece_id, clean, text, decision.stamp_ns, decision.frame_id, decision.decision_id
+            )
+        )
+        self.log(Severity.INFO, f"workpiece {state.workpiece_id or '(unnamed)'} is done: {text}")
+
+    def attempt_failed(self, permit_target: Target, text: str) -> None:
+        """A removal did not work: try again a bounded number of times, then call a person."""
+        box = permit_target.box
+        failures = 1 + max(
+            (count for place, count in self.state.attempts if same_place(place, box)), default=0
+        )
+        self.set(attempts=(*self._attempts_elsewhere(box), (box, failures)), streak=NO_STREAK)
+        if failures >= self.settings.max_attempts:
+            self.ask_about(permit_target, f"{text}; tried {failures} times")
+        else:
+            self.log(Severity.WARNING, f"{text}; attempt {failures} of {self.settings.max_attempts}")
+
+    def forget_attempts(self, box: Box) -> None:
+        """What was tried at the place ``box`` counts no longer."""
+        self.set(attempts=self._attempts_elsewhere(box))
+
+    def _attempts_elsewhere(self, box: Box) -> tuple[tuple[Box, int], ...]:
+        return tuple((place, count) for place, count in self.state.attempts if not same_place(place, box))
+
+    def forget_places(self) -> None:
+        """The boxes of earlier images mean nothing any more: another camera looks, or the same one in another way."""
+        memory = Memory(scene_clean=self.state.memory.scene_clean)
+        self.set(memory=memory, attempts=(), verification=None)
+
+    def forget_workpiece(self) -> None:
+        """Nothing that was said or done about the workpiece holds any more."""
+        self.revoke(Closed.CONTRADICTED, "another workpiece lies in the cell")
+        permit = self.state.permit
+        if permit is not None:
+            self.set(permit=replace(permit, foreign=True))
+        if self.state.request is not None and self.state.request.request_id == self.state.assumption_request:
+            self.set(assumption_request="")  # nobody has answered it: it is asked again
+        self.close_request()
+        self.set(
+            workpieces=self.state.workpieces + 1,
+            memory=Memory(),
+            attempts=(),
+            verification=None,
+            skipped=False,
+            done=False,
+            streak=NO_STREAK,
+            undecided_ns=0,
+        )

@@ -1,0 +1,146 @@
+"""rosbag2 recordings without ROS: mcap and sqlite3, whole or cut off.
+
+A recorder that is killed leaves an mcap without index and footer, a folder without metadata.yaml, or half a database. What
+is complete in such a recording can be read, and :attr:`Bag.damage` says what is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rosbags.interfaces import Connection, MessageDefinitionFormat
+from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
+
+from sticker_uq.io.mcap_recovery import CutOffMcap
+from sticker_uq.scene import InvalidInput
+
+BAG_SUFFIXES = (".mcap", ".db3")
+
+
+@dataclass(frozen=True)
+class BagMessage:
+    """One message of a topic. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why."""
+
+    received_ns: int
+    message: Any
+    error: str = ""
+
+
+class Bag:
+    """One recording: a rosbag2 folder or a single .mcap or .db3 file.
+
+    ``topics`` maps a topic to its type ("sensor_msgs/msg/Image"), ``counts`` to its number of messages, ``damage`` says in
+    words what of the recording cannot be read ("" when it is whole). Raises InvalidInput when nothing can be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage = ""
+        self._parts = self._open_parts()
+        self._types = get_typestore(Stores.ROS2_JAZZY)
+        self.topics: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        for part in self._parts:
+            with Reader(part) as reader:
+                for connection in reader.connections:
+                    self.topics[connection.topic] = connection.msgtype
+                    count = self.counts.get(connection.topic, 0)
+                    self.counts[connection.topic] = count + connection.msgcount
+
+    def messages(self, topic: str) -> Iterator[BagMessage]:
+        """The messages of `topic` in the order of recording.
+
+        A message that cannot be decoded comes with an error; where the recording breaks off, a last item says so. Raises
+        InvalidInput when the topic is not in the recording or its type is unknown.
+        """
+        if topic not in self.topics:
+            raise InvalidInput(
+                f"{self.path}: no topic {topic}; there are: {', '.join(sorted(self.topics)) or 'none'}"
+            )
+        received = 0
+        for part in self._parts:
+            with Reader(part) as reader:
+                connections = [c for c in reader.connections if c.topic == topic]
+                if not connections:
+                    continue
+                self._learn(connections[0])
+                raw = reader.messages(connections)
+                while True:
+                    try:
+                        connection, received, data = next(raw)
+                    except StopIteration:
+                        break
+                    except Exception as error:  # noqa: BLE001  # each storage and compression has its own
+                        self.damage = self.damage or f"the recording breaks off: {_words(error)}"
+                        break
+                    yield self._decode(connection, received, data)
+        if self.damage:
+            yield BagMessage(received, None, self.damage)
+
+    def _decode(self, connection: Connection, received: int, data: bytes) -> BagMessage:
+        try:
+            return BagMessage(received, self._types.deserialize_cdr(data, connection.msgtype))
+        except Exception as error:  # noqa: BLE001  # rosbags compiles a decoder per type: anything can come out of bad bytes
+            return BagMessage(received, None, f"not a {connection.msgtype}: {_words(error)}")
+
+    def _learn(self, connection: Connection) -> None:
+        """Take over the definition that the recording holds of a type that ROS 2 itself does not have."""
+        if connection.msgtype in self._types.fielddefs:
+            return
+        definition = connection.msgdef
+        if definition.format is MessageDefinitionFormat.NONE:
+            raise InvalidInput(
+                f"{self.path}: {connection.topic}: the recording holds no definition of {connection.msgtype}"
+            )
+        if definition.format is MessageDefinitionFormat.IDL:
+            types = get_types_from_idl(definition.data)
+        else:
+            types = get_types_from_msg(definition.data, connection.msgtype)
+        self._types.register(
+            {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
+        )
+
+    def _open_parts(self) -> list[Path]:
+        """What to give to the reader, one after the other: the folder, or its files where the folder alone does not do."""
+        if self.path.is_file():
+            return [self._readable(self.path)]
+        error = "no metadata.yaml"
+        if (self.path / "metadata.yaml").exists():
+            error = _trial(self.path)
+            if not error:
+                return [self.path]
+        files = sorted(f for f in self.path.iterdir() if f.suffix in BAG_SUFFIXES and f.stat().st_size)
+        if not files:
+            raise InvalidInput(f"{self.path}: not a readable recording: {error}")
+        self.damage = error
+        return [self._readable(file) for file in files]
+
+    def _readable(self, file: Path) -> Path:
+        error = _trial(file)
+        if not error:
+            return file
+        mended = CutOffMcap(file)
+        if file.suffix == ".mcap" and mended.end and not _trial(mended):
+            self.damage = (
+                f"{file.name}: cut off after byte {mended.end} of {file.stat().st_size}; the rest is lost"
+            )
+            return mended
+        hint = f"; sqlite3 {file} .recover may save a part" if "malformed" in error else ""
+        raise InvalidInput(f"{file}: not a readable recording: {error}{hint}")
+
+
+def _trial(path: Path) -> str:
+    """Why `path` cannot be opened as a recording, "" when it can."""
+    try:
+        with Reader(path):
+            return ""
+    except Exception as error:  # noqa: BLE001  # a broken file fails in any way the storages know
+        return _words(error)
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

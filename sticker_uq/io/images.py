@@ -1,0 +1,195 @@
+"""Pictures as cameras and files hold them, decoded to uint8 (H, W, 3) BGR, C-contiguous.
+
+The encodings and their names are those of ``sensor_msgs/image_encodings.hpp``. What cannot be decoded
+faithfully (truncated data, an impossible size, an encoding whose meaning as a colour is not defined) raises
+:class:`sticker_uq.scene.InvalidInput`, which names the value and what was expected.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.scene import InvalidInput
+
+Transport = Literal["raw", "compressed"]
+
+Picture = NDArray[np.uint8]
+#: Anything that offers the buffer protocol: bytes, array.array, NumPy arrays.
+Buffer = Any
+
+MAX_PIXELS = 2**28
+_JPEG_START = b"\xff\xd8\xff"
+_PNG_START = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """Memory layout of one pixel, and how a picture (H, W, channels) of it becomes BGR."""
+
+    channels: int
+    to_bgr: Callable[[NDArray[Any]], NDArray[Any]]
+    dtype: type[np.unsignedinteger[Any]] = np.uint8
+    width_multiple: int = 1
+
+    @property
+    def pixel_bytes(self) -> int:
+        return self.channels * np.dtype(self.dtype).itemsize
+
+
+def _with(code: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    return lambda picture: cv2.cvtColor(picture, code)
+
+
+def _mono16_to_bgr(picture: NDArray[Any]) -> NDArray[Any]:
+    return cv2.cvtColor(cv2.convertScaleAbs(picture, alpha=255.0 / 65535.0), cv2.COLOR_GRAY2BGR)
+
+
+_UYVY = _Encoding(2, _with(cv2.COLOR_YUV2BGR_UYVY), width_multiple=2)
+_YUY2 = _Encoding(2, _with(cv2.COLOR_YUV2BGR_YUY2), width_multiple=2)
+
+_ENCODINGS = {
+    "bgr8": _Encoding(3, lambda picture: picture),
+    "rgb8": _Encoding(3, _with(cv2.COLOR_RGB2BGR)),
+    "bgra8": _Encoding(4, _with(cv2.COLOR_BGRA2BGR)),
+    "rgba8": _Encoding(4, _with(cv2.COLOR_RGBA2BGR)),
+    "mono8": _Encoding(1, _with(cv2.COLOR_GRAY2BGR)),
+    "mono16": _Encoding(1, _mono16_to_bgr, np.uint16),
+    "bayer_rggb8": _Encoding(1, _with(cv2.COLOR_BayerRGGB2BGR)),
+    "bayer_bggr8": _Encoding(1, _with(cv2.COLOR_BayerBGGR2BGR)),
+    "bayer_gbrg8": _Encoding(1, _with(cv2.COLOR_BayerGBRG2BGR)),
+    "bayer_grbg8": _Encoding(1, _with(cv2.COLOR_BayerGRBG2BGR)),
+    "yuv422": _UYVY,
+    "uyvy": _UYVY,
+    "yuv422_yuy2": _YUY2,
+    "yuyv": _YUY2,
+}
+
+ENCODINGS = tuple(_ENCODINGS)
+
+
+def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
+    """Bytes per pixel of a picture of ``size`` bytes in ``height`` rows of ``step`` bytes.
+
+    Raises :class:`InvalidInput` when the encoding is not known or the numbers do not fit together.
+    """
+    layout = _ENCODINGS.get(encoding)
+    if layout is None:
+        raise InvalidInput(f"image encoding {encoding!r}: expected one of {', '.join(ENCODINGS)}")
+    _check_size(width, height)
+    if width % layout.width_multiple:
+        raise InvalidInput(f"image width {width}: {encoding} needs a multiple of {layout.width_multiple}")
+    if step < width * layout.pixel_bytes:
+        raise InvalidInput(
+            f"image step {step}: a row of {width} {encoding} pixels has at least {width * layout.pixel_bytes} bytes"
+        )
+    if step % np.dtype(layout.dtype).itemsize:
+        raise InvalidInput(f"image step {step}: expected a multiple of the 2 bytes of {encoding}")
+    if size != height * step:
+        state = "is empty" if size == 0 else "is truncated" if size < height * step else "is too long"
+        raise InvalidInput(
+            f"image data {state}: {size} bytes, expected height {height} x step {step} = {height * step}"
+        )
+    return layout.pixel_bytes
+
+
+def decode_image(
+    encoding: str, width: int, height: int, step: int, is_bigendian: bool, data: Buffer
+) -> Picture:
+    """The picture in the fields of a ``sensor_msgs/Image``, uint8 (H, W, 3) BGR.
+
+    ``step`` is the length of a row in bytes, padding included. 16 bit grey is scaled to 8 bit by 255 / 65535.
+    bgr8 without padding is not copied: the result then shares ``data``'s memory. Raises
+    :class:`InvalidInput`.
+    """
+    flat = np.frombuffer(data, np.uint8)
+    check_layout(encoding, width, height, step, flat.size)
+    layout = _ENCODINGS[encoding]
+    rows = flat.reshape(height, step)[:, : width * layout.pixel_bytes]
+    pixels: NDArray[Any] = np.ascontiguousarray(rows)
+    if layout.dtype is np.uint16:
+        pixels = pixels.view(">u2" if is_bigendian else "<u2").astype(np.uint16, copy=False)
+    shape = (height, width) if layout.channels == 1 else (height, width, layout.channels)
+    try:
+        picture = layout.to_bgr(pixels.reshape(shape))
+    except cv2.error as error:
+        raise InvalidInput(
+            f"a {width} x {height} image cannot be decoded as {encoding}: {error.err}"
+        ) from None
+    return np.ascontiguousarray(picture, np.uint8)
+
+
+def decode_compressed(data: Buffer) -> Picture:
+    """The picture in a JPEG or PNG file, uint8 (H, W, 3) BGR, turned upright where the file says how it was
+    taken.
+
+    Raises :class:`InvalidInput` for other formats and for files that are cut off, which OpenCV would fill
+    with grey.
+    """
+    flat = np.frombuffer(data, np.uint8)
+    if flat.size == 0:
+        raise InvalidInput("compressed image is empty, expected a JPEG or PNG file")
+    blob = flat.tobytes()
+    if blob.startswith(_JPEG_START):
+        name, (width, height), complete = "JPEG", *_inspect_jpeg(blob)
+    elif blob.startswith(_PNG_START):
+        name, (width, height), complete = "PNG", *_inspect_png(blob)
+    else:
+        raise InvalidInput(f"compressed image starts with {blob[:8]!r}: expected a JPEG or PNG file")
+    if not complete:
+        raise InvalidInput(
+            f"compressed image is truncated: {len(blob)} bytes of a {name} file without its end"
+        )
+    _check_size(width, height)
+    picture = cv2.imdecode(flat, cv2.IMREAD_COLOR)
+    if picture is None:
+        raise InvalidInput(f"compressed image of {len(blob)} bytes is a broken {name} file")
+    return np.ascontiguousarray(picture, np.uint8)
+
+
+def encode_jpeg(image: Picture, quality: int = 90) -> bytes:
+    """``image`` (H, W, 3) BGR as a JPEG file of ``quality`` 1 to 100."""
+    _, buffer = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return bytes(buffer)
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise InvalidInput(f"image size {width} x {height}: expected at least one pixel")
+    if width * height > MAX_PIXELS:
+        raise InvalidInput(f"image size {width} x {height}: expected at most {MAX_PIXELS} pixels")
+
+
+def _inspect_png(blob: bytes) -> tuple[tuple[int, int], bool]:
+    """Width and height, and whether the file has its end chunk (ISO/IEC 15948, clause 11.2)."""
+    if len(blob) < 24:
+        return (0, 0), False
+    width, height = struct.unpack(">II", blob[16:24])
+    return (width, height), b"IEND" in blob[-64:]
+
+
+def _inspect_jpeg(blob: bytes) -> tuple[tuple[int, int], bool]:
+    """Width and height, and whether the scan is closed by an end-of-image marker (ITU-T T.81, annex B).
+
+    Segments are walked one by one, because an embedded thumbnail has markers of its own.
+    """
+    size, at = (0, 0), 2
+    while at + 4 <= len(blob) and blob[at] == 0xFF:
+        marker, length = blob[at + 1], int.from_bytes(blob[at + 2 : at + 4])
+        if marker == 0xFF:  # fill byte
+            at += 1
+            continue
+        # start of frame, all kinds; 0xC4, 0xC8 and 0xCC are tables and reserved
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC) and at + 9 <= len(blob):
+            height, width = struct.unpack(">HH", blob[at + 5 : at + 9])
+            size = (width, height)
+        at += 2 + length
+        if marker == 0xDA:  # entropy-coded data never contains FF D9
+            return size, blob.find(b"\xff\xd9", at) >= 0
+    return size, False

@@ -1,0 +1,98 @@
+"""Labelled images, from a COCO folder or from a recording with annotations."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sticker_uq.io.bags import Bag
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
+from sticker_uq.io.sources import ImageSource, SourceImage, open_source
+from sticker_uq.scene import InvalidInput
+
+_WORKPIECE = "sticker_uq_msgs/msg/Workpiece"
+
+
+class LabelledSource(ImageSource):
+    """The labelled images of a COCO folder or of a recording, in the order of their annotations or of the recording.
+
+    A COCO folder holds ``annotations.json``. A recording (rosbag2 folder) is labelled by an ``annotations.json`` in the same
+    folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
+    does not name are left out. ``workpieces`` are the laptops that a recording announces, with the time of each in ns, by
+    time; empty when it does not say. Raises :class:`InvalidInput` where that is not so.
+    """
+
+    continuous = False
+    recorded = False
+    workpieces: tuple[tuple[int, str], ...] = ()
+
+    def __init__(self, path: Path, topic: str | None = None) -> None:
+        self.path = path
+        self._images: ImageSource | None = None
+        if (path / "metadata.yaml").is_file():
+            self._images = open_source(path, topic)
+            self.recorded = True
+            self.workpieces = recorded_workpieces(path)
+            annotated = read_annotations(path)
+        else:
+            annotated = read_coco(path)
+        self.items = {_name(item): item for item in annotated}
+        if len(self.items) != len(annotated):
+            raise InvalidInput(f"{path / ANNOTATIONS}: two images have the same file name")
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[SourceImage]:
+        if self._images is None:
+            for name, item in self.items.items():
+                image = next(iter(open_source(item.path)))
+                yield SourceImage(image.image, 0, "", name, image.error)
+            return
+        found = 0
+        for image in self._images:
+            if image.name in self.items:
+                found += 1
+                yield image
+        if found != len(self.items):
+            raise InvalidInput(
+                f"{self.path / ANNOTATIONS}: names {len(self.items)} images, but the recording has {found} of them"
+            )
+
+    def workpiece_at(self, stamp_ns: int) -> str:
+        """The laptop that lay in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
+        before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
+        return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
+
+    def fingerprint(self, digests: Sequence[str]) -> str:
+        """SHA-256 over the images with ``digests``, in order, and their labels, hex."""
+        whole = hashlib.sha256()
+        for item, digest in zip(self.items.values(), digests, strict=True):
+            whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())
+        return whole.hexdigest()
+
+
+def _name(item: LabelledImage) -> str:
+    return item.path.stem
+
+
+def recorded_workpieces(path: Path) -> tuple[tuple[int, str], ...]:
+    """When which laptop was handed over in a recording, by time in ns; empty when nobody recorded it.
+
+    Two laptops of the same name are told apart by their order. Raises :class:`InvalidInput` when the recording cannot be read.
+    """
+    bag = Bag(path)
+    topics = [topic for topic, kind in bag.topics.items() if kind == _WORKPIECE]
+    announced = []
+    for topic in topics:
+        for item in bag.messages(topic):
+            if item.message is not None and item.message.id:
+                stamp = item.message.header.stamp
+                announced.append((stamp.sec * 1_000_000_000 + stamp.nanosec, item.message.id))
+    turns: list[tuple[int, str]] = []
+    for stamp_ns, name in sorted(announced):
+        if not turns or turns[-1][1] != name:
+            turns.append((stamp_ns, name))
+    return tuple((stamp_ns, f"{number} ({name})") for number, (stamp_ns, name) in enumerate(turns, 1))

@@ -1,0 +1,27 @@
+"""Where the files of the installed package are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sticker_uq.scene import InvalidInput
+
+PACKAGE = "sticker_uq"
+
+
+def share_folder() -> Path:
+    """The installed share folder of this package, or the repository's root when it runs from a checkout.
+
+    Raises :class:`InvalidInput` when neither holds the configuration files.
+    """
+    candidates = [
+        Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p
+    ]
+    candidates.append(Path(__file__).resolve().parents[2])
+    for folder in candidates:
+        if (folder / "config" / "cell.yaml").is_file():
+            return folder
+    raise InvalidInput(
+        f"config/cell.yaml was not found under {', '.join(map(str, candidates))}: source the workspace's setup file"
+    )

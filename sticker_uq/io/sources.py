@@ -1,0 +1,209 @@
+"""Images from wherever they lie: recordings, folders of pictures, videos."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.io.bags import BAG_SUFFIXES, Bag
+from sticker_uq.io.images import decode_compressed, decode_image
+from sticker_uq.scene import InvalidInput
+
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+_RAW = "sensor_msgs/msg/Image"
+_COMPRESSED = "sensor_msgs/msg/CompressedImage"
+IMAGE_TYPES = (_RAW, _COMPRESSED)
+_OWN_PICTURES = ("annotated", "saliency")  # what the cell's own nodes draw
+
+
+@dataclass(frozen=True)
+class SourceImage:
+    """One image of a source, or the reason why there is none.
+
+    ``image`` uint8 (H, W, 3) BGR, None exactly when ``error`` is set; ``stamp_ns`` and ``frame_id`` as the camera gave
+    them (a folder numbers its pictures instead, a video gives the time since its start); ``name`` is unique in the source.
+    """
+
+    image: NDArray[np.uint8] | None
+    stamp_ns: int
+    frame_id: str
+    name: str
+    error: str = ""
+
+
+class ImageSource(ABC):
+    """An iterable of :class:`SourceImage`; every iteration starts again at the first image.
+
+    An image that cannot be read is an item with an error, it stops nothing. ``len()`` works where the number of images is
+    known beforehand, ``operator.length_hint`` also where it is only estimated. ``topic`` is the image topic of a
+    recording, "" elsewhere; ``continuous`` tells whether one image follows the other in time.
+    """
+
+    topic = ""
+    continuous = True
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[SourceImage]: ...
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+
+def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
+    """The images of a rosbag2 recording (folder, .mcap, .db3), of a folder of pictures, of one picture, or of a video.
+
+    `topic` picks the image topic of a recording; without it there must be only one (pictures that the cell draws itself
+    and a compressed twin of a raw topic do not count). Raises InvalidInput when there is nothing at `path`, when it holds
+    no images, or when the topic is not there.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InvalidInput(f"{path}: no such file or folder")
+    if path.suffix in BAG_SUFFIXES or (path.is_dir() and _holds_recording(path)):
+        return _BagSource(path, topic)
+    if topic is not None:
+        raise InvalidInput(f"--topic {topic}: {path} is not a recording")
+    if path.is_dir():
+        return _PictureSource(path, [f for f in path.iterdir() if f.suffix.lower() in PICTURE_SUFFIXES])
+    if path.suffix.lower() in PICTURE_SUFFIXES:
+        return _PictureSource(path, [path])
+    return _VideoSource(path)
+
+
+def _holds_recording(folder: Path) -> bool:
+    return (folder / "metadata.yaml").exists() or any(f.suffix in BAG_SUFFIXES for f in folder.iterdir())
+
+
+class _BagSource(ImageSource):
+    def __init__(self, path: Path, topic: str | None) -> None:
+        self.bag = Bag(path)
+        self.topic = _choose(self.bag, topic)
+
+    def __len__(self) -> int:
+        return self.bag.counts[self.topic]
+
+    def __iter__(self) -> Iterator[SourceImage]:
+        compressed = self.bag.topics[self.topic] == _COMPRESSED
+        for index, item in enumerate(self.bag.messages(self.topic)):
+            name = f"{index:06d}"
+            if item.error:
+                yield SourceImage(None, item.received_ns, "", name, item.error)
+                continue
+            message = item.message
+            stamp = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+            try:
+                if compressed:
+                    image = decode_compressed(message.data)
+                else:
+                    image = decode_image(
+                        message.encoding,
+                        message.width,
+                        message.height,
+                        message.step,
+                        bool(message.is_bigendian),
+                        message.data,
+                    )
+            except InvalidInput as error:
+                yield SourceImage(None, stamp, message.header.frame_id, name, str(error))
+            else:
+                yield SourceImage(image, stamp, message.header.frame_id, name)
+
+
+def _choose(bag: Bag, topic: str | None) -> str:
+    """The image topic to read."""
+    images = {name: kind for name, kind in bag.topics.items() if kind in IMAGE_TYPES}
+    listed = ", ".join(sorted(images)) or "none"
+    if topic is not None:
+        full = topic if topic.startswith("/") else f"/{topic}"
+        if full not in images:
+            raise InvalidInput(f"{bag.path}: no image topic {full}; image topics there: {listed}")
+        return full
+    candidates = [
+        name
+        for name in images
+        if name.rsplit("/", 1)[-1] not in _OWN_PICTURES
+        and not (name.endswith("/compressed") and name.removesuffix("/compressed") in images)
+    ]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not images:
+        raise InvalidInput(
+            f"{bag.path}: no image topic; topics there: {', '.join(sorted(bag.topics)) or 'none'}"
+        )
+    raise InvalidInput(f"{bag.path}: choose one image topic with --topic; image topics there: {listed}")
+
+
+class _PictureSource(ImageSource):
+    continuous = False
+
+    def __init__(self, path: Path, files: list[Path]) -> None:
+        if not files:
+            raise InvalidInput(
+                f"{path}: no pictures ({' '.join(PICTURE_SUFFIXES)}) and no recording in this folder"
+            )
+        self._files = sorted(files, key=_natural)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __iter__(self) -> Iterator[SourceImage]:
+        for index, file in enumerate(self._files):
+            try:
+                yield SourceImage(_read_picture(file), index, "", file.name)
+            except (InvalidInput, OSError) as error:
+                yield SourceImage(None, index, "", file.name, f"{file.name}: {error}")
+
+
+def _read_picture(file: Path) -> NDArray[np.uint8]:
+    data = file.read_bytes()
+    if file.suffix.lower() not in (".bmp", ".webp"):
+        return decode_compressed(data)
+    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
+    if image is None:
+        raise InvalidInput(f"{len(data)} bytes that are no whole {file.suffix[1:]} picture")
+    return np.ascontiguousarray(image, np.uint8)
+
+
+def _natural(file: Path) -> list[tuple[int, str]]:
+    """Sort key that puts image9 before image10."""
+    parts = re.split(r"(\d+)", file.name)  # text and numbers alternate
+    return [(int(part), "") if index % 2 else (0, part) for index, part in enumerate(parts)]
+
+
+class _VideoSource(ImageSource):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        capture = cv2.VideoCapture(str(path))
+        if not capture.isOpened() or not capture.read()[0]:
+            known = ", ".join((*BAG_SUFFIXES, *PICTURE_SUFFIXES))
+            raise InvalidInput(
+                f"{path}: neither a recording, a picture ({known}) nor a video that OpenCV can read"
+            )
+        self._estimate = max(int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), 0)
+        capture.release()
+
+    def __len__(self) -> int:
+        raise TypeError("the number of frames of a video is known only after reading it")
+
+    def __length_hint__(self) -> int:
+        return self._estimate
+
+    def __iter__(self) -> Iterator[SourceImage]:
+        capture = cv2.VideoCapture(str(self._path))
+        try:
+            for index in count():
+                there, frame = capture.read()
+                if not there:
+                    return
+                stamp = round(capture.get(cv2.CAP_PROP_POS_MSEC) * 1_000_000)
+                yield SourceImage(np.ascontiguousarray(frame), stamp, "", f"{index:06d}")
+        finally:
+            capture.release()

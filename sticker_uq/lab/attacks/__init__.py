@@ -1,0 +1,1 @@
+"""Attacks on detectors: Dense Adversary Generation and DPatch."""

@@ -1,0 +1,33 @@
+"""Pictures put into circumstances: glare, blur, noise, a hand, another pose, each with a strength in a physical unit.
+
+:func:`transform` is the way in::
+
+    picture = LabelledPicture.of(image, boxes, labels)             # (H, W, 3) uint8 BGR, (N, 4) px, (N,)
+    blurred = transform(picture, "motion_blur", 15, seed=7)        # kernel of 15 px
+    blurred.image, blurred.boxes, blurred.labels
+
+``TRANSFORMATIONS`` maps every name to its unit, the strengths that mean something, a ladder from mild to severe, and its
+parameters. The same arguments give the same bytes: every call has its own generator. Boxes follow the objects: a map of the plane
+maps them, a cover shrinks or hides them, everything else leaves them alone.
+"""
+
+from sticker_uq.lab.corruptions import cover, lens, light, pose, sensor, workpiece  # noqa: F401
+from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
+from sticker_uq.lab.corruptions.registry import TRANSFORMATIONS, Parameter, Transformation
+from sticker_uq.scene import InvalidInput
+
+__all__ = ["TRANSFORMATIONS", "LabelledPicture", "Transformation", "transform", "transformation_named"]
+
+
+def transformation_named(name: str) -> Transformation:
+    """The transformation of that name; InvalidInput when there is none."""
+    if name not in TRANSFORMATIONS:
+        raise InvalidInput(f"transformation {name!r}: expected one of {', '.join(TRANSFORMATIONS)}")
+    return TRANSFORMATIONS[name]
+
+
+def transform(
+    picture: LabelledPicture, name: str, strength: float, seed: int, **parameters: Parameter
+) -> LabelledPicture:
+    """`picture` in the circumstance `name`; InvalidInput for an unknown name, strength or parameter."""
+    return transformation_named(name)(picture, strength, seed, **parameters)

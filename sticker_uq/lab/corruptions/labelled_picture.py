@@ -1,0 +1,189 @@
+"""A labelled picture that keeps its truth while it is transformed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import shapely
+
+from sticker_uq.lab.rendering.painting import Floats, Image
+from sticker_uq.lab.rendering.render import MIN_VISIBLE, RenderedScene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.scene import InvalidInput
+
+Points = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class LabelledPicture:
+    """A picture and its objects. ``boxes`` are x1 y1 x2 y2 px, where pixel (x, y) covers [x, x + 1) by [y, y + 1).
+
+    ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32; ``labels`` (N,) int64; ``origin`` (N,) the number of each object in
+    the untransformed picture; ``visible`` (N,) the share of its area there that still shows; ``hidden`` (M,) numbers of the
+    objects that no longer show enough to be labelled. ``shapes`` (H, W) uint8, where it is known: number + 1 of the object each
+    pixel shows, else 0. ``scene``: the description the picture was rendered from, where it is known.
+    """
+
+    image: Image
+    boxes: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    origin: npt.NDArray[np.int64]
+    visible: Floats
+    hidden: npt.NDArray[np.int64]
+    shapes: Image | None = None
+    scene: SceneSpec | None = None
+
+    @classmethod
+    def of(
+        cls,
+        image: Image,
+        boxes: npt.NDArray[Any],
+        labels: npt.NDArray[Any],
+        shapes: Image | None = None,
+        scene: SceneSpec | None = None,
+    ) -> LabelledPicture:
+        """An untransformed picture. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its boxes."""
+        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
+            raise InvalidInput(
+                f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"
+            )
+        count = len(boxes)
+        if boxes.shape != (count, 4) or labels.shape != (count,):
+            raise InvalidInput(f"boxes {boxes.shape} and labels {labels.shape}: expected (N, 4) and (N,)")
+        return cls(
+            image,
+            boxes.astype(np.float32),
+            labels.astype(np.int64),
+            np.arange(count),
+            np.ones(count, np.float32),
+            np.zeros(0, np.int64),
+            shapes,
+            scene,
+        )
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height, px."""
+        return self.image.shape[1], self.image.shape[0]
+
+    def with_image(self, image: Image) -> LabelledPicture:
+        """The same objects in another image of the same size."""
+        return replace(self, image=image)
+
+    def outline(self, index: int) -> Points:
+        """Convex outline (V, 2) of object `index`: of its visible shape where that is known, else of its box."""
+        if self.shapes is not None:
+            inside = (self.shapes == self.origin[index] + 1).astype(np.uint8)
+            found, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+            if found:
+                pixels = np.concatenate(found).reshape(-1, 2).astype(np.float32)
+                corners = np.concatenate([pixels + step for step in ((0, 0), (1, 0), (0, 1), (1, 1))])
+                return cv2.convexHull(corners.astype(np.float32)).reshape(-1, 2)
+        x1, y1, x2, y2 = self.boxes[index]
+        return np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
+
+    def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> LabelledPicture:
+        """The objects of this picture of the scene that renders as `before`, as they are where it renders as `after`."""
+        numbers = {int(identity): number for number, identity in enumerate(before.ids)}
+        place = {numbers[int(i)]: row for row, i in enumerate(after.ids) if int(i) in numbers}
+        visible, boxes = np.zeros(len(self.boxes), np.float32), self.boxes.copy()
+        shapes = np.zeros(after.id_map.shape, np.uint8)
+        for index, number in enumerate(self.origin.tolist()):
+            if number in place:
+                row = place[number]
+                visible[index], boxes[index] = self.visible[index], after.boxes[row]
+                shapes[after.id_map == after.ids[row]] = number + 1
+        return replace(self, image=image, shapes=None if self.shapes is None else shapes)._keep(
+            boxes, visible
+        )
+
+    def _keep(self, boxes: Points, visible: Floats) -> LabelledPicture:
+        """The objects with new boxes, without those that show too little."""
+        kept = visible >= MIN_VISIBLE
+        return replace(
+            self,
+            boxes=np.asarray(boxes, np.float32).reshape(-1, 4)[kept],
+            labels=self.labels[kept],
+            visible=visible[kept],
+            origin=self.origin[kept],
+            hidden=np.sort(np.concatenate([self.hidden, self.origin[~kept]])),
+        )
+
+    def warped(self, matrix: Points, image: Image) -> LabelledPicture:
+        """The objects after the projective map `matrix` (3, 3) of continuous coordinates; `image` is the warped image.
+
+        A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline
+        is the box itself, so the new box is the smallest that is sure to hold the object. What lies outside the picture is not
+        visible.
+        """
+        width, height = self.size
+        frame = shapely.box(0, 0, width, height)
+        boxes, visible = [], self.visible.astype(np.float32)
+        for index in range(len(self.boxes)):
+            outline = self.outline(index)[None].astype(np.float64)
+            mapped = shapely.Polygon(cv2.perspectiveTransform(outline, np.asarray(matrix, np.float64))[0])
+            inside = mapped.intersection(frame)
+            visible[index] *= inside.area / mapped.area if mapped.area > 0 else 0.0
+            boxes.append(inside.bounds if inside.area > 0 else (0, 0, 0, 0))
+        shapes = self.shapes
+        if shapes is not None:
+            shapes = cv2.warpPerspective(shapes, _of_pixels(matrix), self.size, flags=cv2.INTER_NEAREST)
+        moved = replace(self, image=image, shapes=shapes, scene=None)
+        return moved._keep(np.asarray(boxes, np.float32), visible)
+
+    def covered(self, cover: Image, image: Image) -> LabelledPicture:
+        """The objects behind something that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
+
+        A box shrinks to the tight box around what still shows of the object (of its box where its shape is not known), and an
+        object of which less than a quarter shows is not labelled any more: the rules of rendered scenes.
+        """
+        boxes, visible = self.boxes.copy(), self.visible.astype(np.float32)
+        width, height = self.size
+        for index, (x1, y1, x2, y2) in enumerate(self.boxes):
+            left, top = max(0, int(np.floor(x1))), max(0, int(np.floor(y1)))
+            right, bottom = min(width, int(np.ceil(x2))), min(height, int(np.ceil(y2)))
+            part = (slice(top, bottom), slice(left, right))
+            if self.shapes is None:
+                shape = np.ones((bottom - top, right - left), bool)
+            else:
+                shape = self.shapes[part] == self.origin[index] + 1
+            shows = shape & (cover[part] == 0)
+            if shows.sum() == shape.sum():
+                continue
+            visible[index] *= shows.sum() / shape.sum()
+            if shows.any():
+                x, y, w, h = cv2.boundingRect(shows.astype(np.uint8))
+                boxes[index] = (
+                    max(x1, left + x),
+                    max(y1, top + y),
+                    min(x2, left + x + w),
+                    min(y2, top + y + h),
+                )
+        shapes = None if self.shapes is None else np.where(cover == 0, self.shapes, 0).astype(np.uint8)
+        return replace(self, image=image, shapes=shapes)._keep(boxes, visible)
+
+
+def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
+    """The map of continuous coordinates as OpenCV wants it: of the centres of pixels, which are whole numbers there."""
+    centre = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+    return np.linalg.inv(centre) @ np.asarray(matrix, np.float64) @ centre
+
+
+def warp_image(image: Image, matrix: Points) -> Image:
+    """`image` after the projective map `matrix` of continuous coordinates, what comes into view filled with a blur of its edge.
+
+    Mirroring the edge instead would show objects twice.
+    """
+    height, width = image.shape[:2]
+    pixels, size = _of_pixels(matrix), (width, height)
+    soft = cv2.GaussianBlur(image, (0, 0), width / 40)
+    behind = cv2.warpPerspective(soft, pixels, size, borderMode=cv2.BORDER_REPLICATE)
+    inside = cv2.warpPerspective(np.full((height, width), 255, np.uint8), pixels, size)
+    share = inside[:, :, None].astype(np.float32) / 255
+    # The border of the warped image is premultiplied by what is outside of it, which is black.
+    mapped = cv2.warpPerspective(image, pixels, size, flags=cv2.INTER_LINEAR).astype(np.float32)
+    return np.rint(mapped + behind * (1 - share)).clip(0, 255).astype(np.uint8)

@@ -1,0 +1,94 @@
+"""What a transformation is, and all of them by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
+from sticker_uq.scene import InvalidInput
+
+Parameter = float | str
+Function = Callable[..., LabelledPicture]
+"""picture, strength, generator, and the parameters by name."""
+
+CONTENT, POSE, COVER, LIGHT, LENS, SENSOR, CODING = range(7)
+"""Where on its way from the workpiece to the file an image meets a circumstance; combined ones are applied in this order."""
+
+
+@dataclass(frozen=True)
+class Transformation:
+    """Puts a picture into a circumstance. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
+
+    ``limits`` are the strengths that mean something; ``parameters`` the further ones with their defaults.
+    """
+
+    name: str
+    unit: str
+    strength: str
+    stage: int
+    ladder: tuple[float, ...]
+    limits: tuple[float, float]
+    function: Function
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+
+    def __call__(
+        self, picture: LabelledPicture, strength: float, seed: int, **parameters: Parameter
+    ) -> LabelledPicture:
+        """`picture` in the circumstance; a function of the arguments alone.
+
+        InvalidInput for a strength outside ``limits`` and for a parameter it does not have or know.
+        """
+        self.check(strength, parameters)
+        rng = np.random.default_rng(seed)
+        return self.function(picture, float(strength), rng, **(self.parameters | parameters))
+
+    def check(self, strength: float, parameters: dict[str, Parameter] | None = None) -> None:
+        """InvalidInput when the transformation cannot be called with these."""
+        low, high = self.limits
+        if not (math.isfinite(strength) and low <= strength <= high):
+            raise InvalidInput(
+                f"{self.name}: strength {strength:g}: expected {low:g} to {high:g} {self.unit}"
+            )
+        for name, value in (parameters or {}).items():
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise InvalidInput(f"{self.name}: unknown parameter {name!r}; known: {known}")
+            default = self.parameters[name]
+            if isinstance(default, str) != isinstance(value, str):
+                raise InvalidInput(f"{self.name}: {name} = {value!r}: expected something like {default!r}")
+
+
+TRANSFORMATIONS: dict[str, Transformation] = {}
+
+
+def transformation(
+    unit: str,
+    strength: str,
+    stage: int,
+    ladder: tuple[float, ...],
+    limits: tuple[float, float],
+    **parameters: Parameter,
+) -> Callable[[Function], Function]:
+    """Decorator that makes a function known by its name."""
+
+    def register(function: Function) -> Function:
+        name = function.__name__
+        TRANSFORMATIONS[name] = Transformation(
+            name, unit, strength, stage, ladder, limits, function, parameters
+        )
+        return function
+
+    return register
+
+
+def chosen(transformation_name: str, parameter: str, value: str, known: tuple[str, ...]) -> str:
+    """`value` if it is among `known`; InvalidInput otherwise."""
+    if value not in known:
+        raise InvalidInput(
+            f"{transformation_name}: {parameter} = {value!r}: expected one of {', '.join(known)}"
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Data sets: generated, abnormal, reviewed, checked, made from the audit log."""

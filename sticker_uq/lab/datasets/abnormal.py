@@ -1,0 +1,311 @@
+"""Abnormal scenes: labelled pictures on which something is hidden, or lies that no training scene had.
+
+The cases of the DiL paper (section 4.1) on laptops: partial occlusion pasted without regard for light and scale, partial
+occlusion as it happens, things and stickers of unknown kinds, and adversarial patches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from sticker_uq.lab.rendering.foreign_objects import OBJECTS, UNKNOWN_STICKERS
+from sticker_uq.lab.rendering.occluders import OCCLUDERS
+from sticker_uq.lab.rendering.overlays import TurnedPen, draw_over, lay
+from sticker_uq.lab.rendering.painting import Image
+from sticker_uq.lab.rendering.render import MIN_VISIBLE
+from sticker_uq.scene import FloatArray, ObjectClass
+
+HIDDEN_SHARE = (0.4, 0.75)
+"""Least and largest part of a sticker's box that an occluder is to cover."""
+MOST_TARGETS = 2
+"""Stickers that are hidden in one scene, or attacked."""
+MOST_STRANGERS = 3
+PATCH_SIDE = 0.55
+"""Side of an adversarial patch as a part of the sticker's."""
+_DIRECTIONS = 6
+_PLACES = 40
+_REACH = 1.5
+_CORNERS = 9
+_BISECTIONS = 6
+
+
+@dataclass(frozen=True)
+class AbnormalScene:
+    """A picture, what is visible in it, and what was done to it.
+
+    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of what is still visible of the objects and ``labels`` (N,) int64
+    their classes; ``visible`` (N,) the visible part of each one's box, 1 where nothing lies over it; ``whole`` (N, 4) their
+    boxes before. Objects of which less than a quarter is visible are in none of these but in ``lost`` (M, 4).
+    ``added`` (K, 4): boxes of what was laid over the scene, and ``kinds`` what each is. A sticker of an unknown kind is a
+    sticker too and therefore also in ``boxes``.
+    """
+
+    image: Image
+    boxes: FloatArray
+    labels: npt.NDArray[np.int64]
+    visible: FloatArray
+    whole: FloatArray
+    lost: FloatArray
+    added: FloatArray
+    kinds: tuple[str, ...]
+
+
+def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
+    """The scene as it is."""
+    none = np.zeros((0, 4), np.float32)
+    visible = np.ones(len(boxes), np.float32)
+    return AbnormalScene(image, boxes, labels, visible, boxes, none, none, ())
+
+
+def occluded(
+    image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
+) -> AbnormalScene:
+    """Partial occlusion as it happens: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
+    scene = untouched(image.copy(), boxes, labels)
+    for target in _targets(labels, rng):
+        kind = str(rng.choice(list(OCCLUDERS)))
+        box, share, seed = boxes[target], rng.uniform(*HIDDEN_SHARE), int(rng.integers(2**31))
+        others = np.delete(boxes, target, axis=0)
+        # from where it hides least of the others
+        turns = rng.uniform(0, 2 * math.pi, _DIRECTIONS)
+        spoilt = [_covered(_reaching(image.shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
+        turn = float(turns[int(np.argmin(spoilt))])
+        colours, mask = _hiding(image.shape, kind, box, share, turn, seed)
+        lay(
+            scene.image,
+            colours,
+            mask,
+            rng,
+            height=rng.uniform(0.004, 0.012) * image.shape[1],
+            realistic=True,
+        )
+        scene = _hidden(scene, mask, kind)
+    return scene
+
+
+def pasted(
+    image: Image,
+    boxes: FloatArray,
+    labels: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    other: Image,
+) -> AbnormalScene:
+    """Partial occlusion as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
+    scene = untouched(image.copy(), boxes, labels)
+    size = (image.shape[1], image.shape[0])
+    foreign = cv2.resize(other, size)
+    for target in _targets(labels, rng):
+        mask = _piece(image.shape, boxes[target], rng.uniform(*HIDDEN_SHARE), rng)
+        # another part of the other picture lands on the sticker each time
+        shift = rng.integers(0, size[::-1])
+        lay(scene.image, np.roll(foreign, tuple(shift), (0, 1)), mask, rng, height=0.0, realistic=False)
+        scene = _hidden(scene, mask, "piece of another picture")
+    return scene
+
+
+def strange(
+    image: Image,
+    boxes: FloatArray,
+    labels: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    *,
+    stickers: bool,
+) -> AbnormalScene:
+    """One to three things of kinds that no training scene has between the objects: ``stickers`` of unknown kinds, or objects."""
+    scene = untouched(image.copy(), boxes, labels)
+    kinds = UNKNOWN_STICKERS if stickers else OBJECTS
+    for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_STRANGERS + 1))]:
+        place = _free_place(image.shape, np.concatenate((scene.whole, scene.added)), rng)
+        if place is None:
+            break
+        x, y, unit = place
+        colours, mask = draw_over(
+            image.shape, kinds[str(kind)], (x, y), unit, float(rng.uniform(0, 2 * math.pi)), rng
+        )
+        height = 0.06 * unit if not stickers else 0.015 * unit
+        lay(scene.image, colours, mask, rng, height=height, realistic=True)
+        scene = _added(scene, mask, str(kind), is_sticker=stickers)
+    return scene
+
+
+def patched(
+    image: Image,
+    boxes: FloatArray,
+    labels: npt.NDArray[np.int64],
+    rng: np.random.Generator,
+    patch: Image,
+) -> AbnormalScene:
+    """An adversarial ``patch`` (s, s, 3) uint8 on one or two stickers, as `patch_place` says."""
+    scene = untouched(image.copy(), boxes, labels)
+    for target in _targets(labels, rng):
+        left, top, side = patch_place(boxes[target], image.shape, rng)
+        mask = np.zeros(image.shape[:2], np.uint8)
+        mask[top : top + side, left : left + side] = 255
+        scene.image[top : top + side, left : left + side] = cv2.resize(
+            patch, (side, side), interpolation=cv2.INTER_LINEAR
+        )
+        scene = _hidden(scene, mask, "adversarial patch")
+    return scene
+
+
+def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
+    """Left, top and side in px of an adversarial patch on the sticker in ``box``, near its middle and inside the picture."""
+    x1, y1, x2, y2 = (float(v) for v in box)
+    side = max(4, round(PATCH_SIDE * math.sqrt((x2 - x1) * (y2 - y1))))
+    jitter = rng.uniform(-0.1, 0.1, 2) * side
+    left = round((x1 + x2 - side) / 2 + jitter[0])
+    top = round((y1 + y2 - side) / 2 + jitter[1])
+    return max(0, min(left, shape[1] - side)), max(0, min(top, shape[0] - side)), side
+
+
+def _targets(labels: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
+    """Which stickers are hidden: at least one where there is one."""
+    stickers = rng.permutation(np.flatnonzero(labels == ObjectClass.STICKER))
+    return [int(i) for i in stickers[: int(rng.integers(1, MOST_TARGETS + 1))]]
+
+
+def _reaching(
+    shape: tuple[int, ...], kind: str, box: FloatArray, reach: float, turn: float, seed: int
+) -> tuple[Image, Image]:
+    """Colours and coverage of the occluder ``kind`` that comes from direction ``turn`` and gets ``reach`` far over ``box``."""
+    centre = (float(box[0] + box[2]) / 2, float(box[1] + box[3]) / 2)
+    unit = float(np.sqrt(np.prod(box[2:] - box[:2]))) / 2
+
+    def draw(pen: TurnedPen, rng: np.random.Generator) -> None:
+        OCCLUDERS[kind](pen, reach, rng)
+
+    return draw_over(shape, draw, centre, unit, turn, np.random.default_rng(seed))
+
+
+def _hiding(
+    shape: tuple[int, ...], kind: str, box: FloatArray, share: float, turn: float, seed: int
+) -> tuple[Image, Image]:
+    """As `_reaching`, as far as hides ``share`` of ``box``."""
+
+    def covered(reach: float) -> float:
+        return float(_covered(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
+
+    return _reaching(shape, kind, box, _bisect(covered, share, -_REACH, _REACH), turn, seed)
+
+
+def _piece(shape: tuple[int, ...], box: FloatArray, share: float, rng: np.random.Generator) -> Image:
+    """Coverage (H, W) of a piece with a ragged outline that hides ``share`` of ``box``."""
+    turns = np.sort(rng.uniform(0, 2 * math.pi, _CORNERS))
+    outline = np.stack((np.cos(turns), np.sin(turns)), axis=1) * rng.uniform(0.7, 1.2, (_CORNERS, 1))
+    half = (box[2:] - box[:2]) / 2
+    centre = (box[2:] + box[:2]) / 2 + rng.uniform(-0.5, 0.5, 2) * half
+
+    def piece(size: float) -> Image:
+        mask = np.zeros(shape[:2], np.uint8)
+        corners = np.rint((outline * size * half + centre) * 16).astype(np.int32)
+        cv2.fillPoly(mask, [corners], (255,), cv2.LINE_AA, 4)
+        return mask
+
+    return piece(_bisect(lambda size: float(_covered(piece(size), box[None])[0]), share, 0.0, 3.0))
+
+
+def _bisect(covered: Callable[[float], float], share: float, low: float, high: float) -> float:
+    """Where the growing function ``covered`` reaches ``share``, between ``low`` and ``high``."""
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if covered(middle) < share else (low, middle)
+    return high
+
+
+def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
+    """The part of each of ``boxes`` (N, 4) that ``mask`` (H, W) covers, (N,)."""
+    parts = []
+    for x1, y1, x2, y2 in np.rint(boxes).astype(int):
+        window = mask[max(0, y1) : max(y2, y1 + 1), max(0, x1) : max(x2, x1 + 1)]
+        parts.append(float((window > 127).mean()) if window.size else 0.0)
+    return np.asarray(parts, np.float32)
+
+
+def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
+    """``scene`` with boxes that keep to what ``mask`` leaves visible."""
+    height, width = mask.shape
+    kept, boxes, visible, lost = [], [], [], [scene.lost]
+    for index, (x1, y1, x2, y2) in enumerate(np.rint(scene.boxes).astype(int)):
+        window = (mask[max(0, y1) : y2, max(0, x1) : x2] <= 127).astype(np.uint8)
+        left = float(window.mean()) if window.size else 1.0
+        if left == 1.0:
+            kept.append(index)
+            boxes.append(scene.boxes[index])
+            visible.append(float(scene.visible[index]))
+            continue
+        if left * scene.visible[index] < MIN_VISIBLE:
+            lost.append(scene.whole[[index]])
+            continue
+        x, y, w, h = cv2.boundingRect(window)
+        corner = np.array([max(0, x1) + x, max(0, y1) + y], np.float32)
+        kept.append(index)
+        boxes.append(np.concatenate((corner, corner + np.array([w, h], np.float32))))
+        visible.append(left * float(scene.visible[index]))
+    x, y, w, h = cv2.boundingRect(mask)
+    added = np.array([[x, y, min(width, x + w), min(height, y + h)]], np.float32)
+    return replace(
+        scene,
+        boxes=np.asarray(boxes, np.float32).reshape(-1, 4),
+        labels=scene.labels[kept],
+        visible=np.asarray(visible, np.float32),
+        whole=scene.whole[kept],
+        lost=np.concatenate(lost),
+        added=np.concatenate((scene.added, added)),
+        kinds=(*scene.kinds, kind),
+    )
+
+
+def _added(scene: AbnormalScene, mask: Image, kind: str, is_sticker: bool) -> AbnormalScene:
+    x, y, w, h = cv2.boundingRect(mask)
+    box = np.array([[x, y, x + w, y + h]], np.float32)
+    scene = replace(scene, added=np.concatenate((scene.added, box)), kinds=(*scene.kinds, kind))
+    if not is_sticker:
+        return scene
+    return replace(
+        scene,
+        boxes=np.concatenate((scene.boxes, box)),
+        labels=np.append(scene.labels, np.int64(ObjectClass.STICKER)),
+        visible=np.append(scene.visible, np.float32(1)),
+        whole=np.concatenate((scene.whole, box)),
+    )
+
+
+def _free_place(
+    shape: tuple[int, ...], taken: FloatArray, rng: np.random.Generator
+) -> tuple[float, float, float] | None:
+    """Centre and half side in px of a place of a sticker's size that overlaps none of ``taken`` (N, 4); None if there is none.
+
+    The objects of a scene are on the laptop, so the place is sought near their hull, or near the middle without any.
+    """
+    height, width = shape[:2]
+    low, high = np.array([0.3 * width, 0.3 * height]), np.array([0.7 * width, 0.7 * height])
+    side = 0.16 * height
+    if len(taken):
+        low, high = np.minimum(low, taken[:, :2].min(axis=0)), np.maximum(high, taken[:, 2:].max(axis=0))
+        side = float(np.median(np.sqrt(np.prod(taken[:, 2:] - taken[:, :2], axis=1))))
+    for _ in range(_PLACES):
+        half = side / 2 * rng.uniform(0.8, 1.4)
+        x, y = rng.uniform(low, high)
+        box = np.array([x - half, y - half, x + half, y + half])
+        if box.min() < 0 or box[2] > width or box[3] > height:
+            continue
+        apart = (taken[:, :2] > box[2:]) | (taken[:, 2:] < box[:2])
+        if apart.any(axis=1).all():
+            return float(x), float(y), float(half)
+    return None
+
+
+CASES: dict[str, Callable[..., AbnormalScene]] = {
+    "occlusion-pasted": pasted,
+    "occlusion": occluded,
+    "unknown-sticker": partial(strange, stickers=True),
+    "unknown-object": partial(strange, stickers=False),
+}
+"""The abnormal cases that need no detector, by name."""

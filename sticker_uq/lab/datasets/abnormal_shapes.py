@@ -1,0 +1,237 @@
+"""Scenes with shapes that are no thing in particular, to learn from what it looks like when something lies there.
+
+Random outlines with random surfaces (outlier exposure, Hendrycks et al. 2019). None of them is one of the things, unknown
+stickers, occluders or patches of `CASES`, so that what is learned here is tried on kinds that it has never seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+
+from sticker_uq.lab.datasets.abnormal_surfaces import Surface, print_of, printed, surface
+from sticker_uq.lab.rendering.overlays import lay
+from sticker_uq.lab.rendering.painting import Image
+from sticker_uq.scene import FloatArray
+
+MOST_SHAPES = 3
+_ROLES = {"lying": 0.5, "beside": 0.15, "over": 0.2, "patch": 0.15}
+"""Parts of the shapes that lie by themselves, on or beside an object, over a good part of one, and small and flush on one."""
+_FLAT = 0.55
+"""Part of the shapes by themselves that are as flat as a sticker."""
+_FLAT_LIFT, _RAISED_LIFT = (0.2, 1.2), (1.8, 12.0)
+"""Px above the lid, of a picture 960 px wide, low ones oftener than high ones; the height shows in the shadow."""
+_REALISTIC = 0.7
+"""Part of the other shapes with shadow, light and noise of the picture; the rest are pasted."""
+_COMPOSED = 0.35
+"""Part of the shapes that are put together of several."""
+_KINDS = tuple(range(8))
+_BAR = 3
+_REACHING = 0.4
+"""Part of the shapes over an object that come from outside of the picture, as a hand or an arm does."""
+_REACH = 40.0
+"""Length of a bar that comes from outside of the picture, in half sides of an object."""
+_HIDES = (0.3, 0.85)
+"""Part of an object's box that a shape over it is to cover."""
+_TRIES = 8
+_LEAST_SIDE = 0.02
+"""Shorter side of a flat shape that counts as one, as a part of the picture's height."""
+_WIDTH = 960.0
+
+
+class Exposed(NamedTuple):
+    """A picture (H, W, 3) uint8 BGR with shapes on it.
+
+    ``covered`` (H, W) uint8 up to 255: what they cover; ``raised``: what those of them cover that are not as flat as a sticker;
+    ``flat`` (K, 4) float32 px: boxes of the flat ones.
+    """
+
+    image: Image
+    covered: Image
+    raised: Image
+    flat: FloatArray
+
+
+def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Exposed:
+    """``image`` (H, W, 3) uint8 BGR with one to three shapes laid on it.
+
+    ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
+    """
+    height, width = image.shape[:2]
+    result = image.copy()
+    covered, raised = np.zeros((height, width), np.uint8), np.zeros((height, width), np.uint8)
+    flat: list[FloatArray] = []
+    roles = rng.choice(list(_ROLES), int(rng.integers(1, MOST_SHAPES + 1)), p=list(_ROLES.values()))
+    # what lies flat on the lid lies below the rest
+    plans = sorted((role != "lying" or bool(rng.random() >= _FLAT), str(role)) for role in roles)
+    for is_raised, role in plans:
+        colours, mask = _laid(result, role, is_raised, np.concatenate([boxes, *(f[None] for f in flat)]), rng)
+        if not is_raised:
+            box = _bounds(mask)
+            if _overlaps(box, [*boxes, *flat]) or (box[2:] - box[:2]).min() < _LEAST_SIDE * height:
+                continue
+            flat.append(box)
+        else:
+            raised = np.maximum(raised, mask)
+        low, high = _RAISED_LIFT if is_raised else _FLAT_LIFT
+        realistic = not is_raised or (role != "patch" and bool(rng.random() < _REALISTIC))
+        lift = math.exp(rng.uniform(math.log(low), math.log(high))) * width / _WIDTH
+        lay(result, colours, mask, rng, height=lift, realistic=realistic)
+        covered = np.maximum(covered, mask)
+    return Exposed(result, covered, raised, np.array(flat, np.float32).reshape(-1, 4))
+
+
+def _laid(
+    image: Image, role: str, is_raised: bool, boxes: FloatArray, rng: np.random.Generator
+) -> tuple[Image, Image]:
+    """Colours and coverage of a shape in that role."""
+    sides = np.sqrt(np.prod(boxes[:, 2:] - boxes[:, :2], axis=1))
+    if role == "lying" or not len(boxes):
+        side = float(np.median(sides)) if len(boxes) else 0.16 * image.shape[0]
+        unit = side * float(rng.uniform(0.25, 0.65) if not is_raised else rng.uniform(0.2, 0.9))
+        kinds = _KINDS if is_raised else [k for k in _KINDS if k != _BAR]
+        # what is as flat as a sticker is printed and has no shade
+        made = surface if is_raised else printed
+        centre = rng.uniform(*_region(image, boxes)) if is_raised else _free(image, boxes, unit, rng)
+        return _shape(image, centre, unit, rng, kinds, made)
+    which = int(rng.integers(len(boxes)))
+    box, side = boxes[which], float(sides[which])
+    middle = (box[:2] + box[2:]) / 2
+    if role == "beside":
+        centre = middle + rng.uniform(-0.6, 0.6, 2) * side
+        return _shape(image, centre, side * float(rng.uniform(0.2, 0.9)), rng)
+    if role == "patch":
+        return _flush(image, middle + rng.uniform(-0.15, 0.15, 2) * side, side, rng)
+    return _over(image, box, side, rng)
+
+
+def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator) -> FloatArray:
+    """A place where a shape of ``unit`` lies apart from ``boxes``, or nearly."""
+    for _ in range(_TRIES):
+        centre = rng.uniform(*_region(image, boxes))
+        if not _overlaps(np.concatenate([centre - unit, centre + unit]), list(boxes)):
+            break
+    return np.asarray(centre, np.float64)
+
+
+def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
+    """A shape that hides a part of ``box`` as _HIDES says, or nearly."""
+    middle = (box[:2] + box[2:]) / 2
+    kinds = (_BAR,) if rng.random() < _REACHING else _KINDS
+    for _ in range(_TRIES):
+        centre = middle + rng.uniform(-0.9, 0.9, 2) * side
+        colours, mask = _shape(image, centre, side * float(rng.uniform(0.4, 1.3)), rng, kinds)
+        x1, y1, x2, y2 = np.rint(np.maximum(box, 0)).astype(int)
+        hidden = float((mask[y1:y2, x1:x2] > 127).mean()) if x2 > x1 and y2 > y1 else 0.0
+        if _HIDES[0] <= hidden <= _HIDES[1]:
+            break
+    return colours, mask
+
+
+def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
+    """A rectangle inside an object, upright or turned, whose surface is a print without shade."""
+    colours, mask = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
+    half = side * rng.uniform(0.2, 0.35) * np.array([1.0, rng.uniform(0.6, 1.0)])
+    corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
+    if rng.random() < 0.5:
+        corners = corners @ _rotation(float(rng.uniform(0, 2 * math.pi)))
+    cv2.fillPoly(mask, [np.rint((corners + centre) * 16).astype(np.int32)], (255,), cv2.LINE_AA, 4)
+    x, y, w, h = cv2.boundingRect(mask)
+    if w:
+        colours[y : y + h, x : x + w] = print_of(h, w, image, rng)
+    return colours, mask
+
+
+def _region(image: Image, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Corners of the part of the picture that the objects and the laptop are in."""
+    height, width = image.shape[:2]
+    low, high = np.array([0.2 * width, 0.2 * height]), np.array([0.8 * width, 0.8 * height])
+    if len(boxes):
+        low, high = np.minimum(low, boxes[:, :2].min(axis=0)), np.maximum(high, boxes[:, 2:].max(axis=0))
+    return low, high
+
+
+def _bounds(mask: Image) -> FloatArray:
+    x, y, w, h = cv2.boundingRect(mask)
+    return np.array([x, y, x + w, y + h], np.float32)
+
+
+def _overlaps(box: FloatArray, others: Sequence[FloatArray]) -> bool:
+    apart = [(other[:2] > box[2:]) | (other[2:] < box[:2]) for other in others]
+    return not all(one.any() for one in apart)
+
+
+def _rotation(turn: float) -> FloatArray:
+    c, s = math.cos(turn), math.sin(turn)
+    return np.array([[c, s], [-s, c]])
+
+
+def _shape(
+    image: Image,
+    centre: FloatArray,
+    unit: float,
+    rng: np.random.Generator,
+    kinds: Sequence[int] = _KINDS,
+    made: Surface = surface,
+) -> tuple[Image, Image]:
+    """Colours (H, W, 3) and coverage (H, W) of a shape about ``unit`` px in every direction, of one part or of several."""
+    colours, covered = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
+    parts = int(rng.integers(2, 5)) if rng.random() < _COMPOSED else 1
+    for _ in range(parts):
+        size = unit if parts == 1 else unit * float(rng.uniform(0.2, 0.8))
+        place = centre if parts == 1 else centre + rng.uniform(-0.6, 0.6, 2) * unit
+        mask = _outline(covered.shape, place, size, rng, kinds)
+        x, y, w, h = cv2.boundingRect(mask)
+        if w:
+            there = (slice(y, y + h), slice(x, x + w))
+            colours[there][mask[there] > 0] = made(h, w, image, rng)[mask[there] > 0]
+            covered = np.maximum(covered, mask)
+    return colours, covered
+
+
+def _outline(
+    size: tuple[int, ...], centre: FloatArray, unit: float, rng: np.random.Generator, kinds: Sequence[int]
+) -> Image:
+    """Coverage (H, W) of a polygon, ellipse, blob, bar, star, ring or scribble about ``unit`` px in every direction."""
+    mask = np.zeros(size, np.uint8)
+    kind = int(rng.choice(kinds))
+    if kind == 0:
+        for _ in range(int(rng.integers(1, 5))):  # one scribble, or several side by side
+            walk = np.cumsum(rng.normal(0, 0.5, (int(rng.integers(2, 7)), 2)), axis=0)
+            away = rng.uniform(-0.6, 0.6, 2)
+            points = np.rint((walk - walk.mean(axis=0) + away) * unit + centre).astype(np.int32)
+            thickness = max(2, int(unit * rng.uniform(0.06, 0.35)))
+            cv2.polylines(mask, [points], bool(rng.random() < 0.3), (255,), thickness, cv2.LINE_AA)
+        return mask
+    corners = _corners(kind, rng) @ _rotation(float(rng.uniform(0, 2 * math.pi)))
+    cv2.fillPoly(mask, [np.rint((corners * unit + centre) * 16).astype(np.int32)], (255,), cv2.LINE_AA, 4)
+    if kind != _BAR and rng.random() < 0.2:
+        x, y = np.rint(centre).astype(int).tolist()
+        cv2.circle(mask, (x, y), int(unit * rng.uniform(0.1, 0.5)), (0,), -1)
+    return mask
+
+
+def _corners(kind: int, rng: np.random.Generator) -> FloatArray:
+    """Corners (N, 2) of an outline of that kind, about one unit in every direction."""
+    slim = float(rng.uniform(0.1, 1.0))
+    if kind in (_BAR, 4):
+        far = _REACH if kind == _BAR else 1.0
+        return np.array([[-1, -slim], [far, -slim], [far, slim], [-1, slim]])
+    if kind == 1:
+        turns = np.sort(rng.uniform(0, 2 * math.pi, int(rng.integers(3, 10))))
+        reach = rng.uniform(0.4, 1.2, len(turns))
+    elif kind == 5:  # a blob
+        turns = np.linspace(0, 2 * math.pi, 60, endpoint=False)
+        waves = [rng.normal(0, 0.3 / k) * np.cos(k * turns + rng.uniform(0, 6)) for k in range(2, 6)]
+        reach = np.clip(0.8 + np.sum(waves, axis=0), 0.15, 1.4)
+    elif kind == 6:  # a star or a regular polygon
+        turns = np.linspace(0, 2 * math.pi, 2 * int(rng.integers(3, 9)), endpoint=False)
+        reach = np.where(np.arange(len(turns)) % 2, rng.uniform(0.4, 1.0), 1.0)
+    else:
+        turns, reach = np.linspace(0, 2 * math.pi, 40, endpoint=False), np.ones(40)
+    corners = np.stack([np.cos(turns), np.sin(turns)], axis=1) * reach[:, None]
+    return np.asarray(corners * [1.0, slim if kind in (2, 7) else rng.uniform(0.6, 1.0)])

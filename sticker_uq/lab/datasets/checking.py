@@ -1,0 +1,184 @@
+"""What may be wrong with a labelled data set, and how far two of them are apart: for people, before they train or test on it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+NEAR = 6
+"""Bits of 64 in which the perceptual hashes of near duplicates differ at most."""
+_SIDE = 8
+_SMALL_SIDE = 4.0
+_LARGE_SHARE = 0.9
+_SAME_BOX = 0.9
+_ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One picture of a data set: perceptual hash (64 bits), digest of its pixels, mean grey level 0..255."""
+
+    item: LabelledImage
+    perceptual: int
+    pixels: bytes
+    brightness: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to look at. ``kind``: duplicate, near duplicate, label; ``pictures`` it is about."""
+
+    kind: str
+    pictures: tuple[Path, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How one property differs between two sets: medians, Kolmogorov-Smirnov distance 0..1, p after Holm's correction."""
+
+    name: str
+    first: float
+    second: float
+    distance: float
+    p: float
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the difference is significant at 0.05."""
+        return self.p < _ALPHA
+
+
+def look_at(items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None) -> list[Seen]:
+    """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
+    found = []
+    for item in items:
+        image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
+        if image is None:
+            raise InvalidInput(f"{item.path}: no picture that can be decoded")
+        if image.shape[:2] != (item.height, item.width):
+            raise InvalidInput(
+                f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"
+            )
+        grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
+        digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
+        found.append(Seen(item, perceptual_hash(grey), digest, float(grey.mean())))
+        progress()
+    return found
+
+
+def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
+    """Difference hash of a grey picture (H, W): 64 signs of change from column to column, on a grid of 8 rows and 9 columns."""
+    small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
+    bits = (small[:, 1:] > small[:, :-1]).flatten()
+    return int("".join("1" if bit else "0" for bit in bits), 2)
+
+
+def duplicates(first: Sequence[Seen], second: Sequence[Seen] = (), near: int = NEAR) -> list[Finding]:
+    """Pictures that are the same or nearly so, within ``first``, or between ``first`` and ``second`` when that is given.
+
+    Near: their perceptual hashes differ in at most ``near`` bits.
+    """
+    everything = [*first, *second]
+    hashes = np.array([s.perceptual for s in everything], np.uint64)[:, None].view(np.uint8)
+    start = len(first) if second else 0
+    found = []
+    for index, seen in enumerate(first):
+        others = range(max(start, index + 1), len(everything))
+        distances = np.unpackbits(hashes[others.start :] ^ hashes[index], axis=1).sum(axis=1)
+        for other, distance in zip(others, distances.tolist(), strict=True):
+            pair = (seen.item.path, everything[other].item.path)
+            if seen.pixels == everything[other].pixels:
+                found.append(Finding("duplicate", pair, "the same pixels"))
+            elif distance <= near:
+                found.append(
+                    Finding("near duplicate", pair, f"perceptual hashes differ in {distance} of 64 bits")
+                )
+    return found
+
+
+def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
+    """Labels that are possible but seldom meant: tiny and huge boxes, two boxes of one thing."""
+    found = []
+    for item in items:
+        for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):
+            name = ObjectClass(int(label)).name.lower()
+            width, height = (box[2:] - box[:2]).tolist()
+            if min(width, height) < _SMALL_SIDE:
+                text = f"{name} of {width:.1f} x {height:.1f} px, smaller than {_SMALL_SIDE:g} px"
+                found.append(Finding("label", (item.path,), text))
+            if width * height > _LARGE_SHARE * item.width * item.height:
+                found.append(
+                    Finding(
+                        "label", (item.path,), f"{name} covers more than {_LARGE_SHARE:.0%} of the picture"
+                    )
+                )
+            for other in range(number + 1, len(item.boxes)):
+                if _overlap(box, item.boxes[other]) > _SAME_BOX:
+                    second = ObjectClass(int(item.labels[other])).name.lower()
+                    text = f"{name} and {second} in the same place (IoU above {_SAME_BOX:g})"
+                    found.append(Finding("label", (item.path,), text))
+    return found
+
+
+def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
+    """Objects of each class, and ``empty``: pictures without any."""
+    counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
+    return {
+        "logo": counts["logo"],
+        "sticker": counts["sticker"],
+        "empty": sum(not len(i.labels) for i in items),
+    }
+
+
+def properties(seen: Sequence[Seen]) -> dict[str, npt.NDArray[np.float64]]:
+    """What is compared between data sets: of each picture brightness, size and objects, of each object its size and shape."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for one in seen:
+        item = one.item
+        found["brightness, grey levels"].append(one.brightness)
+        found["picture, megapixels"].append(item.width * item.height / 1e6)
+        found["objects per picture"].append(len(item.labels))
+        sides = item.boxes[:, 2:] - item.boxes[:, :2]
+        found["object, share of the picture"] += (sides.prod(axis=1) / (item.width * item.height)).tolist()
+        found["object, width over height"] += (sides[:, 0] / sides[:, 1]).tolist()
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def drift(first: Sequence[Seen], second: Sequence[Seen]) -> list[Drift]:
+    """Two-sample Kolmogorov-Smirnov tests of every property, Holm over them; one that a set lacks is left out."""
+    ours, theirs = properties(first), properties(second)
+    rows = []
+    for name, values in ours.items():
+        if len(values) and len(theirs.get(name, ())):
+            test = stats.ks_2samp(values, theirs[name])
+            rows.append(
+                (name, float(np.median(values)), float(np.median(theirs[name])), test.statistic, test.pvalue)
+            )
+    order = np.argsort([p for *_, p in rows], kind="stable")
+    adjusted = np.zeros(len(rows))
+    worst = 0.0
+    for rank, index in enumerate(order):
+        worst = max(worst, rows[index][4] * (len(rows) - rank))
+        adjusted[index] = min(worst, 1.0)
+    return [
+        Drift(name, a, b, float(distance), float(p))
+        for (name, a, b, distance, _), p in zip(rows, adjusted, strict=True)
+    ]
+
+
+def _overlap(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32]) -> float:
+    shared = np.clip(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0, None).prod()
+    union = (a[2:] - a[:2]).prod() + (b[2:] - b[:2]).prod() - shared
+    return float(shared / union)

@@ -1,0 +1,205 @@
+"""People's answers as labelled pictures: what the audit log says was answered, on the images that the cell recorded.
+
+Of every answered question about objects there is one picture with all that is known to lie on it: what the person said about
+the objects in question and drew themselves, what they had said about this laptop before, and what the policy was sure of. A
+picture of which anything stays open is left out, because a missing box would teach the detector to overlook it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.gate.audit import Entry, entries, verify
+from sticker_uq.gate.box_overlap import Box, as_box, same_place
+from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.io.bags import Bag
+from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.sources import open_source
+from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
+
+_MESSAGES = "sticker_uq_msgs/msg/"
+BY_PERSON, BY_POLICY = "person", "policy"
+_MEANING = {
+    Answer.REMOVE: ObjectClass.STICKER,
+    Answer.MISSED: ObjectClass.STICKER,
+    Answer.KEEP: ObjectClass.LOGO,
+    Answer.NOT_THERE: ObjectClass.BACKGROUND,
+}
+"""What an answer says lies there. "Leave it" makes a logo of it: the class of all that must not be peeled."""
+_UNUSABLE = {
+    SceneAnswer.RESCAN: "the person asked to look again",
+    SceneAnswer.SKIP_LAPTOP: "the person left the laptop to people",
+    SceneAnswer.FAULT: "the person reported that something is wrong",
+}
+
+
+@dataclass(frozen=True)
+class AnsweredQuestion:
+    """An accepted answer of the audit log. ``before``: what had been said about the same laptop until then."""
+
+    request_id: str
+    decision_id: str
+    workpiece_id: str
+    image_stamp_ns: int
+    person: str
+    scene_answer: SceneAnswer
+    answers: tuple[PersonAnswer, ...]
+    before: Memory
+
+
+@dataclass(frozen=True)
+class LabelledBox:
+    """A box (x1, y1, x2, y2) in px, what lies in it, and who says so: "person" or "policy"."""
+
+    box: Box
+    label: ObjectClass
+    source: str
+
+
+@dataclass(frozen=True)
+class AnsweredCase:
+    """The picture of one answered question (H, W, 3) BGR with everything on it; ``picture`` is None when ``problem`` says why
+    it cannot be used.
+    """
+
+    question: AnsweredQuestion
+    picture: NDArray[np.uint8] | None
+    boxes: tuple[LabelledBox, ...]
+    problem: str = ""
+
+
+def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
+    """The accepted answers of an audit log in their order.
+
+    Raises :class:`InvalidInput` when there is no log or when somebody changed it: such answers teach nothing.
+    """
+    check = verify(audit_folder)
+    if not check.whole:
+        raise InvalidInput(
+            f"audit log {audit_folder} was changed, its answers cannot be used: {check.findings[0]}"
+        )
+    asked: dict[str, Entry] = {}
+    memories: dict[str, Memory] = {}
+    found = []
+    for entry in entries(audit_folder):
+        if entry.kind == "request":
+            asked[str(entry.data["request_id"])] = entry
+        elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
+            question = _question(asked[str(entry.data["request_id"])], entry, memories)
+            found.append(question)
+            memories[question.workpiece_id] = question.before.remember(question.answers)
+    return found
+
+
+def _question(request: Entry, answer: Entry, memories: dict[str, Memory]) -> AnsweredQuestion:
+    workpiece_id = str(request.data["workpiece_id"])
+    return AnsweredQuestion(
+        request_id=str(request.data["request_id"]),
+        decision_id=str(request.data["decision_id"]),
+        workpiece_id=workpiece_id,
+        image_stamp_ns=int(request.data["image_stamp_ns"]),
+        person=str(answer.data["person"]),
+        scene_answer=SceneAnswer[answer.data["scene_answer"]],
+        answers=tuple(
+            PersonAnswer(Answer[a["answer"]], as_box(tuple(a["box"]))) for a in answer.data["answers"]
+        ),
+        # where the cell does not say which laptop it holds, an earlier answer may be about another one
+        before=memories.get(workpiece_id, Memory()) if workpiece_id else Memory(),
+    )
+
+
+def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
+    """Everything that is known to lie on the picture that ``decision`` was about, and why it cannot be used ("" when it can)."""
+    if question.scene_answer in _UNUSABLE:
+        return (), _UNUSABLE[question.scene_answer]
+    clean = question.scene_answer is SceneAnswer.CLEAN
+    said = question.before.remember(question.answers).answers
+    boxes: list[LabelledBox] = []
+    for verdict in decision.verdicts:
+        known = _known(verdict, said, clean)
+        if known is None:
+            return (), f"object {verdict.object.id} stayed open"
+        if known.label is ObjectClass.BACKGROUND or (clean and known.label is ObjectClass.STICKER):
+            continue
+        # the detector may have seen one thing twice, and one answer is about both
+        if not any(b.label is known.label and same_place(b.box, known.box) for b in boxes):
+            boxes.append(known)
+    for answer in question.answers:
+        if answer.answer is Answer.MISSED and not any(same_place(b.box, answer.box) for b in boxes):
+            boxes.append(LabelledBox(answer.box, ObjectClass.STICKER, BY_PERSON))
+    return tuple(boxes), ""
+
+
+def _known(verdict: ObjectVerdict, said: Sequence[PersonAnswer], clean: bool) -> LabelledBox | None:
+    """What lies where one object was seen; None when nobody knows."""
+    box = as_box(verdict.object.box)
+    answer = next((a for a in reversed(said) if same_place(a.box, box)), None)
+    if answer is not None:
+        return LabelledBox(box, _MEANING[answer.answer], BY_PERSON)
+    label = verdict.object.label
+    if verdict.verdict is Verdict.REMOVE:
+        return LabelledBox(box, ObjectClass.STICKER, BY_POLICY)
+    if verdict.verdict is Verdict.KEEP:
+        return LabelledBox(box, ObjectClass.LOGO if _is_logo(verdict) else ObjectClass.BACKGROUND, BY_POLICY)
+    if clean:  # no sticker is left, whatever the detector believes
+        return LabelledBox(
+            box, ObjectClass.LOGO if label is ObjectClass.LOGO else ObjectClass.BACKGROUND, BY_PERSON
+        )
+    return None
+
+
+def _is_logo(verdict: ObjectVerdict) -> bool:
+    return verdict.object.label is ObjectClass.LOGO and not verdict.object.unstable
+
+
+def answered_cases(
+    audit_folder: Path, recordings: Sequence[Path], topic: str | None = None
+) -> Iterator[AnsweredCase]:
+    """One case of every answered question, as the recordings hold their images; those that cannot be used say why.
+
+    ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
+    :class:`InvalidInput` for a log that was changed and for a recording that cannot be read.
+    """
+    open_questions = {question.request_id: question for question in answered_questions(audit_folder)}
+    for path in recordings:
+        decisions = _decisions(Bag(path), {question.decision_id for question in open_questions.values()})
+        stamps = {decision.stamp_ns for decision in decisions.values()}
+        for image in open_source(path, topic):
+            if image.image is None or image.stamp_ns not in stamps:
+                continue
+            here = [q for q in open_questions.values() if q.image_stamp_ns == image.stamp_ns]
+            for question in here:
+                decision = decisions.get(question.decision_id)
+                if decision is not None:
+                    del open_questions[question.request_id]
+                    boxes, problem = label_case(question, decision)
+                    yield AnsweredCase(question, None if problem else image.image, boxes, problem)
+    for question in open_questions.values():
+        yield AnsweredCase(question, None, (), "no recording holds its decision and its image")
+
+
+def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
+    """The decisions of a recording with these ids, with the objects that they are about."""
+    messages = {m.decision_id: m for m in _messages(bag, "SceneDecision") if m.decision_id in wanted}
+    stamps = {stamp_to_ns(message.header.stamp): message for message in messages.values()}
+    decisions = {}
+    for scene in _messages(bag, "SceneAssessment"):
+        message = stamps.get(stamp_to_ns(scene.header.stamp))
+        if message is not None:
+            decisions[message.decision_id] = decision_from_msg(message, scene_from_msg(scene))
+    return decisions
+
+
+def _messages(bag: Bag, kind: str) -> Iterator[Any]:
+    """All messages of one kind that can be read; what breaks off is missing from the cases, which say so."""
+    topics = [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
+    if not topics:
+        raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")
+    for topic in topics:
+        yield from (item.message for item in bag.messages(topic) if not item.error)

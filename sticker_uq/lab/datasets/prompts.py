@@ -1,0 +1,183 @@
+"""Prompts for image generators: the template of Table 1 of Wu et al. (S000), drawn from a seed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import string
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.scene import InvalidInput
+
+PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
+PROMPT_FORMATS = (".jsonl", ".csv")
+
+Phrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
+Number = Annotated[int, Field(ge=1, le=20)]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a generator is asked for."""
+
+    index: int
+    """Place in the file, from 0."""
+    seed: int
+    stickers: int
+    """How many stickers the text asks for."""
+    prompt: str
+
+
+class PromptTemplate(BaseModel):
+    """The phrases that prompts are made of; the packaged file says what each is for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    laptops: Phrases
+    numbers: Annotated[dict[Number, Phrase], Field(min_length=1)]
+    one: Phrase
+    many: Phrase
+    sticker: Phrase
+    sizes: dict[Number, Phrases]
+    styles: Phrases
+    locations: dict[Number, Phrases]
+    other: tuple[Phrases, ...] = ()
+
+    @model_validator(mode="after")
+    def _complete(self) -> PromptTemplate:
+        for name in ("sizes", "locations"):
+            missing = sorted(self.numbers.keys() - getattr(self, name).keys())
+            if missing:
+                raise ValueError(
+                    f"{name}: expected an entry for {missing[0]} stickers as for every one of numbers"
+                )
+        for name, known in (("one", {"number"}), ("many", {"number"}), ("sticker", {"size", "style"})):
+            _check_placeholders(name, getattr(self, name), known)
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path = PACKAGED_TEMPLATE) -> PromptTemplate:
+        """The template in a YAML file. InvalidInput names the file and everything wrong in it."""
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(f"prompt template {path} cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).split())
+            raise InvalidInput(f"prompt template {path} is not a YAML file: {reason}") from None
+        if not isinstance(values, dict):
+            raise InvalidInput(
+                f"prompt template {path}: expected laptops, numbers, ...; got {type(values).__name__}"
+            )
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            problems = "; ".join(
+                ": ".join(
+                    filter(None, (".".join(map(str, p["loc"])), p["msg"].removeprefix("Value error, ")))
+                )
+                for p in error.errors()
+            )
+            raise InvalidInput(f"prompt template {path}: {problems}") from None
+
+    def draw(self, seed: int, index: int = 0) -> Prompt:
+        """The prompt of a seed: one phrase of every kind, styles without repetition while there are enough of them.
+
+        InvalidInput for a negative seed.
+        """
+        if seed < 0:
+            raise InvalidInput(f"seed {seed}: expected 0 or more")
+        rng = np.random.default_rng(seed)
+        laptop = _one_of(rng, self.laptops)
+        count = sorted(self.numbers)[rng.integers(len(self.numbers))]
+        heading = (self.one if count == 1 else self.many).format(number=self.numbers[count])
+        styles = rng.choice(len(self.styles), count, replace=count > len(self.styles))
+        stickers = [
+            self.sticker.format(size=_one_of(rng, self.sizes[count]), style=self.styles[style])
+            for style in styles
+        ]
+        place = _one_of(rng, self.locations[count])
+        other = [_one_of(rng, phrases) for phrases in self.other]
+        return Prompt(index, seed, count, ", ".join((laptop, heading, *stickers, place, *other)))
+
+
+def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
+    """Write prompts as JSON lines or CSV, by the file's ending (InvalidInput for another), whole or not at all."""
+    target = _checked_format(path)
+    with atomic_write(target, "w") as stream:
+        if target.suffix == ".csv":
+            rows = csv.DictWriter(stream, [field.name for field in fields(Prompt)], lineterminator="\n")
+            rows.writeheader()
+            rows.writerows(map(asdict, prompts))
+        else:
+            stream.writelines(json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
+
+
+def read_prompts(path: str | Path) -> list[Prompt]:
+    """The prompts of a file that `write_prompts` wrote or a person did; InvalidInput names the line that is wrong.
+
+    Indices have to be different.
+    """
+    source = _checked_format(path)
+    prompts: dict[int, Prompt] = {}
+    try:
+        with source.open(encoding="utf-8", newline="") as stream:
+            rows: Iterable[Any] = (
+                csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
+            )
+            for line, row in enumerate(rows, 1):
+                prompt = _prompt(row, f"{source}: entry {line}")
+                if prompt.index in prompts:
+                    raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
+                prompts[prompt.index] = prompt
+    except OSError as error:
+        raise InvalidInput(f"{source}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{source}: entry {len(prompts) + 1}: {error}") from None
+    if not prompts:
+        raise InvalidInput(f"{source}: expected at least one prompt, found none")
+    return list(prompts.values())
+
+
+def _prompt(row: Any, where: str) -> Prompt:
+    try:
+        index, seed, stickers = (int(row[name]) for name in ("index", "seed", "stickers"))
+        text = row["prompt"]
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInput(
+            f"{where}: expected whole numbers index, seed, stickers and a text prompt"
+        ) from None
+    if min(index, seed, stickers) < 0 or not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"{where}: expected index, seed and stickers of 0 or more and a text prompt")
+    return Prompt(index, seed, stickers, text)
+
+
+def _checked_format(path: str | Path) -> Path:
+    target = Path(path)
+    if target.suffix not in PROMPT_FORMATS:
+        raise InvalidInput(f"{target}: expected a file that ends in {' or '.join(PROMPT_FORMATS)}")
+    return target
+
+
+def _one_of(rng: np.random.Generator, phrases: tuple[str, ...]) -> str:
+    return phrases[rng.integers(len(phrases))]
+
+
+def _check_placeholders(name: str, phrase: str, known: set[str]) -> None:
+    """Raise ValueError unless `phrase` can be formatted with the names in `known` alone."""
+    try:
+        used = {field for _, field, *_ in string.Formatter().parse(phrase) if field is not None}
+    except ValueError as error:
+        raise ValueError(f"{name}: {phrase!r}: {error}") from None
+    if not used <= known:
+        placeholders = ", ".join(f"{{{one}}}" for one in sorted(known))
+        raise ValueError(f"{name}: {phrase!r}: expected no placeholder but {placeholders}")

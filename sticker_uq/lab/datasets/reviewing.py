@@ -1,0 +1,119 @@
+"""A person's verdict on every generated picture, keep or drop: one line for each decision, so that a kill loses nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.datasets.manifest import MANIFEST
+from sticker_uq.scene import InvalidInput
+
+REVIEW = "review.jsonl"
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+Verdict = Literal["keep", "drop", "undecided"]
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture by its name below ``images/``, with the prompt that it was made of, empty where nobody wrote it down."""
+
+    name: str
+    prompt: str
+    verdict: Verdict
+
+
+class Review:
+    """The pictures in ``folder``/images and what was decided about them, kept in ``folder``/review.jsonl."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InvalidInput for a folder without pictures and for a broken review.jsonl or manifest.jsonl."""
+        self._images, self._file = folder / "images", folder / REVIEW
+        names = sorted(p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES)
+        if not names:
+            raise InvalidInput(
+                f"{self._images}: no pictures, expected those of `sticker-uq dataset generate`"
+            )
+        prompts = {
+            Path(line["file"]).name: str(line["prompt"])
+            for line in _lines(folder / MANIFEST)
+            if line.get("file") and "prompt" in line
+        }
+        self._pictures = {name: Picture(name, prompts.get(name, ""), "undecided") for name in names}
+        for line in _lines(self._file):
+            if line.get("verdict") not in VERDICTS or not isinstance(line.get("picture"), str):
+                raise InvalidInput(
+                    f"{self._file}: {line}: expected a picture and one of {', '.join(VERDICTS)}"
+                )
+            self._note(line["picture"], line["verdict"])
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All pictures by their names."""
+        return tuple(self._pictures.values())
+
+    def count(self, verdict: Verdict) -> int:
+        """How many pictures have that verdict."""
+        return sum(picture.verdict == verdict for picture in self._pictures.values())
+
+    def path(self, name: str) -> Path:
+        """Where the picture ``name`` lies; raises InvalidInput for a name that is none of the pictures."""
+        if name not in self._pictures:
+            raise InvalidInput(f"picture {name!r}: expected one in {self._images}")
+        return self._images / name
+
+    def decide(self, name: str, verdict: str) -> None:
+        """Give a picture a verdict, whatever it had; it is on the disk when this returns.
+
+        Raises InvalidInput as :meth:`path` does, and for a verdict that is none.
+        """
+        self.path(name)
+        if verdict not in VERDICTS:
+            raise InvalidInput(f"verdict {verdict!r}: expected one of {', '.join(VERDICTS)}")
+        with self._file.open("a+b") as stream:
+            stream.seek(0)
+            stream.truncate(stream.read().rfind(b"\n") + 1)  # a kill may have cut off the last line
+            stream.write(
+                json.dumps({"picture": name, "verdict": verdict}, ensure_ascii=False).encode() + b"\n"
+            )
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._note(name, verdict)
+
+    def export(self, target: Path) -> int:
+        """Make ``target``/images hold copies of the pictures to keep and nothing else of this folder; how many there are."""
+        (target / "images").mkdir(parents=True, exist_ok=True)
+        for picture in self._pictures.values():
+            copy = target / "images" / picture.name
+            if picture.verdict != "keep":
+                copy.unlink(missing_ok=True)
+            elif not copy.is_file():
+                with self.path(picture.name).open("rb") as source, atomic_write(copy) as stream:
+                    shutil.copyfileobj(source, stream)
+        return self.count("keep")
+
+    def _note(self, name: str, verdict: Any) -> None:
+        if name in self._pictures:  # a picture may have been deleted since
+            before = self._pictures[name]
+            self._pictures[name] = Picture(name, before.prompt, verdict)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file of lines, none without a file; a last line that a kill cut off does not count."""
+    if not path.is_file():
+        return []
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
+            raise InvalidInput(f"{path}: line {number}: expected a JSON object")
+        found.append(value)
+    return found

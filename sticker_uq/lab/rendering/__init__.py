@@ -1,0 +1,7 @@
+"""Procedural laptop scenes drawn from a seed, as pictures with the boxes of what is visible."""
+
+from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render
+from sticker_uq.lab.rendering.scene_sampling import sample_scene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+
+__all__ = ["RenderedScene", "SceneSpec", "encode_scene", "render", "sample_scene"]

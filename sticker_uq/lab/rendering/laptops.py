@@ -1,0 +1,257 @@
+"""The laptop itself, flat and without light: a closed lid or an open deck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from sticker_uq.lab.rendering.layout import Rect, deck_layout
+from sticker_uq.lab.rendering.painting import (
+    Floats,
+    Image,
+    Pen,
+    clouds,
+    grain,
+    luminance,
+    rounded_mask,
+    shade,
+)
+from sticker_uq.lab.rendering.scene_spec import Colour, LaptopSpec
+
+_ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
+
+
+@dataclass
+class Surface:
+    """The flat laptop on a canvas with room around it.
+
+    `colours` (h,w,3) are premultiplied by `coverage` (h,w); `gloss` (h,w) is 255 where light is mirrored.
+    """
+
+    colours: Image
+    coverage: Image
+    gloss: Image
+    scale: float
+    """Pixels per laptop unit."""
+    margin: int
+    """Pixels around the laptop."""
+
+
+def paint_laptop(laptop: LaptopSpec, scale: float, margin: int) -> Surface:
+    """Paint a laptop without logos and stickers at `scale` pixels per unit."""
+    width, height = round(1000 * scale), round(laptop.depth * scale)
+    rng = np.random.default_rng(laptop.seed)
+    body = np.empty((height, width, 3), np.uint8)
+    body[:] = laptop.colour if laptop.view == "lid" else laptop.deck_colour
+    gloss = np.full((height, width), round(255 * laptop.gloss), np.uint8)
+    body = _textured(laptop, body, rng)
+    if laptop.view == "lid":
+        _paint_lid(laptop, body, gloss, scale)
+    else:
+        _paint_deck(laptop, body, gloss, scale)
+    _wear(laptop, body, scale, rng)
+    coverage = rounded_mask(width, height, laptop.corner * scale)
+    _rim(body, laptop, scale)
+    canvas = np.zeros((height + 2 * margin, width + 2 * margin, 3), np.uint8)
+    inside = (slice(margin, margin + height), slice(margin, margin + width))
+    canvas[inside] = cv2.multiply(body, cv2.merge((coverage, coverage, coverage)), scale=1 / 255)
+    full_coverage = np.zeros(canvas.shape[:2], np.uint8)
+    full_coverage[inside] = coverage
+    full_gloss = np.zeros(canvas.shape[:2], np.uint8)
+    full_gloss[inside] = cv2.min(gloss, coverage)
+    return Surface(canvas, full_coverage, full_gloss, scale, margin)
+
+
+def _textured(laptop: LaptopSpec, body: Image, rng: np.random.Generator) -> Image:
+    height, width = body.shape[:2]
+    if laptop.texture == "brushed":
+        texture: Floats = cv2.blur(grain(rng, width, height), (61, 1)) * 18
+    elif laptop.texture == "carbon":
+        period = max(4, round(width / 90))
+        ys, xs = np.indices((height, width))
+        weave = ((xs // period + ys // period) % 2).astype(np.float32)
+        slope = ((xs + ys) % period).astype(np.float32) / period
+        texture = (weave - 0.5) * 14 + (slope - 0.5) * 8
+    elif laptop.texture == "matte":
+        texture = grain(rng, width, height) * 2.2
+    else:
+        texture = clouds(rng, width, height, (3, 2)) * 2
+    texture += clouds(rng, width, height, (4, 3)) * 4
+    return cv2.add(body, cv2.merge((texture, texture, texture)), dtype=cv2.CV_8U)
+
+
+def _rim(body: Image, laptop: LaptopSpec, scale: float) -> None:
+    """The chamfer that catches light along the edge of the case."""
+    height, width = body.shape[:2]
+    base = laptop.colour if laptop.view == "lid" else laptop.deck_colour
+    for inset, thickness, colour in ((0.0, 5.0, shade(base, 0.6)), (4.5, 3.5, shade(base, 1.45))):
+        outer = rounded_mask(width, height, (laptop.corner - inset) * scale, inset * scale)
+        inner = rounded_mask(
+            width, height, (laptop.corner - inset - thickness) * scale, (inset + thickness) * scale
+        )
+        ring = cv2.subtract(outer, inner).astype(np.float32)
+        for part in _edges(height, width, max(2, round((laptop.corner + 8) * scale))):
+            share = ring[part][:, :, None] / 255 * 0.75
+            body[part] = (body[part] * (1 - share) + np.asarray(colour, np.float32) * share).astype(np.uint8)
+
+
+def _edges(height: int, width: int, band: int) -> tuple[tuple[slice, slice], ...]:
+    rows = slice(band, height - band)
+    return (
+        (slice(0, band), slice(0, width)),
+        (slice(height - band, height), slice(0, width)),
+        (rows, slice(0, band)),
+        (rows, slice(width - band, width)),
+    )
+
+
+def _paint_lid(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> None:
+    pen = Pen(body, scale, (0, 0))
+    depth, base = laptop.depth, laptop.colour
+    near = depth - 16.0 if laptop.hinge_below else 16.0
+    pen.box(500, near, 380, 13, shade(base, 0.45))
+    pen.line([(125, near), (875, near)], shade(base, 0.75), 5)
+    gloss[round((near - 13) * scale) : round((near + 13) * scale)] //= 3
+    line, dark = shade(base, 1.25 if luminance(base) < 110 else 0.82), shade(base, 0.72)
+    if laptop.decoration == "antenna":
+        for y in (70.0, 82.0):
+            pen.line([(0, y), (1000, y)], line, 3)
+    elif laptop.decoration == "grooves":
+        for x in (90.0, 910.0):
+            pen.line([(x, 40), (x, depth - 40)], dark, 3)
+            pen.line([(x + 4, 40), (x + 4, depth - 40)], line, 3)
+    elif laptop.decoration == "twotone":
+        band = body[round(0.84 * depth * scale) :]
+        band[:] = (band * 0.72).astype(np.uint8)
+        pen.line([(0, 0.84 * depth), (1000, 0.84 * depth)], line, 3)
+    elif laptop.decoration == "slash":
+        pen.line([(0, depth * 0.72), (330, depth)], line, 5)
+        pen.line([(0, depth * 0.62), (440, depth)], dark, 3)
+
+
+def _paint_deck(laptop: LaptopSpec, body: Image, gloss: Image, scale: float) -> None:
+    pen, parts = Pen(body, scale, (0, 0)), deck_layout(laptop)
+    base = laptop.deck_colour
+    _fill(pen, parts.screen, (26, 24, 24))
+    _fill(pen, (22.0, 0.0, 978.0, parts.screen[3] * 0.34), (64, 52, 44))
+    pen.line([(22, parts.screen[3] * 0.34), (978, parts.screen[3] * 0.34)], (48, 44, 42), 3)
+    gloss[: round(parts.screen[3] * scale)] = 150
+    _fill(pen, (0.0, parts.screen[3], 1000.0, parts.hinge[3]), shade(base, 0.55))
+    _fill(pen, parts.hinge, (34, 32, 32))
+    pen.line([(parts.hinge[0], parts.hinge[1] + 7), (parts.hinge[2], parts.hinge[1] + 7)], (70, 68, 68), 4)
+    _keyboard(laptop, pen, parts.keyboard)
+    if not laptop.numpad:
+        _speakers(pen, parts.keyboard, base)
+    pad = parts.touchpad
+    _rounded(body, pad, 10, scale, shade(base, 0.7))
+    _rounded(body, (pad[0] + 3, pad[1] + 3, pad[2] - 3, pad[3] - 3), 8, scale, shade(base, 0.93))
+    pen.line(
+        [((pad[0] + pad[2]) / 2, pad[3] - 28), ((pad[0] + pad[2]) / 2, pad[3] - 4)], shade(base, 0.75), 2.5
+    )
+    if laptop.fingerprint:
+        x, y = pad[2] + 26, pad[1] - 2
+        _rounded(body, (x, y, x + 34, y + 34), 6, scale, shade(base, 0.55))
+        _rounded(body, (x + 3, y + 3, x + 31, y + 31), 5, scale, shade(base, 0.75))
+    left, top, right, bottom = (round(edge * scale) for edge in parts.keyboard)
+    gloss[top:bottom, left:right] //= 3
+
+
+def _fill(pen: Pen, rect: Rect, colour: Colour) -> None:
+    left, top, right, bottom = rect
+    pen.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
+
+
+def _rounded(body: Image, rect: Rect, radius: float, scale: float, colour: Colour) -> None:
+    left, top, right, bottom = (round(edge * scale) for edge in rect)
+    mask = rounded_mask(right - left, bottom - top, radius * scale).astype(np.float32)[:, :, None] / 255
+    region = body[top:bottom, left:right]
+    region[:] = (region * (1 - mask) + np.asarray(colour, np.float32) * mask).astype(np.uint8)
+
+
+def _speakers(pen: Pen, keyboard: Rect, base: Colour) -> None:
+    for left in (28.0, keyboard[2] + 18.0):
+        for row in range(22):
+            for column in range(4):
+                y = keyboard[1] + 4 + row * (keyboard[3] - keyboard[1] - 8) / 21
+                pen.box(left + column * 13, y, 2.6, 2.6, shade(base, 0.5))
+
+
+def _keyboard(laptop: LaptopSpec, pen: Pen, rect: Rect) -> None:
+    left, top, right, bottom = rect
+    well = shade(laptop.deck_colour, 0.62)
+    _rounded(pen.image, (left - 6, top - 6, right + 6, bottom + 6), 8, pen.unit, well)
+    main = right - 200 if laptop.numpad else right
+    row_height = (bottom - top) / 5.55
+    y = top
+    for index in range(6):
+        height = row_height * (0.55 if index == 0 else 1.0)
+        labels = ("",) * 14 if index == 0 else tuple(_ROWS[index - 1]) if index < 5 else ()
+        _key_row(laptop, pen, _key_widths(index), labels, (left, y, main, y + height))
+        if laptop.numpad:
+            legends = (
+                ("", "", "", "") if index == 0 else tuple(("/*-+", "789+", "456+", "123=", "0.,=")[index - 1])
+            )
+            _key_row(laptop, pen, (1.0,) * 4, legends, (main + 12, y, right, y + height))
+        y += height
+    if laptop.trackpoint:
+        x, y = left + (main - left) * 0.46, top + row_height * 3.05
+        pen.circle(x, y, 12, (30, 30, 140))
+        pen.circle(x, y, 9, (50, 50, 215))
+
+
+def _key_widths(row: int) -> tuple[float, ...]:
+    return {
+        0: (1.0,) * 14,
+        1: (1.0,) * 13 + (1.7,),
+        2: (1.5,) + (1.0,) * 12 + (1.2,),
+        3: (1.8,) + (1.0,) * 11 + (1.9,),
+        4: (2.3,) + (1.0,) * 10 + (2.4,),
+        5: (1.2, 1.0, 1.0, 1.2, 5.2, 1.2, 1.0, 0.9, 0.9, 1.1),
+    }[row]
+
+
+def _key_row(
+    laptop: LaptopSpec, pen: Pen, widths: tuple[float, ...], labels: tuple[str, ...], rect: Rect
+) -> None:
+    left, top, right, bottom = rect
+    unit = (right - left) / sum(widths)
+    cap, light = laptop.key_colour, shade(laptop.key_colour, 1.16)
+    x, gap = left, 2.6
+    for index, width in enumerate(widths):
+        end = x + width * unit
+        pen.box(
+            (x + end) / 2, (top + bottom) / 2, (end - x) / 2 - gap, (bottom - top) / 2 - gap, shade(cap, 0.7)
+        )
+        middle = (top + bottom) / 2 - 1.5
+        pen.box((x + end) / 2, middle, (end - x) / 2 - gap - 1.5, (bottom - top) / 2 - gap - 2.5, light)
+        if index < len(labels) and labels[index].strip():
+            _legend(pen, labels[index], (x + end) / 2, middle, laptop.legend_colour)
+        elif labels and not labels[index].strip():
+            pen.box((x + end) / 2, middle, 7, 2.0, laptop.legend_colour)
+        x = end
+
+
+def _legend(pen: Pen, glyph: str, x: float, y: float, colour: Colour) -> None:
+    # Hershey's strokes are quick and, at the few pixels a legend has, look like any other type.
+    size = 0.62 * pen.unit
+    where = (round((x - 7) * pen.unit), round((y + 8) * pen.unit))
+    cv2.putText(pen.image, glyph, where, cv2.FONT_HERSHEY_SIMPLEX, size, colour, 1, cv2.LINE_AA)
+
+
+def _wear(laptop: LaptopSpec, body: Image, scale: float, rng: np.random.Generator) -> None:
+    height, width = body.shape[:2]
+    case = laptop.colour if laptop.view == "lid" else laptop.deck_colour
+    # The screen of an open laptop is glass; scratches are for the case.
+    top = 0.0 if laptop.view == "lid" else deck_layout(laptop).keyboard[3] * scale
+    for _ in range(laptop.scratches):
+        x, y = rng.uniform(0, width), rng.uniform(top, height)
+        angle, length = rng.uniform(0, 2 * np.pi), rng.uniform(15, 110) * scale
+        end = (int(x + length * np.cos(angle)), int(max(top, y + length * np.sin(angle))))
+        cv2.line(body, (int(x), int(y)), end, shade(case, rng.uniform(1.06, 1.2)), 1, cv2.LINE_AA)
+    if laptop.dust > 0:
+        for _ in range(int(laptop.dust * 30)):
+            x, y = int(rng.integers(width)), int(rng.integers(height))
+            pixel = body[y, x].tolist()
+            cv2.circle(body, (x, y), 1, shade(pixel, rng.uniform(1.15, 1.4)), -1, cv2.LINE_AA)

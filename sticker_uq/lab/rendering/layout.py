@@ -1,0 +1,41 @@
+"""Where things are on a laptop, in laptop units; the sampler and the painter share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sticker_uq.lab.rendering.scene_spec import LaptopSpec
+
+Rect = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+@dataclass(frozen=True)
+class DeckLayout:
+    """The parts of an open laptop seen from above."""
+
+    screen: Rect
+    """The tilted screen's lower edge and bezel, foreshortened."""
+    hinge: Rect
+    keyboard: Rect
+    touchpad: Rect
+    palm_left: Rect
+    palm_right: Rect
+
+
+def deck_layout(laptop: LaptopSpec) -> DeckLayout:
+    """The parts of `laptop` when it is open."""
+    depth = laptop.depth
+    keys_top, keys_bottom = 0.225 * depth, 0.6 * depth
+    side = 45.0 if laptop.numpad else 85.0
+    middle = 440.0 if laptop.numpad else 500.0
+    pad_top, pad_bottom = 0.64 * depth, 0.95 * depth
+    half = 155.0
+    return DeckLayout(
+        screen=(0.0, 0.0, 1000.0, 0.13 * depth),
+        hinge=(60.0, 0.13 * depth, 940.0, 0.165 * depth),
+        keyboard=(side, keys_top, 1000.0 - side, keys_bottom),
+        touchpad=(middle - half, pad_top, middle + half, pad_bottom),
+        palm_left=(25.0, keys_bottom + 20.0, middle - half - 20.0, depth - 25.0),
+        palm_right=(middle + half + 20.0, keys_bottom + 20.0, 975.0, depth - 25.0),
+    )

@@ -1,0 +1,232 @@
+"""Drawing helpers shared by everything that paints: a pen in local coordinates, text, noise, compositing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from sticker_uq.lab.rendering.scene_spec import Colour
+
+Image = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.floating[Any]]
+
+_SHIFT = 4
+_TEXT_PIXELS = 72
+
+
+class Pen:
+    """Draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
+
+    Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut
+    outlines are made.
+    """
+
+    def __init__(
+        self, image: Image, unit: float, origin: tuple[float, float], mask: Image | None = None
+    ) -> None:
+        self.image = image
+        self.mask = mask
+        self.unit = unit
+        self.origin = origin
+
+    def _fixed(self, points: Sequence[tuple[float, float]]) -> npt.NDArray[np.int32]:
+        pixels = np.asarray(points, np.float64) * self.unit + self.origin
+        return np.rint(pixels * (1 << _SHIFT)).astype(np.int32)
+
+    def polygon(self, points: Sequence[tuple[float, float]], colour: Colour) -> None:
+        """Fill a polygon."""
+        fixed = [self._fixed(points)]
+        cv2.fillPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
+        if self.mask is not None:
+            cv2.fillPoly(self.mask, fixed, (255,), cv2.LINE_AA, _SHIFT)
+
+    def ellipse(
+        self,
+        x: float,
+        y: float,
+        rx: float,
+        ry: float,
+        colour: Colour,
+        angle: float = 0.0,
+        start: float = 0.0,
+        end: float = 360.0,
+    ) -> None:
+        """Fill an ellipse, or the sector from `start` to `end` degrees (clockwise from +x)."""
+        turn, sweep = math.radians(angle), np.radians(np.linspace(start, end, 48))
+        px, py = rx * np.cos(sweep), ry * np.sin(sweep)
+        outline = np.stack(
+            (x + px * math.cos(turn) - py * math.sin(turn), y + px * math.sin(turn) + py * math.cos(turn)),
+            axis=1,
+        )
+        self.polygon([(float(a), float(b)) for a, b in outline], colour)
+
+    def circle(self, x: float, y: float, r: float, colour: Colour) -> None:
+        """Fill a circle."""
+        self.ellipse(x, y, r, r, colour)
+
+    def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
+        """Draw an open line of `width` units."""
+        thick = max(1, round(width * self.unit))
+        fixed = [self._fixed(points)]
+        cv2.polylines(self.image, fixed, False, colour, thick, cv2.LINE_AA, _SHIFT)
+        if self.mask is not None:
+            cv2.polylines(self.mask, fixed, False, (255,), thick, cv2.LINE_AA, _SHIFT)
+
+    def arc(
+        self,
+        x: float,
+        y: float,
+        r: float,
+        start: float,
+        end: float,
+        colour: Colour,
+        width: float,
+        ry: float = 0.0,
+    ) -> None:
+        """Draw a part of a circle (an ellipse where `ry` is given) from `start` to `end` degrees."""
+        sweep = np.radians(np.linspace(start, end, 40))
+        xs, ys = x + r * np.cos(sweep), y + (ry or r) * np.sin(sweep)
+        self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
+
+    def box(self, x: float, y: float, half_width: float, half_height: float, colour: Colour) -> None:
+        """Fill an upright rectangle around (x, y)."""
+        left, right, top, bottom = x - half_width, x + half_width, y - half_height, y + half_height
+        self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
+
+    def text(
+        self,
+        words: str,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        colour: Colour,
+        face: str = "sans",
+        weight: int = 800,
+    ) -> None:
+        """Write `words` centred on (x, y), as large as fits `width` by `height`."""
+        ink = text_mask(words, face, weight)
+        scale = min(width * self.unit / ink.shape[1], height * self.unit / ink.shape[0])
+        size = (max(2, round(ink.shape[1] * scale)), max(2, round(ink.shape[0] * scale)))
+        small = cv2.resize(ink, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+        left = round(self.origin[0] + x * self.unit - size[0] / 2)
+        top = round(self.origin[1] + y * self.unit - size[1] / 2)
+        stamp(self.image, small, left, top, colour)
+        if self.mask is not None:
+            stamp(self.mask[:, :, None], small, left, top, (255,))
+
+
+@lru_cache(maxsize=8)
+def _face(name: str) -> object:
+    return cv2.FontFace(name)
+
+
+@lru_cache(maxsize=1024)
+def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
+    """Coverage (h,w) uint8 of `words`, cropped to the ink; read only because it is shared.
+
+    OpenCV 5 draws the "sans", "serif" and "italic" faces it carries; OpenCV 4, which ROS Jazzy installs, has
+    only Hershey's strokes, so there the lettering looks plainer.
+    """
+    canvas = np.zeros((_TEXT_PIXELS * 2, _TEXT_PIXELS * (len(words) + 2)), np.uint8)
+    origin = (_TEXT_PIXELS // 2, round(_TEXT_PIXELS * 1.4))
+    if hasattr(cv2, "FontFace"):
+        cv2.putText(canvas, words, origin, (255,), _face(face), _TEXT_PIXELS, weight)  # type: ignore[call-overload]
+    else:
+        hershey = {"serif": cv2.FONT_HERSHEY_TRIPLEX, "italic": cv2.FONT_HERSHEY_COMPLEX | cv2.FONT_ITALIC}
+        thickness = 3 + max(0, weight - 400) // 80
+        cv2.putText(
+            canvas,
+            words,
+            origin,
+            hershey.get(face, cv2.FONT_HERSHEY_SIMPLEX),
+            2.0,
+            (255,),
+            thickness,
+            cv2.LINE_AA,
+        )
+    x, y, w, h = cv2.boundingRect(canvas)
+    ink = canvas[y : y + h, x : x + w].copy() if w else canvas[:2, :2].copy()
+    ink.setflags(write=False)
+    return ink
+
+
+def stamp(image: Image, coverage: Image, left: int, top: int, colour: Sequence[int]) -> None:
+    """Blend `colour` into `image` (H,W,C) where `coverage` (h,w) says so; parts outside the image are cut."""
+    height, width = image.shape[:2]
+    x0, y0 = max(0, left), max(0, top)
+    x1, y1 = min(width, left + coverage.shape[1]), min(height, top + coverage.shape[0])
+    if x0 >= x1 or y0 >= y1:
+        return
+    part = coverage[y0 - top : y1 - top, x0 - left : x1 - left, None].astype(np.float32) / 255
+    region = image[y0:y1, x0:x1]
+    region[:] = np.rint(region * (1 - part) + np.asarray(colour, np.float32) * part).astype(np.uint8)
+
+
+def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> Image:
+    """Coverage (height,width) of a rectangle with rounded corners, `inset` pixels inside the edge."""
+    mask = np.zeros((height, width), np.uint8)
+    r = max(0.0, min(radius, width / 2 - inset, height / 2 - inset))
+    corners = []
+    for x, y, start in (
+        (width - inset - r, height - inset - r, 0),
+        (inset + r, height - inset - r, 90),
+        (inset + r, inset + r, 180),
+        (width - inset - r, inset + r, 270),
+    ):
+        sweep = np.radians(np.linspace(start, start + 90, 12))
+        corners.append(np.stack((x + r * np.cos(sweep), y + r * np.sin(sweep)), axis=1))
+    points = np.rint((np.concatenate(corners) - 0.5) * (1 << _SHIFT)).astype(np.int32)
+    cv2.fillPoly(mask, [points], (255,), cv2.LINE_AA, _SHIFT)
+    return mask
+
+
+@lru_cache(maxsize=2)
+def _noise_tile(side: int) -> Floats:
+    return np.random.default_rng(side).standard_normal((side, side), dtype=np.float32)
+
+
+def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
+    """White noise (height,width), standard deviation 1, read only: cut from a tile as drawing it is slow."""
+    tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
+    x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
+    piece = tile[y : y + height, x : x + width]
+    return piece[:: rng.choice((-1, 1)), :: rng.choice((-1, 1))]
+
+
+def clouds(
+    rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
+) -> Floats:
+    """Smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
+    total = np.zeros((height, width), np.float32)
+    for octave in range(octaves):
+        across, down = (max(2, count << octave) for count in cells)
+        coarse = rng.uniform(-1, 1, (down, across)).astype(np.float32)
+        total += cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC) * np.float32(0.5**octave)
+    return total
+
+
+def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
+    """The colour `share` of the way from `a` to `b`."""
+    blue, green, red = (min(255, max(0, round(p + (q - p) * share))) for p, q in zip(a, b, strict=True))
+    return blue, green, red
+
+
+def shade(colour: Sequence[float], factor: float) -> Colour:
+    """The colour made darker (factor below 1) or lighter (above 1)."""
+    return (
+        mix(colour, (0, 0, 0), 1 - factor)
+        if factor <= 1
+        else mix(colour, (255, 255, 255), min(1.0, factor - 1))
+    )
+
+
+def luminance(colour: Sequence[float]) -> float:
+    """Brightness from 0 to 255 (ITU-R BT.601 weights)."""
+    return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]

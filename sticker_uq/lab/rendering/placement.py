@@ -1,0 +1,217 @@
+"""Where stickers end up: mostly apart, at times one over another, over an edge or beside a logo."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+
+from sticker_uq.lab.rendering.catalogue import BADGE_COLOURS, BADGES, STICKER_KINDS, StickerKind, pick_colours
+from sticker_uq.lab.rendering.layout import Rect, deck_layout
+from sticker_uq.lab.rendering.scene_spec import LaptopSpec, LogoSpec, Point, PoseSpec, StickerSpec
+
+_Box = tuple[Point, tuple[float, float], float]
+_TRIES = 40
+
+
+def place_stickers(
+    rng: np.random.Generator,
+    laptop: LaptopSpec,
+    pose: PoseSpec,
+    logos: tuple[LogoSpec, ...],
+    count: int,
+) -> tuple[StickerSpec, ...]:
+    """`count` stickers for a laptop, with ids following the logos'."""
+    placed: list[StickerSpec] = []
+    badges = 0
+    if laptop.view == "deck" and rng.random() < 0.75:
+        badges = min(count, int(rng.integers(1, 4)))
+    column = _badge_column(rng, laptop, logos)
+    for index in range(count):
+        identity = len(logos) + index + 1
+        if index < badges:
+            draft = _badge(rng, identity, pose)
+            placed.append(_place_badge(rng, draft, column, placed, logos))
+        else:
+            placed.append(_place(rng, _draft(rng, identity, laptop, pose), laptop, placed, logos))
+    return tuple(placed)
+
+
+def _badge_column(rng: np.random.Generator, laptop: LaptopSpec, logos: tuple[LogoSpec, ...]) -> Rect:
+    """The side of the touchpad for badges: more often the left one, but not the one with a logo."""
+    parts = deck_layout(laptop)
+    sides = [parts.palm_left, parts.palm_right] if rng.random() < 0.7 else [parts.palm_right, parts.palm_left]
+    free = [side for side in sides if not any(_within(logo.centre, side) for logo in logos)]
+    return (free or sides)[0]
+
+
+def _within(point: Point, rect: Rect) -> bool:
+    return rect[0] < point[0] < rect[2] and rect[1] < point[1] < rect[3]
+
+
+def _badge(rng: np.random.Generator, identity: int, pose: PoseSpec) -> StickerSpec:
+    aspect = float(rng.choice((0.78, 1.0, 1.3)))
+    longer = rng.uniform(0.062, 0.085) / pose.width * 1000
+    colours = BADGE_COLOURS[int(rng.integers(len(BADGE_COLOURS)))]
+    return _sticker(rng, identity, BADGES, longer, aspect, colours, wear=0.5)
+
+
+def _draft(rng: np.random.Generator, identity: int, laptop: LaptopSpec, pose: PoseSpec) -> StickerSpec:
+    on_deck = laptop.view == "deck"
+    weights = np.array([kind.weights[on_deck] for kind in STICKER_KINDS])
+    kind = STICKER_KINDS[int(rng.choice(len(STICKER_KINDS), p=weights / weights.sum()))]
+    aspect = float(rng.uniform(*kind.aspects))
+    # Wide stickers are longer, so that their words stay legible.
+    longer = rng.uniform(0.085, 0.145) if on_deck else rng.uniform(0.095, 0.2)
+    longer *= min(1.35, max(1.0, aspect) ** 0.4)
+    return _sticker(rng, identity, kind, longer / pose.width * 1000, aspect, pick_colours(rng), wear=1.0)
+
+
+def _sticker(
+    rng: np.random.Generator,
+    identity: int,
+    kind: StickerKind,
+    longer: float,
+    aspect: float,
+    colours: tuple[tuple[int, int, int], ...],
+    wear: float,
+) -> StickerSpec:
+    worn = rng.random() < 0.35
+    peeled = rng.random() < 0.18 * wear
+    return StickerSpec(
+        id=identity,
+        shape=str(rng.choice(kind.shapes)),
+        print=kind.print,
+        motif=str(rng.choice(kind.motifs)),
+        centre=(0.0, 0.0),
+        width=longer * min(1.0, aspect),
+        height=longer / max(1.0, aspect),
+        angle=float(rng.normal(0, 14)),
+        colours=colours,
+        border=float(rng.uniform(*kind.border)) if rng.random() < 0.7 else 0.0,
+        wear=float(rng.uniform(0.2, 1.0)) * wear if worn else 0.0,
+        faded=float(rng.uniform(0.1, 0.8)) * wear if rng.random() < 0.25 else 0.0,
+        peel=float(rng.uniform(0.1, 0.3)) if peeled else 0.0,
+        peel_angle=float(rng.choice((45, 135, 225, 315)) + rng.uniform(-15, 15)),
+        gloss=float(rng.uniform(0.15, 0.85)),
+        seed=int(rng.integers(2**31)),
+    )
+
+
+def _box(sticker: StickerSpec) -> _Box:
+    return sticker.centre, (sticker.width, sticker.height), sticker.angle
+
+
+def _shared(a: _Box, b: _Box) -> float:
+    """Intersection of two turned rectangles as a share of the smaller."""
+    kind, points = cv2.rotatedRectangleIntersection(a, b)
+    if kind == cv2.INTERSECT_NONE or points is None or len(points) < 3:
+        return 0.0
+    area = cv2.contourArea(cv2.convexHull(np.asarray(points, np.float32)))
+    return float(area / min(a[1][0] * a[1][1], b[1][0] * b[1][1]))
+
+
+def _crowding(box: _Box, placed: list[StickerSpec], logos: tuple[LogoSpec, ...]) -> tuple[float, float]:
+    """The largest overlap with a sticker and with a logo."""
+    with_stickers = max((_shared(box, _box(other)) for other in placed), default=0.0)
+    with_logos = max(
+        (_shared(box, (logo.centre, (logo.width + 16, logo.height + 16), 0.0)) for logo in logos), default=0.0
+    )
+    return with_stickers, with_logos
+
+
+def _place_badge(
+    rng: np.random.Generator,
+    draft: StickerSpec,
+    column: Rect,
+    placed: list[StickerSpec],
+    logos: tuple[LogoSpec, ...],
+) -> StickerSpec:
+    best, least = draft, np.inf
+    for _ in range(_TRIES):
+        half_x, half_y = draft.width / 2, draft.height / 2
+        centre = (
+            float(rng.uniform(column[0] + half_x, column[2] - half_x)),
+            float(rng.uniform(column[1] + half_y, column[3] - half_y)),
+        )
+        candidate = replace(draft, centre=centre, angle=float(rng.normal(0, 2)))
+        with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
+        if with_stickers + 3 * with_logos < least:
+            best, least = candidate, with_stickers + 3 * with_logos
+        if least == 0:
+            break
+    return best
+
+
+def _place(
+    rng: np.random.Generator,
+    draft: StickerSpec,
+    laptop: LaptopSpec,
+    placed: list[StickerSpec],
+    logos: tuple[LogoSpec, ...],
+) -> StickerSpec:
+    """Try places until one suits; the least crowded of those tried is taken when none does."""
+    habit = rng.random()
+    may_cover_sticker = 0.35 if rng.random() < 0.25 else 0.0
+    may_cover_logo = 0.3 if habit < 0.1 else 0.0
+    over_edge = habit > 0.9
+    best, least = draft, np.inf
+    for _ in range(_TRIES):
+        if habit < 0.1 and logos:
+            centre = _near(rng, draft, logos[int(rng.integers(len(logos)))], laptop)
+        else:
+            centre = _somewhere(rng, draft, laptop, over_edge)
+        candidate = replace(draft, centre=centre)
+        with_stickers, with_logos = _crowding(_box(candidate), placed, logos)
+        excess = max(0.0, with_stickers - may_cover_sticker) + 2 * max(0.0, with_logos - may_cover_logo)
+        if excess < least:
+            best, least = candidate, excess
+        if least == 0:
+            break
+    return best
+
+
+def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> Point:
+    """A place beside a logo, at times touching it, with at least two thirds of the sticker on the laptop."""
+    reach_x, reach_y = (draft.width + logo.width) / 2, (draft.height + logo.height) / 2
+    away, along = rng.choice((-1, 1)) * rng.uniform(0.8, 1.1), rng.uniform(-0.5, 0.5)
+    if rng.random() < 0.5:
+        away, along = along, away
+    x, y = logo.centre[0] + away * reach_x, logo.centre[1] + along * reach_y
+    margin_x, margin_y = draft.width / 6, draft.height / 6
+    return (
+        float(np.clip(x, margin_x, 1000 - margin_x)),
+        float(np.clip(y, margin_y, laptop.depth - margin_y)),
+    )
+
+
+def _somewhere(rng: np.random.Generator, draft: StickerSpec, laptop: LaptopSpec, over_edge: bool) -> Point:
+    half_x, half_y = draft.width / 2, draft.height / 2
+    zone = _zone(rng, laptop)
+    if over_edge:
+        # Up to two fifths of the sticker hang over one of the edges the zone shares with the laptop.
+        x, y = rng.uniform(zone[0], zone[2]), rng.uniform(zone[1], zone[3])
+        hang = rng.uniform(0.2, 0.9)
+        edges = [("x", half_x * hang), ("x", 1000 - half_x * hang), ("y", laptop.depth - half_y * hang)]
+        if laptop.view == "lid":
+            edges.append(("y", half_y * hang))
+        axis, value = edges[int(rng.integers(len(edges)))]
+        return (float(value), float(y)) if axis == "x" else (float(x), float(value))
+    low_x, high_x = zone[0] + half_x, max(zone[0] + half_x + 1, zone[2] - half_x)
+    low_y, high_y = zone[1] + half_y, max(zone[1] + half_y + 1, zone[3] - half_y)
+    return float(rng.uniform(low_x, high_x)), float(min(rng.uniform(low_y, high_y), laptop.depth - half_y))
+
+
+def _zone(rng: np.random.Generator, laptop: LaptopSpec) -> Rect:
+    if laptop.view == "lid":
+        return (15.0, 15.0, 985.0, laptop.depth - 15.0)
+    parts = deck_layout(laptop)
+    chosen = rng.random()
+    if chosen < 0.42:
+        return parts.palm_left
+    if chosen < 0.84:
+        return parts.palm_right
+    if chosen < 0.9:
+        return parts.touchpad
+    return parts.keyboard

@@ -1,0 +1,250 @@
+"""From the description of a scene to its picture and the boxes of what is visible in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from sticker_uq.io.coco import EncodedScene, encode_picture
+from sticker_uq.lab.rendering.backgrounds import paint_background
+from sticker_uq.lab.rendering.emblems import paint_logo
+from sticker_uq.lab.rendering.laptops import Surface, paint_laptop
+from sticker_uq.lab.rendering.optics import light_map, photograph, specular_map
+from sticker_uq.lab.rendering.painting import Floats, Image
+from sticker_uq.lab.rendering.residue import paint_residue
+from sticker_uq.lab.rendering.scene_spec import (
+    FRAME_HEIGHT,
+    LogoSpec,
+    PoseSpec,
+    ResidueSpec,
+    SceneSpec,
+    StickerSpec,
+)
+from sticker_uq.lab.rendering.stickers import paint_sticker
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+MIN_VISIBLE = 0.25
+"""Objects of which less is visible are not annotated."""
+_CANVAS_DETAIL = 1.15
+"""Canvas pixels per picture pixel; a little more than one keeps prints sharp when the canvas is tilted."""
+_MARGIN_UNITS = 130.0
+
+
+@dataclass(frozen=True)
+class RenderedScene:
+    """A picture and its truth; N counts the objects visible enough to be annotated."""
+
+    image: Image
+    """(H,W,3) uint8, blue green red."""
+    boxes: npt.NDArray[np.float32]
+    """(N,4) x1 y1 x2 y2 in pixels, tight around the visible part."""
+    labels: npt.NDArray[np.int64]
+    """(N,) class ids: 1 logo, 2 sticker."""
+    ids: npt.NDArray[np.int64]
+    """(N,) ids of the logos and stickers in the scene's description."""
+    visible_fraction: Floats
+    """(N,) visible share of the object's area."""
+    id_map: Image
+    """(H,W) uint8, the id of the object each pixel shows, 0 where there is none."""
+
+
+def render(
+    spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None
+) -> RenderedScene:
+    """Render a scene at `size` (width, height) in pixels.
+
+    The picture is a function of its arguments alone. Scenes that differ only by a sticker differ only where
+    that sticker, its shadow and what lay under it are seen. `noise_seed` replaces the seed of the camera's
+    noise, so that consecutive frames of one scene differ as a camera's would. InvalidInput if `size` is below
+    64 pixels.
+    """
+    width, height = size
+    if width < 64 or height < 64:
+        raise InvalidInput(f"size {width}x{height}: expected at least 64x64 pixels")
+    to_picture = laptop_to_picture(spec.pose, width, height)
+    scale = spec.pose.width * min(width, height / FRAME_HEIGHT) / 1000 * _CANVAS_DETAIL
+    surface = paint_laptop(spec.laptop, scale, round(_MARGIN_UNITS * scale))
+    for residue in spec.residues:
+        _apply_residue(surface, residue)
+    id_map = np.zeros(surface.coverage.shape, np.uint8)
+    full_areas = {logo.id: _apply_logo(surface, id_map, logo) for logo in spec.logos}
+    full_areas |= {sticker.id: _apply_sticker(surface, id_map, sticker) for sticker in spec.stickers}
+
+    to_units = np.array(
+        [[1 / scale, 0, -surface.margin / scale], [0, 1 / scale, -surface.margin / scale], [0, 0, 1]]
+    )
+    matrix = to_picture @ to_units
+    image = paint_background(spec.background, width, height)
+    _cast_shadow(image, spec, to_picture)
+    _light_and_compose(image, spec, surface, matrix)
+    image = photograph(image, spec.camera, spec.camera.noise_seed if noise_seed is None else noise_seed)
+    return _annotate(spec, image, id_map, matrix, full_areas)
+
+
+def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
+    """Map (3,3) from laptop units to the pixels of a picture of that size."""
+    frame_scale = min(width, height / FRAME_HEIGHT)
+    left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
+    to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
+    return to_picture @ np.asarray(pose.homography).reshape(3, 3)
+
+
+def _light_and_compose(
+    image: Image, spec: SceneSpec, surface: Surface, matrix: npt.NDArray[np.float64]
+) -> None:
+    height, width = image.shape[:2]
+    layers = cv2.merge((surface.colours, surface.coverage))
+    seen = cv2.warpPerspective(layers, matrix, (width, height), flags=cv2.INTER_LINEAR)
+    uncovered = cv2.bitwise_not(np.ascontiguousarray(seen[:, :, 3]))
+    behind = cv2.multiply(image, cv2.merge((uncovered, uncovered, uncovered)), scale=1 / 255)
+    composed = cv2.add(np.ascontiguousarray(seen[:, :, :3]), behind)
+    light = light_map(spec.light, width, height)
+    lit = cv2.multiply(composed, cv2.merge((light, light, light)), dtype=cv2.CV_32F)
+    if spec.light.specular != "none":
+        gloss = cv2.warpPerspective(surface.gloss, matrix, (width, height), flags=cv2.INTER_LINEAR)
+        glow = cv2.multiply(specular_map(spec.light, width, height), gloss, scale=1 / 255, dtype=cv2.CV_32F)
+        lit = cv2.add(lit, cv2.merge((glow, glow, glow)))
+    image[:] = cv2.convertScaleAbs(lit)
+
+
+def _cast_shadow(image: Image, spec: SceneSpec, to_picture: npt.NDArray[np.float64]) -> None:
+    """Darken the bench beside the laptop, away from the light."""
+    height, width = image.shape[:2]
+    depth = spec.laptop.depth
+    corners = np.array([[[0, 0], [1000, 0], [1000, depth], [0, depth]]], np.float64)
+    outline = cv2.perspectiveTransform(corners, to_picture)[0]
+    turn, reach = math.radians(spec.light.direction), 0.012 * width
+    mask = np.zeros((height // 4 + 1, width // 4 + 1), np.uint8)
+    for spread, value in ((1.0, 150), (0.4, 235)):
+        shifted = outline - spread * reach * np.array([math.cos(turn), math.sin(turn)])
+        cv2.fillPoly(mask, [np.rint(shifted * 4).astype(np.int32)], (value,), cv2.LINE_AA, 4)
+    mask = cv2.GaussianBlur(mask, (0, 0), max(0.8, 0.0035 * width))
+    full = cv2.resize(mask, (mask.shape[1] * 4, mask.shape[0] * 4), interpolation=cv2.INTER_LINEAR)[
+        :height, :width
+    ]
+    keep = cv2.convertScaleAbs(full, alpha=-0.62, beta=255)
+    image[:] = cv2.multiply(image, cv2.merge((keep, keep, keep)), scale=1 / 255)
+
+
+def _blend(surface: Surface, rows: slice, columns: slice, colours: Floats, cover: Floats) -> None:
+    """Lay premultiplied `colours` with coverage `cover` (0 to 1) over a part of the surface."""
+    region, coverage = surface.colours[rows, columns], surface.coverage[rows, columns]
+    left = 1 - cover
+    region[:] = np.clip(np.rint(region * left[:, :, None] + colours), 0, 255).astype(np.uint8)
+    coverage[:] = np.rint(coverage * left + 255 * cover).astype(np.uint8)
+
+
+def _apply_logo(surface: Surface, id_map: Image, logo: LogoSpec) -> int:
+    width, height = max(6, round(logo.width * surface.scale)), max(4, round(logo.height * surface.scale))
+    colours, mask, shine = paint_logo(logo, width, height)
+    if logo.angle == 180:
+        colours, mask, shine = (np.ascontiguousarray(layer[::-1, ::-1]) for layer in (colours, mask, shine))
+    left = round(surface.margin + logo.centre[0] * surface.scale - width / 2)
+    top = round(surface.margin + logo.centre[1] * surface.scale - height / 2)
+    rows, columns = slice(top, top + height), slice(left, left + width)
+    cover = mask.astype(np.float32) / 255
+    _blend(surface, rows, columns, colours * cover[:, :, None], cover)
+    surface.gloss[rows, columns] = cv2.max(surface.gloss[rows, columns], shine)
+    id_map[rows, columns][mask > 110] = logo.id
+    return int(np.count_nonzero(mask > 110))
+
+
+def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
+    colours, coverage = paint_residue(residue, surface.scale)
+    x, y = (surface.margin + part * surface.scale for part in residue.centre)
+    left, top = round(x - coverage.shape[1] / 2), round(y - coverage.shape[0] / 2)
+    rows, columns = slice(top, top + coverage.shape[0]), slice(left, left + coverage.shape[1])
+    # Nothing sticks beside the laptop.
+    cover = coverage * (surface.coverage[rows, columns].astype(np.float32) / 255)
+    _blend(surface, rows, columns, colours * cover[:, :, None], cover)
+    gloss = surface.gloss[rows, columns]
+    gloss[:] = np.rint(gloss * (1 - 0.7 * cover)).astype(np.uint8)
+
+
+def _apply_sticker(surface: Surface, id_map: Image, sticker: StickerSpec) -> int:
+    scale, detail = surface.scale, 1.3
+    patch = paint_sticker(sticker, scale * detail)
+    patch_height, patch_width = patch.coverage.shape
+    turn = math.radians(sticker.angle)
+    c, s = math.cos(turn) / detail, math.sin(turn) / detail
+    reach_x = (abs(c) * patch_width + abs(s) * patch_height) / 2 + 6
+    reach_y = (abs(s) * patch_width + abs(c) * patch_height) / 2 + 6
+    x, y = (surface.margin + part * scale for part in sticker.centre)
+    left, top = max(0, math.floor(x - reach_x)), max(0, math.floor(y - reach_y))
+    right = min(id_map.shape[1], math.ceil(x + reach_x))
+    bottom = min(id_map.shape[0], math.ceil(y + reach_y))
+    shift = np.array([x - left, y - top]) - np.array([[c, -s], [s, c]]) @ np.array(
+        [patch_width / 2, patch_height / 2]
+    )
+    matrix = np.array([[c, -s, shift[0]], [s, c, shift[1]]])
+    size = (right - left, bottom - top)
+    mask = cv2.warpAffine(patch.coverage, matrix, size, flags=cv2.INTER_LINEAR)
+    inks = cv2.warpAffine(
+        patch.colours, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
+    )
+    rows, columns = slice(top, bottom), slice(left, right)
+    cover = mask.astype(np.float32) / 255
+    drop = max(1, round(1.6 * scale))
+    shadow = cv2.GaussianBlur(np.roll(cover, (drop, drop), (0, 1)), (0, 0), max(0.8, 2.2 * scale))
+    region = surface.colours[rows, columns]
+    region[:] = np.rint(region * (1 - 0.4 * shadow)[:, :, None]).astype(np.uint8)
+    _blend(surface, rows, columns, inks * cover[:, :, None], cover)
+    gloss = surface.gloss[rows, columns]
+    gloss[:] = np.rint(gloss * (1 - cover) + 255 * sticker.gloss * cover).astype(np.uint8)
+    covered = mask > 127
+    id_map[rows, columns][covered] = sticker.id
+    return int(np.count_nonzero(covered))
+
+
+def _areas(ids: Image) -> Floats:
+    """Pixels (256,) of every id."""
+    return cv2.calcHist([ids], [0], None, [256], [0, 256]).ravel()
+
+
+def _annotate(
+    spec: SceneSpec,
+    image: Image,
+    id_map: Image,
+    matrix: npt.NDArray[np.float64],
+    full_areas: dict[int, int],
+) -> RenderedScene:
+    height, width = image.shape[:2]
+    pad = width // 6
+    shift = np.array([[1, 0, pad], [0, 1, pad], [0, 0, 1]], np.float64) @ matrix
+    wide = cv2.warpPerspective(id_map, shift, (width + 2 * pad, height + 2 * pad), flags=cv2.INTER_NEAREST)
+    seen = np.ascontiguousarray(wide[pad : pad + height, pad : pad + width])
+    on_canvas, in_wide, in_picture = (_areas(ids) for ids in (id_map, wide, seen))
+    boxes, labels, ids, fractions = [], [], [], []
+    classes = [(logo.id, ObjectClass.LOGO) for logo in spec.logos]
+    classes += [(sticker.id, ObjectClass.STICKER) for sticker in spec.stickers]
+    for identity, label in classes:
+        if full_areas[identity] == 0 or in_wide[identity] == 0:
+            continue
+        # The share on top of the pile, times the share of that inside the picture.
+        fraction = on_canvas[identity] / full_areas[identity] * in_picture[identity] / in_wide[identity]
+        if fraction < MIN_VISIBLE:
+            continue
+        x, y, w, h = cv2.boundingRect((seen == identity).astype(np.uint8))
+        boxes.append((x, y, x + w, y + h))
+        labels.append(int(label))
+        ids.append(identity)
+        fractions.append(min(1.0, fraction))
+    return RenderedScene(
+        image=image,
+        boxes=np.asarray(boxes, np.float32).reshape(-1, 4),
+        labels=np.asarray(labels, np.int64),
+        ids=np.asarray(ids, np.int64),
+        visible_fraction=np.asarray(fractions, np.float32),
+        id_map=seen,
+    )
+
+
+def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
+    """Compress the picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
+    data = encode_picture(scene.image, image_format)
+    height, width = scene.image.shape[:2]
+    return EncodedScene(seed, image_format, data, width, height, scene.boxes, scene.labels)

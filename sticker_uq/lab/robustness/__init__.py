@@ -1,0 +1,26 @@
+"""How robust a detection system is: which circumstances matter, what each costs, and whether that is acceptable.
+
+The method of Wozniak et al.: a :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2);
+:mod:`frequencies` measures which of them the source images show (task 3), :mod:`drawing` and :mod:`followups` put source images
+into them (task 4), giving :class:`FollowUpCase` s; :mod:`running` assesses a system on both (tasks 5 to 7). :func:`laptop_cell`
+is the specification to start from.
+"""
+
+from sticker_uq.lab.robustness.cases import Application, FollowUpCase
+from sticker_uq.lab.robustness.preset import laptop_cell
+from sticker_uq.lab.robustness.relation import Piece, Relation, continuous_relation, paper_relation
+from sticker_uq.lab.robustness.spec import PERFORMANCE_METRICS, Circumstance, Measured, Specification
+
+__all__ = [
+    "PERFORMANCE_METRICS",
+    "Application",
+    "Circumstance",
+    "FollowUpCase",
+    "Measured",
+    "Piece",
+    "Relation",
+    "Specification",
+    "continuous_relation",
+    "laptop_cell",
+    "paper_relation",
+]

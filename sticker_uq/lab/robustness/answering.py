@@ -1,0 +1,232 @@
+"""Asking a system about every image of an assessment, in several processes, resumed where it was interrupted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.lab.robustness.answers import Action, Answer, System
+from sticker_uq.lab.robustness.cases import FollowUpCase
+from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
+from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput
+
+_FORMAT = 1
+_IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One image to be answered: ``key`` is unique in the assessment; ``source``: the image it is compared with, None for a source
+    image itself.
+    """
+
+    key: str
+    item: LabelledImage
+    source: LabelledImage | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to one question, and how far its image is from its source (None for a source image)."""
+
+    answer: Answer
+    distances: ImageDistances | None
+
+
+def source_question(item: LabelledImage) -> Question:
+    """The question about a source image; its key tells its pixels."""
+    try:
+        digest = hashlib.blake2b(item.path.read_bytes(), digest_size=8).hexdigest()
+    except OSError as error:
+        raise InvalidInput(f"{item.path}: cannot be read: {error.strerror}") from None
+    return Question(f"source-{item.path.stem}-{digest}", item)
+
+
+def case_question(case: FollowUpCase) -> Question:
+    """The question about a follow-up case."""
+    return Question(case.case_id, case.truth, case.source)
+
+
+class AnswerLog:
+    """Replies in a file of JSON lines, one per question, that survives a kill at any point.
+
+    Raises InvalidInput when the file holds the answers of another system.
+    """
+
+    def __init__(self, path: Path, system: str) -> None:
+        self._path = path
+        self._replies: dict[str, Reply] = {}
+        header = {"format": _FORMAT, "system": system}
+        lines = path.read_bytes().split(b"\n") if path.exists() else []
+        if len(lines) < 2:
+            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+            return
+        if _line(lines[0]) != header:
+            raise InvalidInput(
+                f"{path}: holds the answers of another system; give another folder or delete it"
+            )
+        whole = lines[:-1]  # a kill leaves a last line without its end
+        for text in whole[1:]:
+            entry = _line(text)
+            self._replies[entry["key"]] = _reply_from(entry)
+        if lines[-1]:
+            with open(path, "rb+") as stream:
+                stream.truncate(sum(len(text) + 1 for text in whole))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._replies
+
+    def __getitem__(self, key: str) -> Reply:
+        return self._replies[key]
+
+    def add(self, key: str, entry: str) -> None:
+        """Keep a reply as :func:`ask` made it; it is on the disk when this returns."""
+        with open(self._path, "a", encoding="utf-8") as stream:
+            stream.write(entry + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._replies[key] = _reply_from(json.loads(entry))
+
+
+def answer_all(
+    questions: Sequence[Question],
+    log: AnswerLog,
+    load: Callable[[], System],
+    jobs: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Put every question that ``log`` has no reply to to a system; what is there already is not asked again.
+
+    ``load`` makes the system, in each process its own where ``jobs`` > 1; it must be picklable then. InvalidInput when an image
+    cannot be read.
+    """
+    open_questions = [q for q in {q.key: q for q in questions}.values() if q.key not in log]
+    total = len({q.key for q in questions})
+    done = total - len(open_questions)
+    progress(done, total)
+    for key, entry in _replies(open_questions, load, jobs):
+        log.add(key, entry)
+        done += 1
+        progress(done, total)
+
+
+def _replies(
+    questions: Sequence[Question], load: Callable[[], System], jobs: int
+) -> Iterator[tuple[str, str]]:
+    if not questions:
+        return
+    if jobs == 1:
+        system = load()
+        try:
+            for question in questions:
+                yield question.key, ask(system, question)
+        finally:
+            system.close()
+        return
+    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+    pool = ProcessPoolExecutor(jobs, context, _start_process, (load,))
+    try:
+        yield from zip(
+            (q.key for q in questions), pool.map(_ask_in_process, questions, chunksize=4), strict=True
+        )
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def ask(system: System, question: Question) -> str:
+    """The reply of ``system`` as one line of JSON."""
+    image = read_picture(question.item)
+    answer = system.answer(image, question.key)
+    distances = None if question.source is None else _reference(question.source.path).compare(image)
+    return json.dumps(_entry_of(question.key, Reply(answer, distances)))
+
+
+_system: System | None = None
+
+
+def _start_process(load: Callable[[], System]) -> None:
+    global _system
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
+    cv2.setNumThreads(1)
+    _system = load()
+
+
+def _ask_in_process(question: Question) -> str:
+    assert _system is not None
+    return ask(_system, question)
+
+
+@lru_cache(maxsize=4)
+def _reference(path: Path) -> Reference:
+    image = cv2.imread(str(path), cv2.IMREAD_COLOR)
+    if image is None:
+        raise InvalidInput(f"{path}: no picture that can be decoded")
+    return Reference(np.asarray(image, np.uint8))
+
+
+def _entry_of(key: str, reply: Reply) -> dict[str, Any]:
+    answer, action = reply.answer, reply.answer.action
+    return {
+        "key": key,
+        "boxes": answer.detections.boxes.tolist(),
+        "probabilities": answer.detections.probabilities.tolist(),
+        "action": None
+        if action is None
+        else {"removed": action.removed.tolist(), "asked": action.asked, "clean": action.clean},
+        "features": None
+        if answer.features is None
+        else base64.b64encode(answer.features.astype("<f4").tobytes()).decode(),
+        "failure": answer.failure,
+        "distances": None
+        if reply.distances is None
+        else {name: _finite(getattr(reply.distances, name)) for name in _IMAGE_DISTANCES},
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Infinity, the PSNR of equal pictures, is no JSON."""
+    return value if math.isfinite(value) else None
+
+
+def _reply_from(entry: Mapping[str, Any]) -> Reply:
+    action, features, distances = entry["action"], entry["features"], entry["distances"]
+    detections = Detections(
+        np.array(entry["boxes"], np.float32).reshape(-1, 4),
+        np.array(entry["probabilities"], np.float32).reshape(-1, CLASS_COUNT),
+    )
+    answer = Answer(
+        detections,
+        None
+        if action is None
+        else Action(np.array(action["removed"], np.float32).reshape(-1, 4), action["asked"], action["clean"]),
+        None if features is None else np.frombuffer(base64.b64decode(features), "<f4"),
+        entry["failure"],
+    )
+    if distances is None:
+        return Reply(answer, None)
+    values = {name: math.inf if value is None else value for name, value in distances.items()}
+    return Reply(answer, ImageDistances(**values))
+
+
+def _line(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidInput(
+            "the file of answers is broken; delete it to have all images answered again"
+        ) from None

@@ -1,0 +1,261 @@
+"""From answers to verdicts: performance, distances, relations and sweeps of every set of cases (Wozniak et al., tasks 5 to 7)."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.robustness.answering import AnswerLog, Reply, case_question, source_question
+from sticker_uq.lab.robustness.cases import CaseSet, FollowUpCase
+from sticker_uq.lab.robustness.feature_distances import feature_distances, pair_distances
+from sticker_uq.lab.robustness.performance import Judged, Performance
+from sticker_uq.lab.robustness.result import SetResult, SweepResult
+from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.sweeps import sweep_result
+from sticker_uq.lab.robustness.verdicts import (
+    Paired,
+    RelationCheck,
+    bootstrap,
+    check_relation,
+    resampled_weights,
+)
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
+PAIR_FEATURE_DISTANCES = ("euclidean", "cosine")
+WHOLE = "all"
+"""What checks of the target set call their circumstance."""
+
+
+@dataclass(frozen=True)
+class AnsweredSet:
+    """A set of cases with their replies, and the source images they were made from with theirs.
+
+    ``origin`` (cases,): index into ``sources``.
+    """
+
+    cases: CaseSet
+    replies: tuple[Reply, ...]
+    sources: tuple[LabelledImage, ...]
+    source_replies: tuple[Reply, ...]
+    origin: NDArray[np.intp]
+
+    def paired(self, spec: Specification) -> Paired:
+        """Source and follow-ups for the relation. InvalidInput when the distance needs features and there are none."""
+        source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
+        target = [
+            Judged(case.truth, reply.answer, hides_sticker(case))
+            for case, reply in zip(self.cases.cases, self.replies, strict=True)
+        ]
+        measured = spec.match_iou, spec.decision_score
+        return Paired(
+            Performance(source, *measured),
+            Performance(target, *measured),
+            self.origin,
+            self.distances(spec.distance),
+        )
+
+    def distances(self, name: str) -> NDArray[np.float64]:
+        """d of every pair (cases,), or of the two sets (1,). Pairs without an answer count as far as the others on average."""
+        if name in IMAGE_DISTANCES:
+            return np.array([r.distances.distance(name) for r in self.replies if r.distances is not None])
+        features = self._features()
+        if features is None:
+            raise InvalidInput(
+                f"distance {name} needs the features of a network, and the system gives none: choose one of "
+                f"{', '.join(IMAGE_DISTANCES)} in the specification"
+            )
+        source, target, pairs, known = features
+        if name not in PAIR_FEATURE_DISTANCES:
+            return np.array([feature_distances(source, target, pairs).distance(name)])
+        values = pair_distances(source, target, pairs)[name]
+        result = np.full(len(self.replies), values.mean())
+        result[known] = values
+        return result
+
+    def all_distances(self) -> dict[str, float]:
+        """Every distance by name, means over the pairs: the figures and, for PSNR, dB of the mean squared error."""
+        found = [r.distances for r in self.replies if r.distances is not None]
+        mse = float(np.mean([d.mse for d in found]))
+        result = {
+            "mse": mse,
+            "psnr": float(10 * np.log10(255**2 / mse)) if mse else float("inf"),
+            "ssim": float(np.mean([d.ssim for d in found])),
+            "cw_ssim": float(np.mean([d.cw_ssim for d in found])),
+        }
+        features = self._features()
+        if features is not None:
+            source, target, pairs, _ = features
+            one = feature_distances(source, target, pairs)
+            result |= {"fid": one.fid, "fid_floor": one.fid_floor}
+            result |= {"euclidean": one.euclidean, "cosine": one.cosine}
+            result |= {f"linkage_{kind}": value for kind, value in one.linkage.items()}
+        return result
+
+    def _features(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp], NDArray[np.intp]] | None:
+        """Features of the sources and of the answered cases, the source row of each case, and which cases these are."""
+        rows = {
+            i: r.answer.features for i, r in enumerate(self.source_replies) if r.answer.features is not None
+        }
+        known = [
+            i
+            for i, r in enumerate(self.replies)
+            if r.answer.features is not None and int(self.origin[i]) in rows
+        ]
+        if len(rows) < 2 or len(known) < 2:
+            return None
+        place = {index: row for row, index in enumerate(rows)}
+        source = np.array(list(rows.values()), np.float64)
+        target = np.array([self.replies[i].answer.features for i in known], np.float64)
+        return source, target, np.array([place[int(self.origin[i])] for i in known]), np.array(known)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What was found about all sets."""
+
+    sets: tuple[SetResult, ...]
+    checks: tuple[RelationCheck, ...]
+    sweeps: tuple[SweepResult, ...]
+
+
+def hides_sticker(case: FollowUpCase) -> bool:
+    """Whether a sticker is on the laptop that the follow-up does not show."""
+    return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
+
+
+def answered(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
+    """``sets`` with the replies in ``log``, which has all of them."""
+    result = []
+    keys: dict[int, str] = {}
+    for cases in sets:
+        sources = tuple({c.source_id: c.source for c in cases.cases}.values())
+        for item in sources:
+            if item.image_id not in keys:
+                keys[item.image_id] = source_question(item).key
+        place = {item.image_id: number for number, item in enumerate(sources)}
+        result.append(
+            AnsweredSet(
+                cases,
+                tuple(log[case_question(case).key] for case in cases.cases),
+                sources,
+                tuple(log[keys[item.image_id]] for item in sources),
+                np.array([place[c.source_id] for c in cases.cases]),
+            )
+        )
+    return result
+
+
+def evaluate(
+    spec: Specification,
+    source: Sequence[Judged],
+    sets: Sequence[AnsweredSet],
+    jobs: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Evaluated:
+    """Performance, distances, checks and sweeps of ``sets``; ``source``: all source images, for the table of performance.
+
+    ``progress`` is called with the pieces of work done and their number. The result does not depend on ``jobs``.
+    """
+    sweeps: dict[str, list[AnsweredSet]] = {}
+    for one in sets:
+        if one.cases.kind == "sweep":
+            sweeps.setdefault(one.cases.circumstance, []).append(one)
+    plain = [one for one in sets if one.cases.kind != "sweep"]
+    work: list[tuple[Specification, list[AnsweredSet]]] = [(spec, [one]) for one in plain]
+    work += [(spec, several) for several in sweeps.values()]
+    found: list[SetResult] = [
+        SetResult(
+            kind="source",
+            circumstance="",
+            strength=float("nan"),
+            figures=Performance(source, spec.match_iou, spec.decision_score).figures(),
+            distances={},
+        )
+    ]
+    checks: list[RelationCheck] = []
+    curves: list[SweepResult] = []
+    progress(0, len(work))
+    for done, part in enumerate(_mapped(_evaluate_part, work, jobs), 1):
+        found += part.sets
+        checks += part.checks
+        curves += part.sweeps
+        progress(done, len(work))
+    return Evaluated(tuple(found), tuple(checks), tuple(curves))
+
+
+def _evaluate_part(work: tuple[Specification, list[AnsweredSet]]) -> Evaluated:
+    spec, sets = work
+    results = tuple(_set_result(spec, one) for one in sets)
+    if sets[0].cases.kind == "sweep":
+        return Evaluated(
+            results,
+            (),
+            sweep_result(
+                spec, sets[0].cases.circumstance, [(one.cases.strength, one.paired(spec)) for one in sets]
+            ),
+        )
+    return Evaluated(results, tuple(_checks(spec, sets[0])), ())
+
+
+def _set_result(spec: Specification, one: AnsweredSet) -> SetResult:
+    return SetResult(
+        kind=one.cases.kind,
+        circumstance=one.cases.circumstance,
+        strength=one.cases.strength,
+        figures=one.paired(spec).target.figures(),
+        distances=one.all_distances(),
+    )
+
+
+def _checks(spec: Specification, one: AnsweredSet) -> Iterator[RelationCheck]:
+    paired = one.paired(spec)
+    name = one.cases.circumstance or WHOLE
+    significance = spec.circumstance(name).significance if one.cases.circumstance else mean_significance(spec)
+    metrics = list(spec.relations)
+    weights = resampled_weights(len(paired.source.images), spec.resamples, spec.seed)
+    before = bootstrap(paired.source, metrics, weights)
+    after = bootstrap(paired.target, metrics, weights[:, paired.origin])
+    for metric in metrics:
+
+        def epsilon(distance: float, metric: str = metric) -> float:
+            return spec.epsilon(metric, distance, significance)
+
+        yield check_relation(
+            paired,
+            metric,
+            epsilon,
+            name,
+            confidence=spec.confidence,
+            resamples=spec.resamples,
+            seed=spec.seed,
+            values=(before[metric], after[metric]),
+        )
+
+
+def mean_significance(spec: Specification) -> float:
+    """Significance of the target set as a whole: the mean over its circumstances, weighted by how often they are in it."""
+    able = [c for c in spec.circumstances if c.transformation is not None]
+    total = sum(c.frequency for c in able)
+    return sum(c.significance * c.frequency for c in able) / total if total else 1.0
+
+
+def _mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:
+    if min(jobs, len(work)) <= 1:
+        yield from map(function, work)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(work)), context) as pool:
+        yield from pool.map(function, work)

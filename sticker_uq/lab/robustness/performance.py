@@ -1,0 +1,142 @@
+"""How well a system did on a set of images (Wozniak et al., task 5, M7 to M13), and what its gate did (shares of the images)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.evaluation.metrics.accuracy import coco_summary, count_matches
+from sticker_uq.evaluation.metrics.match_table import AREAS, IOUS, MatchTable
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.robustness.answers import Answer, act_on_detections, consequence
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+Weights = NDArray[np.float64]
+
+COUNTS = ("true_positives", "false_positives", "false_negatives")
+GATE_METRICS = ("wrongly_removed", "left_to_person", "missed_called_clean")
+"""Shares of the images in which something other than a sticker is removed, a person is called, or a laptop with a sticker on it
+is passed on as clean. Less is better.
+"""
+UNGATED = tuple(f"ungated_{name}" for name in ("wrongly_removed", "missed_called_clean"))
+"""The same of a cell that removes every sticker it detects and asks nobody."""
+_AP_COLUMNS = {"ap": slice(None), "ap50": slice(IOUS.index(0.5), IOUS.index(0.5) + 1), "ap75": slice(5, 6)}
+"""Which of the IoU thresholds each kind of AP is a mean over."""
+_SIZES = tuple(name for name in AREAS if name != "all")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One image: its truth, what the system said, and whether a sticker is on the laptop that the image does not show."""
+
+    truth: LabelledImage
+    answer: Answer
+    hidden_sticker: bool = False
+
+
+class Performance:
+    """Every figure of one set of images, for all of them or for any selection.
+
+    ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall. Raises
+    InvalidInput for no images.
+    """
+
+    def __init__(self, images: Sequence[Judged], match_iou: float, decision_score: float) -> None:
+        if not images:
+            raise InvalidInput("no images to measure performance on")
+        self.images = tuple(images)
+        self._iou, self._score = match_iou, decision_score
+        self._tables: dict[str, MatchTable] = {}
+
+    @cached_property
+    def counts(self) -> NDArray[np.float64]:
+        """(images, 3): true positives, false positives and false negatives of each."""
+        rows = [count_matches(i.answer.detections, i.truth, self._iou, self._score) for i in self.images]
+        return np.array([[r.true_positives, r.false_positives, r.false_negatives] for r in rows], float)
+
+    @cached_property
+    def shares(self) -> dict[str, NDArray[np.float64]]:
+        """By metric of GATE_METRICS and UNGATED, 1 for every image of which it is true, (images,)."""
+        rows = []
+        for image in self.images:
+            stickers = image.truth.boxes[image.truth.labels == ObjectClass.STICKER]
+            naive = act_on_detections(image.answer.detections, self._score)
+            action = image.answer.action or naive
+            with_gate = consequence(action, stickers, image.hidden_sticker, self._iou)
+            without = consequence(naive, stickers, image.hidden_sticker, self._iou)
+            rows.append(
+                (with_gate.wrong > 0, with_gate.asked, with_gate.missed, without.wrong > 0, without.missed)
+            )
+        table = np.array(rows, float)
+        return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
+
+    def value(self, metric: str, weights: Weights | None = None) -> float:
+        """One figure, NaN where there is nothing to measure it on. ``weights`` (images,): how often each image counts.
+
+        Raises InvalidInput for an unknown name.
+        """
+        return self.calculator(metric)(weights)
+
+    def calculator(self, metric: str) -> Callable[[Weights | None], float]:
+        """The function of the weights behind :meth:`value`, prepared to be called often."""
+        if metric in ("precision", "recall"):
+            others = 1 if metric == "precision" else 2
+            return lambda weights: self._ratio(others, weights)
+        if metric in self.shares:
+            share = self.shares[metric]
+            return lambda weights: float(np.average(share, weights=weights))
+        if metric in _AP_COLUMNS:
+            table, columns = self._table("all"), _AP_COLUMNS[metric]
+            return lambda weights: float(table.average_precision(weights)[columns].mean())
+        kind, _, part = metric.partition("_")
+        if kind == "ap" and part in _SIZES:
+            table = self._table(part)
+            return lambda weights: float(table.average_precision(weights).mean())
+        if kind == "ar" and part in (*_SIZES, "1", "10", "100"):
+            table = self._table(part if part in _SIZES else "all")
+            most = 100 if part in _SIZES else int(part)
+            return lambda weights: table.average_recall(most, weights)
+        raise InvalidInput(f"performance metric {metric!r} is unknown")
+
+    def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
+        """The function of the weights that gives all of ``metrics``; AP is computed once for all of its kinds."""
+        precisions = [name for name in metrics if name in _AP_COLUMNS]
+        others = {name: self.calculator(name) for name in metrics if name not in _AP_COLUMNS}
+
+        def calculate(weights: Weights | None) -> list[float]:
+            found = {name: one(weights) for name, one in others.items()}
+            if precisions:
+                row = self._table("all").average_precision(weights)
+                found |= {name: float(row[_AP_COLUMNS[name]].mean()) for name in precisions}
+            return [found[name] for name in metrics]
+
+        return calculate
+
+    def figures(self) -> dict[str, float]:
+        """Counts, precision, recall, COCO's twelve figures, the gate's shares and the failures, by name."""
+        detections = [image.answer.detections for image in self.images]
+        return {
+            "images": float(len(self.images)),
+            **dict(zip(COUNTS, self.counts.sum(axis=0).tolist(), strict=True)),
+            "precision": self.value("precision"),
+            "recall": self.value("recall"),
+            **coco_summary(detections, [image.truth for image in self.images]),
+            **{name: float(share.mean()) for name, share in self.shares.items()},
+            "failures": float(sum(bool(image.answer.failure) for image in self.images)),
+        }
+
+    def _ratio(self, others: int, weights: Weights | None) -> float:
+        totals = self.counts.sum(axis=0) if weights is None else weights @ self.counts
+        whole = totals[0] + totals[others]
+        return float(totals[0] / whole) if whole else math.nan
+
+    def _table(self, area: str) -> MatchTable:
+        if area not in self._tables:
+            detections = [image.answer.detections for image in self.images]
+            self._tables[area] = MatchTable(detections, [image.truth for image in self.images], area)
+        return self._tables[area]

@@ -1,0 +1,140 @@
+"""The picture sheet: every circumstance at three strengths, for a domain expert to confirm what may still be expected.
+
+Wozniak et al. let an expert say from which distance on a picture is hard for the human eye (section 5.8); here the expert sees
+the pictures, their distance d, and what epsilon allows at it.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+from jinja2 import Environment
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import Picture, encode_jpeg
+from sticker_uq.lab.corruptions import LabelledPicture, transformation_named
+from sticker_uq.lab.robustness.drawing import check_transformations, circumstance_set, with_transformation
+from sticker_uq.lab.robustness.followups import applied_to
+from sticker_uq.lab.robustness.image_distances import compare
+from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.spec import Circumstance, Specification
+from sticker_uq.scene import InvalidInput
+
+STRENGTHS = ("mild", "middle", "severe")
+_WIDTH = 420
+_PER_PICTURE = ("mse", "psnr", "ssim", "cw_ssim")
+_BOX_COLOURS = {1: (220, 130, 30), 2: (60, 190, 60)}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A circumstance at one strength: picture, distance d from its source, what epsilon allows at it by metric.
+
+    ``distance`` is None, and nothing is allowed, where the specification's distance is one between sets.
+    """
+
+    word: str
+    strength: float
+    image: Picture
+    distance: float | None
+    allowed: dict[str, float]
+
+
+def samples(
+    spec: Specification, circumstance: Circumstance, picture: LabelledPicture, number: int
+) -> list[Sample]:
+    """`circumstance` at the ends and the middle of its strengths, on the same place of `picture` (number in its set)."""
+    assert circumstance.strength is not None
+    mild, severe = circumstance.strength
+    found = []
+    for word, strength in zip(STRENGTHS, (mild, (mild + severe) / 2, severe), strict=True):
+        fixed = circumstance.model_copy(update={"strength": (strength, strength)})
+        (draft,) = circumstance_set(spec, fixed, [number]).drafts
+        after = applied_to(picture, draft.applied)
+        distance, allowed = None, {}
+        if spec.distance in _PER_PICTURE:
+            distance = compare(picture.image, after.image).distance(spec.distance)
+            allowed = {m: spec.epsilon(m, distance, circumstance.significance) for m in spec.relations}
+        found.append(Sample(word, strength, marked(after), distance, allowed))
+    return found
+
+
+def marked(picture: LabelledPicture) -> Picture:
+    """The picture with the boxes that a detector is expected to find: logos blue, stickers green."""
+    image = picture.image.copy()
+    for box, label in zip(picture.boxes, picture.labels.tolist(), strict=True):
+        x1, y1, x2, y2 = (round(float(v)) for v in box)
+        cv2.rectangle(image, (x1, y1), (x2, y2), _BOX_COLOURS.get(label, (0, 0, 255)), 2)
+    return image
+
+
+def write_sheet(spec: Specification, source: SourceSet, path: Path, number: int = 0) -> int:
+    """Write the sheet of all circumstances on image `number` of `source` to `path`, one HTML file that refers to nothing else.
+
+    Returns the number of circumstances on it. InvalidInput when there is no such image or a transformation does not exist.
+    """
+    check_transformations(spec)
+    if not 0 <= number < len(source):
+        raise InvalidInput(f"image {number}: expected 0 to {len(source) - 1}")
+    picture = source.images[number].picture()
+    rows = []
+    for circumstance in with_transformation(spec):
+        assert circumstance.transformation is not None
+        rows.append(
+            {
+                "circumstance": circumstance,
+                "known": transformation_named(circumstance.transformation),
+                "samples": [
+                    {"of": s, "jpeg": _inline(s.image)} for s in samples(spec, circumstance, picture, number)
+                ],
+            }
+        )
+    html = Environment(autoescape=True).from_string(_TEMPLATE)
+    text = html.render(
+        spec=spec, rows=rows, source=_inline(marked(picture)), name=source.images[number].item.path.name
+    )
+    with atomic_write(path, "w") as stream:
+        stream.write(text)
+    return len(rows)
+
+
+def _inline(image: Picture) -> str:
+    small = cv2.resize(
+        image, (_WIDTH, round(_WIDTH * image.shape[0] / image.shape[1])), interpolation=cv2.INTER_AREA
+    )
+    return base64.b64encode(encode_jpeg(small, 80)).decode()
+
+
+_TEMPLATE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Circumstances of {{ spec.system.name }}</title>
+<style>
+body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem auto; max-width: 1400px; padding: 0 1rem; color: #1b1f24; }
+figure { display: inline-block; margin: 0 .8rem 1rem 0; width: 420px; max-width: 100%; vertical-align: top; }
+img { width: 100%; border-radius: 4px; } figcaption { font-size: 13px; color: #444; }
+section { border-top: 1px solid #ccc; padding-top: .6rem; } .views { color: #555; }
+</style>
+<h1>Circumstances of {{ spec.system.name }}</h1>
+<p>For each circumstance: is it realistic at these strengths, and is the allowed change of performance right for what a
+person still sees? d is the distance ({{ spec.distance }}) of the picture from its source; the changes are epsilon(d) for the
+significance of the circumstance. Boxes are what a detector is expected to find: logos blue, stickers green.</p>
+<figure><img alt="source" src="data:image/jpeg;base64,{{ source }}"><figcaption>source: {{ name }}</figcaption></figure>
+{% for row in rows %}
+<section><h2>{{ row.circumstance.name }}</h2>
+<p class="views">{% for view, text in row.circumstance.views.items() %}{{ view }}: {{ text }}. {% endfor %}
+Significance {{ row.circumstance.significance }}, frequency {{ "%g" % row.circumstance.frequency }}.
+Strength: {{ row.known.strength }}, {{ row.known.unit }}.</p>
+{% for sample in row.samples %}
+<figure><img alt="{{ row.circumstance.name }}, {{ sample.of.word }}" src="data:image/jpeg;base64,{{ sample.jpeg }}">
+<figcaption>{{ sample.of.word }}: {{ "%.3g" % sample.of.strength }} {{ row.known.unit }}.
+{% if sample.of.distance is none %}{{ spec.distance }} is a distance between sets: a single picture has none.
+{% else %}d = {{ "%.3f" % sample.of.distance }}. Allowed:
+{% for metric, value in sample.of.allowed.items() %}{{ metric }} {{ "%.3f" % value }}{{ ", " if not loop.last }}{% endfor %}
+{% endif %}</figcaption></figure>
+{% endfor %}</section>
+{% endfor %}
+</html>
+"""

@@ -1,0 +1,121 @@
+"""The source data set: labelled images, what is known about each, and its scene where it was rendered."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco, read_picture
+from sticker_uq.lab.corruptions import LabelledPicture
+from sticker_uq.lab.rendering.render import RenderedScene, render
+from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+
+@dataclass(frozen=True)
+class SourceImage:
+    """One image of the source set. ``tags``: circumstances a person found in it; ``seed`` of its scene, where it was rendered."""
+
+    item: LabelledImage
+    tags: frozenset[str]
+    seed: int | None = None
+
+    def picture(self) -> LabelledPicture:
+        """The image with its objects, and with its scene and shapes where it is a rendered one.
+
+        InvalidInput when the picture cannot be read or has another size than its data set says.
+        """
+        item = self.item
+        image = read_picture(item)
+        known = None if self.seed is None else _scene_of(self.seed, item)
+        if known is None:
+            return LabelledPicture.of(image, item.boxes, item.labels)
+        scene, rendered = known
+        shapes = np.zeros(rendered.id_map.shape, np.uint8)
+        for number, identity in enumerate(rendered.ids):
+            shapes[rendered.id_map == identity] = number + 1
+        return LabelledPicture.of(image, item.boxes, item.labels, shapes, scene)
+
+
+@dataclass(frozen=True)
+class SourceSet:
+    """The source data set (Wozniak et al., task 3). ``tagged``: somebody wrote down which circumstances its images are in."""
+
+    folder: Path
+    images: tuple[SourceImage, ...]
+    tagged: bool
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @classmethod
+    def load(cls, folder: str | Path, tags: str | Path | None = None) -> SourceSet:
+        """The labelled images of a COCO folder.
+
+        Tags are the list ``tags`` of an entry in ``images``, or come from the CSV file ``tags`` with the columns ``image`` (file
+        name or id) and ``tags`` (separated by spaces, commas or semicolons). InvalidInput for a bad folder or a bad CSV file.
+        """
+        root = Path(folder)
+        items = read_coco(root)
+        entries = {
+            entry["id"]: entry for entry in json.loads((root / ANNOTATIONS).read_text("utf-8"))["images"]
+        }
+        written = None if tags is None else _tags_of(Path(tags))
+        images, found = [], set()
+        for item in items:
+            entry = entries[item.image_id]
+            names = {str(item.image_id), item.path.name, str(entry["file_name"])}
+            own = _own_tags(root / ANNOTATIONS, entry)
+            if written is not None:
+                found |= names & written.keys()
+                own = frozenset().union(*(written[name] for name in names if name in written))
+            seed = entry.get("seed")
+            images.append(SourceImage(item, own, seed if isinstance(seed, int) and seed >= 0 else None))
+        if written is not None and set(written) - found:
+            raise InvalidInput(f"{tags}: image {sorted(set(written) - found)[0]!r} is not in {root}")
+        tagged = written is not None or any("tags" in entry for entry in entries.values())
+        return cls(root, tuple(images), tagged)
+
+
+def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
+    tags = entry.get("tags", [])
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidInput(f"{path}: image {entry['id']}: tags {tags!r}: expected a list of words")
+    return frozenset(tags)
+
+
+def _tags_of(path: Path) -> dict[str, frozenset[str]]:
+    """The tags of a CSV file by image."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"tags {path} cannot be read: {error}") from None
+    if not rows or not {"image", "tags"} <= rows[0].keys():
+        raise InvalidInput(f"tags {path}: expected the columns image and tags, and at least one line")
+    tags: dict[str, frozenset[str]] = {}
+    for line, row in enumerate(rows, 2):
+        image = (row["image"] or "").strip()
+        if not image or image in tags:
+            raise InvalidInput(f"tags {path}, line {line}: image {image!r}: expected every image once")
+        tags[image] = frozenset((row["tags"] or "").replace(",", " ").replace(";", " ").split())
+    return tags
+
+
+def _scene_of(seed: int, item: LabelledImage) -> tuple[SceneSpec, RenderedScene] | None:
+    """The scene of a seed, if it renders to the boxes of `item`; the number of stickers may have been chosen."""
+    for stickers in (None, *range(MAX_STICKERS + 1)):
+        scene = sample_scene(seed, stickers=stickers)
+        if stickers is not None and len(scene.stickers) < int((item.labels == ObjectClass.STICKER).sum()):
+            continue
+        rendered = render(scene, (item.width, item.height))
+        if np.array_equal(rendered.boxes, item.boxes) and np.array_equal(rendered.labels, item.labels):
+            return scene, rendered
+    return None

@@ -1,0 +1,263 @@
+"""What a robustness assessment is about: the system, the circumstances it may meet, and how much each may cost.
+
+One YAML file per system (Wozniak et al., tasks 1 and 2). A circumstance is told from several points of view, has a frequency, a
+risk, and the transformation that puts an image into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.robustness.relation import Relation, continuous_relation
+from sticker_uq.scene import InvalidInput
+
+LARGEST_SIGNIFICANCE = 125
+
+PERFORMANCE_METRICS = (
+    "precision",
+    "recall",
+    "ap",
+    "ap50",
+    "ap75",
+    "ap_small",
+    "ap_medium",
+    "ap_large",
+    "ar_1",
+    "ar_10",
+    "ar_100",
+    "ar_small",
+    "ar_medium",
+    "ar_large",
+    "wrongly_removed",
+    "left_to_person",
+    "missed_called_clean",
+)
+"""Performance that a relation can be about, each in [0, 1]; the last three are the gate's: shares of the images."""
+
+DistanceName = Literal["mse", "psnr", "ssim", "cw_ssim", "fid", "euclidean", "cosine", "linkage"]
+Quantity = Literal["blur", "motion", "noise", "exposure"]
+
+
+class Measured(BaseModel):
+    """The circumstance can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
+
+    Blur is the 10-90 % width of edges in px, motion how much wider they are in the worst direction, noise the standard deviation
+    in grey levels, exposure the mean of linear light against middle grey in EV.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    quantity: Quantity
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.above is None and self.below is None:
+            raise ValueError("give above, below or both")
+        if self.above is not None and self.below is not None and self.above >= self.below:
+            raise ValueError(f"above = {self.above} must be smaller than below = {self.below}")
+        return self
+
+    def holds(self, value: float) -> bool:
+        """Whether an image with this value of the quantity is in the circumstance; False for NaN."""
+        return (self.above is None or value > self.above) and (self.below is None or value < self.below)
+
+
+class Circumstance(BaseModel):
+    """One target circumstance (Wozniak et al., tables 2 to 5)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str = Field(
+        pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", description="short name, also its tag in a data set"
+    )
+    views: dict[str, str] = Field(min_length=1, description="the circumstance as each point of view says it")
+    transformation: str | None = Field(None, description="what puts an image into it; none: only described")
+    parameters: dict[str, float | str] = Field({}, description="further parameters of the transformation")
+    strength: tuple[float, float] | None = Field(
+        None, description="mild and severe end of the strengths drawn"
+    )
+    sweep: tuple[float, ...] = Field((), description="strengths of the severity sweep, mildest first")
+    probability: float | None = Field(None, ge=0, le=1, description="how likely it is (M1)")
+    relative_frequency: float | None = Field(None, ge=0, le=1, description="how often it was observed (M2)")
+    exclusive_group: str = Field("", description="circumstances of one group never occur together")
+    exposure: int = Field(ge=1, le=5, description="how often the system is exposed to it (M3)")
+    likelihood: int = Field(ge=1, le=5, description="how likely it then occurs (M4)")
+    severity: int = Field(ge=1, le=5, description="how bad a failure of the system in it is (M5)")
+    measured: Measured | None = Field(None, description="how it is recognised in an image without a tag")
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if (self.probability is None) == (self.relative_frequency is None):
+            raise ValueError(f"{self.name}: give either probability or relative_frequency")
+        if (self.transformation is None) != (self.strength is None):
+            raise ValueError(f"{self.name}: transformation and strength belong together")
+        return self
+
+    @property
+    def frequency(self) -> float:
+        """Probability or relative frequency, whichever is known."""
+        known = self.probability if self.probability is not None else self.relative_frequency
+        assert known is not None
+        return known
+
+    @property
+    def significance(self) -> int:
+        """Exposure times likelihood times severity, 1..125 (M6)."""
+        return self.exposure * self.likelihood * self.severity
+
+
+class SystemDescription(BaseModel):
+    """The system under assessment, in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    description: str = ""
+
+
+class Specification(BaseModel):
+    """Everything an assessment is judged by. ``relations`` maps a performance metric to its relation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    system: SystemDescription
+    circumstances: tuple[Circumstance, ...] = Field(min_length=1)
+    distance: DistanceName = Field("cw_ssim", description="the distance d that epsilon depends on")
+    relations: dict[str, Relation] = Field(
+        default_factory=lambda: {
+            name: continuous_relation() for name in ("precision", "recall", "ap50", "ap75", "ap")
+        },
+        min_length=1,
+    )
+    significance_tightening: float = Field(
+        0.0, ge=0, lt=1, description="share by which the highest significance makes epsilon smaller"
+    )
+    combinations: bool = Field(True, description="whether an image may be in several circumstances at once")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="of every interval")
+    resamples: int = Field(2000, ge=100, le=100_000, description="of the bootstrap")
+    match_iou: float = Field(0.5, gt=0, lt=1, description="IoU from which a detection is an object")
+    decision_score: float = Field(0.5, gt=0, lt=1, description="score from which precision and recall count")
+    seed: int = Field(0, ge=0, description="of follow-up cases and intervals")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        names = [circumstance.name for circumstance in self.circumstances]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"circumstances named twice: {', '.join(twice)}")
+        unknown = sorted(set(self.relations) - set(PERFORMANCE_METRICS))
+        if unknown:
+            raise ValueError(
+                f"relations for unknown metrics {', '.join(unknown)}; known: {', '.join(PERFORMANCE_METRICS)}"
+            )
+        for group, members in self.groups().items():
+            total = sum(member.frequency for member in members)
+            if total > 1 + 1e-9:
+                raise ValueError(
+                    f"exclusive group {group!r}: its frequencies sum to {total:g}, at most 1 is possible"
+                )
+        return self
+
+    def groups(self) -> dict[str, tuple[Circumstance, ...]]:
+        """The exclusive groups by name, each with its circumstances in the order of the specification."""
+        grouped = sorted(
+            (c for c in self.circumstances if c.exclusive_group), key=lambda c: c.exclusive_group
+        )
+        return {name: tuple(members) for name, members in groupby(grouped, lambda c: c.exclusive_group)}
+
+    def circumstance(self, name: str) -> Circumstance:
+        """The circumstance of that name; InvalidInput when there is none."""
+        for circumstance in self.circumstances:
+            if circumstance.name == name:
+                return circumstance
+        known = ", ".join(circumstance.name for circumstance in self.circumstances)
+        raise InvalidInput(f"circumstance {name!r} is not in the specification; known: {known}")
+
+    def epsilon(self, metric: str, distance: float, significance: float = 1.0) -> float:
+        """Allowed difference of ``metric`` at ``distance``, for circumstances of that ``significance`` (1..125).
+
+        The higher the significance, the smaller the variation should be (Wozniak et al., section 5.3): epsilon shrinks linearly
+        with it, by ``significance_tightening`` at 125. InvalidInput for a metric without relation.
+        """
+        if metric not in self.relations:
+            raise InvalidInput(
+                f"metric {metric!r} has no relation in the specification; expected one of {', '.join(self.relations)}"
+            )
+        share = (significance - 1) / (LARGEST_SIGNIFICANCE - 1)
+        return self.relations[metric].epsilon(distance) * (1 - self.significance_tightening * share)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Specification:
+        """The specification in a YAML file. InvalidInput names the file and everything wrong in it."""
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(f"specification {path} cannot be read: {error.strerror}") from None
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise InvalidInput(
+                f"specification {path} is not a YAML file: {' '.join(str(error).split())}"
+            ) from None
+        if not isinstance(values, dict):
+            raise InvalidInput(
+                f"specification {path}: expected system, circumstances, ...; got {type(values).__name__}"
+            )
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            problems = [_sentence(values, problem) for problem in error.errors()]
+            raise InvalidInput(f"specification {path}: {'; '.join(problems)}") from None
+
+    def save(self, path: str | Path, comments: Mapping[str, str] | None = None) -> None:
+        """Write the specification to a YAML file, whole or not at all.
+
+        ``comments`` are put above the circumstances of those names, that of "" above everything.
+        """
+        told, plain = comments or {}, self.plain()
+        circumstances = plain.pop("circumstances")
+        with atomic_write(path, "w") as stream:
+            stream.write(_comment(told.get("", ""), ""))
+            stream.write(_yaml(plain))
+            stream.write("circumstances:\n")
+            for circumstance in circumstances:
+                stream.write(_comment(told.get(circumstance["name"], ""), "  "))
+                stream.write(_yaml([circumstance]))
+
+    def plain(self) -> dict[str, Any]:
+        """The specification as dicts, lists and numbers, without what has no value."""
+        return self.model_dump(mode="json", exclude_defaults=True) | {
+            "relations": {
+                name: relation.model_dump(mode="json", exclude_defaults=True)
+                for name, relation in self.relations.items()
+            }
+        }
+
+
+def _yaml(value: Any) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None))
+
+
+def _comment(text: str, indent: str) -> str:
+    return "".join(f"{indent}# {line}".rstrip() + "\n" for line in text.splitlines())
+
+
+def _sentence(values: dict[str, Any], problem: Any) -> str:
+    """One problem of a file in words; a circumstance is called by its name, not its number."""
+    where = list(problem["loc"])
+    if len(where) > 1 and where[0] == "circumstances" and isinstance(where[1], int):
+        listed = values.get("circumstances")
+        entry = listed[where[1]] if isinstance(listed, list) else None
+        named = entry.get("name") if isinstance(entry, dict) else None
+        where[:2] = [str(named) if named else f"circumstance {where[1] + 1}"]
+    text = problem["msg"].removeprefix("Value error, ")
+    place = ".".join(map(str, where))
+    shown = isinstance(problem["input"], str | int | float)
+    return f"{place} = {problem['input']!r}: {text}" if place and shown else f"{place}: {text}".lstrip(": ")

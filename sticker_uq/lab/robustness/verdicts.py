@@ -1,0 +1,233 @@
+"""Whether the metamorphic relation holds: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
+
+The paper compares two numbers. Here every number comes with the uncertainty of the images it was measured on: source images are
+drawn again with replacement, and their follow-ups with them (a paired bootstrap), so that the relation can also be undecided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict
+
+from sticker_uq.lab.robustness.performance import Performance
+from sticker_uq.scene import InvalidInput
+
+Samples = NDArray[np.float64]
+
+FEWEST_IMAGES = 10
+"""With fewer source images nothing is decided."""
+_SIGNIFICANCE_DIGITS = 12
+
+
+class Finding(StrEnum):
+    """Whether a system keeps to the relation."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class RelationCheck:
+    """One relation in one set of circumstances.
+
+    ``source`` and ``target``: performance; ``change``: target minus source, in [``low``, ``high``] with the specification's
+    confidence (NaN without an interval); ``distance`` d and ``epsilon`` epsilon(d); ``reason``: why it is undecided, if not
+    because of the interval.
+    """
+
+    # the stored assessment holds it
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", ser_json_inf_nan="strings")
+
+    circumstance: str
+    metric: str
+    images: int
+    source: float
+    target: float
+    change: float
+    low: float
+    high: float
+    distance: float
+    epsilon: float
+    finding: Finding
+    reason: str = ""
+
+    @property
+    def difference(self) -> float:
+        """Delta P, the absolute change (M18)."""
+        return abs(self.change)
+
+
+def plain_check(
+    metric: str, source: float, target: float, distance: float, epsilon: float, circumstance: str = "all"
+) -> RelationCheck:
+    """The relation as the paper checks it, on two numbers: |source - target| <= epsilon, without an interval."""
+    change = round(target - source, _SIGNIFICANCE_DIGITS)  # 0.5 - 0.49 must not exceed 0.01
+    finding = Finding.HOLDS if abs(change) <= epsilon else Finding.VIOLATED
+    if math.isnan(change) or math.isnan(epsilon):
+        finding = Finding.UNDECIDED
+    nan = math.nan
+    return RelationCheck(
+        circumstance, metric, 0, source, target, change, nan, nan, distance, epsilon, finding
+    )
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Source and follow-up images that belong together.
+
+    ``source``: performance on the source images; ``target``: on the follow-ups; ``origin`` (targets,): index of the source image
+    of each follow-up; ``distances`` (targets,): d of each pair, or one number for the two sets as a whole.
+    """
+
+    source: Performance
+    target: Performance
+    origin: NDArray[np.intp]
+    distances: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        wanted = len(self.target.images)
+        if self.origin.shape != (wanted,) or self.distances.shape not in ((wanted,), (1,)):
+            raise InvalidInput(
+                f"{wanted} follow-ups with origins {self.origin.shape} and distances {self.distances.shape}"
+            )
+
+    @property
+    def distance(self) -> float:
+        """d between the sets: the mean over the pairs."""
+        return float(self.distances.mean())
+
+    def distance_of(self, weights: NDArray[np.float64]) -> float:
+        """d of a selection of source images."""
+        if len(self.distances) == 1:
+            return float(self.distances[0])
+        return float(np.average(self.distances, weights=weights[self.origin]))
+
+
+def resampled_weights(images: int, resamples: int, seed: int) -> NDArray[np.float64]:
+    """How often each of ``images`` is drawn in each bootstrap resample, (resamples, images)."""
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
+
+
+def check_relation(
+    paired: Paired,
+    metric: str,
+    epsilon: Callable[[float], float],
+    circumstance: str = "all",
+    *,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    values: tuple[Samples, Samples] | None = None,
+) -> RelationCheck:
+    """Whether ``metric`` changes by at most ``epsilon`` (d) from source to target.
+
+    It holds when the interval of the change lies within epsilon on both sides, is violated when the interval lies beyond it, and
+    is undecided otherwise. Epsilon is that of each resample's own d. The interval is the percentile interval over source images;
+    where no resample changes anything it is that of an effect which none of n images showed, +- 1 - (alpha / 2)^(1 / n).
+    ``values``: the metric on source and target for each of :func:`resampled_weights`, if they are known already.
+    """
+    images = len(paired.source.images)
+    source, target = paired.source.value(metric), paired.target.value(metric)
+    change, distance = target - source, paired.distance
+    allowed = epsilon(distance)
+
+    def result(low: float, high: float, finding: Finding, reason: str = "") -> RelationCheck:
+        return RelationCheck(
+            circumstance,
+            metric,
+            images,
+            source,
+            target,
+            change,
+            low,
+            high,
+            distance,
+            allowed,
+            finding,
+            reason,
+        )
+
+    if math.isnan(change):
+        return result(math.nan, math.nan, Finding.UNDECIDED, "there is nothing to measure it on")
+    if math.isnan(allowed):
+        return result(math.nan, math.nan, Finding.UNDECIDED, "the distance is not known")
+    weights = resampled_weights(images, resamples, seed)
+    if values is None:
+        before = bootstrap(paired.source, [metric], weights)[metric]
+        values = before, bootstrap(paired.target, [metric], weights[:, paired.origin])[metric]
+    changes = values[1] - values[0]
+    margins = np.array([epsilon(paired.distance_of(w)) for w in weights])
+    usable = np.isfinite(changes)
+    if usable.sum() < resamples / 2:
+        return result(math.nan, math.nan, Finding.UNDECIDED, "too few objects for an interval")
+    tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(changes[usable], tails)
+    above, below = changes[usable] - margins[usable], -changes[usable] - margins[usable]
+    if np.ptp(changes[usable]) == 0:
+        unseen = 1 - float(tails[0]) ** (1 / images)
+        low, high = low - unseen, high + unseen
+        above, below = np.array([high - allowed, low - allowed]), np.array([-low - allowed, -high - allowed])
+        tails = np.array([0.0, 1.0])
+    if images < FEWEST_IMAGES:
+        return result(low, high, Finding.UNDECIDED, f"fewer than {FEWEST_IMAGES} source images")
+    if max(np.quantile(above, tails[1]), np.quantile(below, tails[1])) <= 0:
+        return result(low, high, Finding.HOLDS)
+    if max(np.quantile(above, tails[0]), np.quantile(below, tails[0])) > 0:
+        return result(low, high, Finding.VIOLATED)
+    return result(low, high, Finding.UNDECIDED)
+
+
+def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:
+    """Each of ``metrics`` for every row of ``weights`` (resamples, images), by name."""
+    calculate = performance.several(metrics)
+    table = np.array([calculate(row) for row in weights]).reshape(len(weights), len(metrics))
+    return dict(zip(metrics, table.T, strict=True))
+
+
+@dataclass(frozen=True)
+class OverallVerdict:
+    """What all checks say together.
+
+    The relation is meant for every pair of circumstances (Wozniak et al., section 5.8): it is violated overall as soon as it is
+    violated somewhere, and holds only if it holds everywhere. ``weights`` maps each finding to its share of the significance.
+    """
+
+    finding: Finding
+    weights: Mapping[Finding, float]
+    by_circumstance: Mapping[str, Finding]
+
+
+def overall(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
+    """The verdict over ``checks``; those of circumstances without ``significance`` (the target set as a whole) carry no weight.
+
+    Raises InvalidInput without checks.
+    """
+    if not checks:
+        raise InvalidInput("no relation was checked")
+    grouped: dict[str, list[Finding]] = {}
+    for check in checks:
+        grouped.setdefault(check.circumstance, []).append(check.finding)
+    by_circumstance = {name: _together(findings) for name, findings in grouped.items()}
+    total = sum(significance.get(name, 0) for name in by_circumstance)
+    weights = {
+        finding: sum(significance.get(name, 0) for name, f in by_circumstance.items() if f is finding) / total
+        if total
+        else 0.0
+        for finding in Finding
+    }
+    return OverallVerdict(_together(list(by_circumstance.values())), weights, by_circumstance)
+
+
+def _together(findings: Sequence[Finding]) -> Finding:
+    if Finding.VIOLATED in findings:
+        return Finding.VIOLATED
+    return Finding.UNDECIDED if Finding.UNDECIDED in findings else Finding.HOLDS

@@ -1,0 +1,90 @@
+"""Ambiguous crops back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_picture
+from sticker_uq.io.crops import crop_square, empty_boxes
+from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages
+from sticker_uq.scene import FloatArray, IntArray, ObjectClass
+
+
+@dataclass(frozen=True)
+class PastedScene:
+    """``image`` (H, W, 3) uint8 BGR with ``boxes`` (M, 4) px of the crops ``numbers`` (M,) that were pasted into it."""
+
+    image: npt.NDArray[np.uint8]
+    boxes: npt.NDArray[np.float32]
+    numbers: IntArray
+
+
+def paste(
+    image: npt.NDArray[np.uint8],
+    boxes: FloatArray,
+    crops: FloatArray,
+    numbers: IntArray,
+    rng: np.random.Generator,
+) -> PastedScene:
+    """``image`` with the crops ``numbers`` of ``crops`` (N, 3, s, s) where none of the objects ``boxes`` lies, as many as fit.
+
+    The borders are seamless (Perez et al. 2003, Poisson blending): the crop keeps its gradients and takes the colour of the lid.
+    """
+    size = (image.shape[1], image.shape[0])
+    places = empty_boxes(size, boxes, len(numbers), rng)
+    found = image.copy()
+    for place, number in zip(places, numbers, strict=False):
+        left, top, side = crop_square(place)
+        pixels = np.rint(crops[number].transpose(1, 2, 0) * 255).astype(np.uint8)
+        pixels = cv2.resize(pixels, (side, side), interpolation=cv2.INTER_CUBIC)
+        mask = np.zeros((side, side), np.uint8)
+        mask[1:-1, 1:-1] = 255  # the outermost pixels are what the solution starts from
+        centre = (left + side // 2, top + side // 2)
+        found = cv2.seamlessClone(pixels, found, mask, centre, cv2.NORMAL_CLONE)
+    return PastedScene(found, places, numbers[: len(places)])
+
+
+def pasted_scenes(
+    items: Sequence[LabelledImage],
+    ambiguous: AmbiguousImages,
+    each: int,
+    seed: int,
+    image_format: str = "jpg",
+) -> Iterator[EncodedScene]:
+    """The pictures ``items`` with up to ``each`` ambiguous crops on each, for a COCO folder.
+
+    An annotation's class is the more probable one that is an object; its further field ``probabilities`` holds the
+    probabilistic label in the order background, logo, sticker; ``ambiguous`` says whether the object was pasted. Raises
+    InvalidInput for a picture that cannot be read.
+    """
+    vectors = ambiguous.vectors(len(ObjectClass))
+    order = np.random.default_rng(seed).permutation(len(ambiguous))
+    used = 0
+    for item in items:
+        rng = np.random.default_rng([seed, item.image_id])
+        numbers = order[np.arange(used, used + each) % len(order)]
+        scene = paste(read_picture(item), item.boxes, ambiguous.images, numbers, rng)
+        used += len(scene.numbers)
+        own = vectors[scene.numbers]
+        certain = np.eye(len(ObjectClass))[item.labels]
+        labels = np.concatenate([item.labels, own[:, 1:].argmax(axis=1) + 1]).astype(np.int64)
+        further = tuple(
+            {"probabilities": [round(v, 6) for v in row.tolist()], "ambiguous": number >= len(item.labels)}
+            for number, row in enumerate(np.concatenate([certain, own]))
+        )
+        yield EncodedScene(
+            seed=item.image_id,
+            format=image_format,
+            data=encode_picture(scene.image, image_format),
+            width=item.width,
+            height=item.height,
+            boxes=np.concatenate([item.boxes, scene.boxes]),
+            labels=labels,
+            image_fields={"source": item.path.name},
+            box_fields=further,
+        )

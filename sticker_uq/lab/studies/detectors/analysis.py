@@ -1,0 +1,224 @@
+"""The statistics of a study from its per-image results: the tables of Wu et al., and the same with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
+from sticker_uq.lab.studies.detectors.measures import (
+    ACCURACY,
+    RELATIVE,
+    UNCERTAINTY,
+    Measure,
+    Profile,
+    in_order,
+    label,
+)
+from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
+from sticker_uq.lab.studies.detectors.results import CLEAN, conditions, measures_of, paired
+from sticker_uq.lab.studies.detectors.significance import ALPHA, Alternative, compare_pairs, friedman
+from sticker_uq.scene import FloatArray, InvalidInput
+
+RECOMMENDED = "recommended"
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Tables, one row per thing.
+
+    ``means``: data set, rate, model, measure, images, mean, low, high (95 % bootstrap over images); ``friedman``; ``pairs``;
+    ``tiers``: tier (1 = best) of each model; ``best``: Table 3, the models that are in the first tier at every rate, by data set
+    and measure, as M1/M2; ``correlations``: rho of mAP with each metric; ``pooled``: Table 4, over all rates and data sets.
+    """
+
+    profile: Profile
+    means: pd.DataFrame
+    friedman: pd.DataFrame
+    pairs: pd.DataFrame
+    tiers: pd.DataFrame
+    best: pd.DataFrame
+    correlations: pd.DataFrame
+    pooled: pd.DataFrame
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table by its name."""
+        return {
+            name: getattr(self, name)
+            for name in ("means", "friedman", "pairs", "tiers", "best", "correlations", "pooled")
+        }
+
+
+def analyse(
+    table: pd.DataFrame,
+    profile: Profile,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Analysis:
+    """The statistics of per-image results as `read_results` gives them, of the clean images.
+
+    ``paper``: two-sided tests that a significant Friedman test opens, two-sided correlations; ``simula_rp``: the published
+    code's choices, where Friedman's test opens nothing. ``resamples`` of the bootstrap, 0 for no intervals. The statistics of a
+    rate of 0 are means only: without dropout nothing is uncertain. Raises InvalidInput when there are no clean images.
+    """
+    groups = conditions(table)
+    if not groups:
+        raise InvalidInput(f"results without a row of variant {CLEAN!r}")
+    measures = measures_of(table)
+    collected = _Rows()
+    for number, (dataset, rate, rows) in enumerate(groups):
+        where = {"dataset": dataset, "dropout_rate": rate}
+        for measure in measures:
+            collected.means += _means(where, rows, measure, resamples, seed)
+            if rate != 0:
+                _compare(collected, where, rows, measure, profile)
+        if rate != 0 and ACCURACY in measures:
+            collected.correlations += _correlations(where, rows, measures, profile)
+        progress(number + 1, len(groups))
+    ordered = pd.DataFrame(collected.tiers, columns=["dataset", "dropout_rate", "measure", "model", "tier"])
+    return Analysis(
+        profile,
+        pd.DataFrame(collected.means),
+        pd.DataFrame(collected.friedman),
+        pd.DataFrame(collected.pairs),
+        ordered,
+        best_models(ordered),
+        pd.DataFrame(collected.correlations),
+        pd.DataFrame(_pooled(groups, measures, resamples, seed)),
+    )
+
+
+def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
+    """Table 3 from tiers: one row per data set and one called "recommended", one column per measure; "-" for none."""
+    if ordered.empty:
+        return pd.DataFrame({"dataset": []})
+    measures = list(dict.fromkeys(ordered["measure"]))
+    first = ordered[ordered["tier"] == 1]
+    cells: dict[tuple[str, str], tuple[str, ...]] = {}
+    datasets = list(dict.fromkeys(ordered["dataset"]))
+    for (dataset, measure), rows in first.groupby(["dataset", "measure"], sort=False):
+        tops = [tuple(group["model"]) for _, group in rows.groupby("dropout_rate", dropna=False)]
+        cells[dataset, measure] = tuple(in_order(set(best_everywhere(tops))))
+    rows = [{"dataset": d} | {m: _joined(cells[d, m]) for m in measures if (d, m) in cells} for d in datasets]
+    last = {m: recommended([cells[d, m] for d in datasets if (d, m) in cells]) for m in measures}
+    return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
+
+
+def mean_interval(values: FloatArray, resamples: int, seed: int = 0) -> tuple[float, float, float]:
+    """Mean of ``values`` (N,) with its 95 % bootstrap interval (BCa), NaN where there is nothing to draw from."""
+    if not len(values):
+        return math.nan, math.nan, math.nan
+    mean = float(np.mean(values))
+    if not resamples or len(values) < 2:
+        return mean, math.nan, math.nan
+    if np.ptp(values) == 0:
+        return mean, mean, mean
+    found = stats.bootstrap(
+        (values,), np.mean, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed)
+    )
+    return mean, float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+class _Rows:
+    """Rows of the tables while they grow."""
+
+    def __init__(self) -> None:
+        self.means: list[dict[str, object]] = []
+        self.friedman: list[dict[str, object]] = []
+        self.pairs: list[dict[str, object]] = []
+        self.tiers: list[dict[str, object]] = []
+        self.correlations: list[dict[str, object]] = []
+
+
+def _means(
+    where: dict[str, object], rows: pd.DataFrame, measure: Measure, resamples: int, seed: int
+) -> list[dict[str, object]]:
+    found = []
+    for model in in_order(set(rows["model"])):
+        values = rows.loc[rows["model"] == model, measure.name].to_numpy(float)
+        known = values[~np.isnan(values)]
+        mean, low, high = mean_interval(known, resamples, seed)
+        counts = {"images": len(values), "measured": len(known)}
+        found.append(
+            where
+            | {"measure": measure.name, "model": model}
+            | counts
+            | {"mean": mean, "low": low, "high": high}
+        )
+    return found
+
+
+def _compare(
+    collected: _Rows, where: dict[str, object], rows: pd.DataFrame, measure: Measure, profile: Profile
+) -> None:
+    values, left_out = paired(rows, measure, profile)
+    models = list(values.columns)
+    if len(models) < 2 or values.empty:
+        return
+    here = where | {"measure": measure.name}
+    whole = friedman(values.to_numpy(float))
+    collected.friedman.append(here | asdict(whole) | {"left_out": left_out})
+    pairs = compare_pairs(values.to_numpy(float), models, measure, profile)
+    # two models have no Friedman test that could forbid their comparison
+    opened = profile == "simula_rp" or len(models) == 2 or whole.p < ALPHA
+    dropped = () if profile == "simula_rp" else ("md",)
+    for pair in pairs:
+        found = {name: value for name, value in asdict(pair).items() if name not in dropped}
+        collected.pairs.append(here | found | {"opened": opened})
+    order = tiers(models, pairs if opened else [], profile)
+    for number, tier in enumerate(order, 1):
+        collected.tiers += [here | {"model": model, "tier": number} for model in tier]
+
+
+def _uqms(measures: Sequence[Measure], profile: Profile) -> list[Measure]:
+    wanted = UNCERTAINTY if profile == "simula_rp" else (*UNCERTAINTY, *RELATIVE)
+    return [measure for measure in wanted if measure in measures]
+
+
+def _correlations(
+    where: dict[str, object], rows: pd.DataFrame, measures: Sequence[Measure], profile: Profile
+) -> list[dict[str, object]]:
+    uqms = _uqms(measures, profile)
+    if profile == "simula_rp" and "predictive_surface" in rows:
+        surface = rows["predictive_surface"]
+        rows = rows[~rows["image"].isin(rows.loc[surface.isna() | (surface == -1), "image"])]
+    found = []
+    for model in in_order(set(rows["model"])):
+        own = rows[rows["model"] == model]
+        columns = [own[m.name].to_numpy(float) for m in uqms]
+        alternative: Alternative = "less" if profile == "simula_rp" else "two-sided"
+        results = correlations(own[ACCURACY.name].to_numpy(float), columns, alternative)
+        found += [
+            where | {"model": model, "measure": m.name} | asdict(r)
+            for m, r in zip(uqms, results, strict=True)
+        ]
+    return found
+
+
+def _pooled(
+    groups: Sequence[tuple[str, float, pd.DataFrame]], measures: Sequence[Measure], resamples: int, seed: int
+) -> list[dict[str, object]]:
+    if ACCURACY not in measures:
+        return []
+    rows = pd.concat([part for _, rate, part in groups if rate != 0] or [groups[0][2][:0]])
+    found = []
+    for model in in_order(set(rows["model"])):
+        own = rows[rows["model"] == model]
+        images = pd.factorize(own["dataset"].astype(str) + "\0" + own["image"].astype(str))[0]
+        for measure in _uqms(measures, "paper"):
+            result = pooled_correlation(
+                own[ACCURACY.name].to_numpy(float), own[measure.name].to_numpy(float), images, resamples, seed
+            )
+            found.append({"model": model, "measure": measure.name} | asdict(result))
+    return found
+
+
+def _joined(models: Sequence[str]) -> str:
+    return "/".join(map(label, models)) or "-"

@@ -1,0 +1,76 @@
+"""The labelled pictures of a study's data sets, those of recordings as files of the study."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, encode_picture, read_coco
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.studies.detectors.plan import DataSet
+from sticker_uq.scene import InvalidInput
+
+_RECORDING = "metadata.yaml"
+
+
+def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[DataSet, ...]:
+    """``datasets`` with the image topics of their recordings, from [NAME=]TOPIC; the one without NAME is for all others.
+
+    Raises InvalidInput for a NAME that is no recording, or that comes twice.
+    """
+    recordings = [one.name for one in datasets if _is_recording(one)]
+    wanted: dict[str, str] = {}
+    for text in topics:
+        name, equals, topic = text.rpartition("=")
+        if not topic.strip("/") or not recordings or (equals and name not in recordings):
+            raise InvalidInput(
+                f"--topic {text!r}: expected [NAME=]TOPIC, NAME a recording among the data sets "
+                f"({', '.join(recordings) or 'none'})"
+            )
+        if name in wanted:
+            raise InvalidInput(f"--topic {text!r}: expected one topic, {wanted[name]} is given already")
+        wanted[name] = topic
+    common = wanted.get("", "")
+    return tuple(
+        one.model_copy(update={"topic": wanted.get(one.name, common)}) if _is_recording(one) else one
+        for one in datasets
+    )
+
+
+def _is_recording(data: DataSet) -> bool:
+    return (data.folder / _RECORDING).is_file()
+
+
+def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
+    """The pictures of ``data`` with their labels, in order.
+
+    Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
+    `sticker-uq calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every
+    process of the study finds them. Raises InvalidInput for what `read_coco` or `LabelledSource` refuses and an image that cannot
+    be decoded.
+    """
+    if not _is_recording(data):
+        return read_coco(data.folder)
+    source = LabelledSource(data.folder, data.topic or None)
+    facts = b"".join((data.folder / name).read_bytes() for name in (_RECORDING, ANNOTATIONS))
+    facts += data.topic.encode()  # the images of another topic are other files
+    own = folder / "recordings" / data.name / hashlib.blake2b(facts, digest_size=8).hexdigest()
+    places = {name: own / f"{name}.png" for name in source.items}
+    if not all(place.is_file() for place in places.values()):
+        own.mkdir(parents=True, exist_ok=True)
+        for image in source:
+            if image.image is None:
+                raise InvalidInput(f"{data.folder}: image {image.name}: {image.error}")
+            item = source.items[image.name]
+            height, width = image.image.shape[:2]
+            if (width, height) != (item.width, item.height):
+                raise InvalidInput(
+                    f"{data.folder / ANNOTATIONS}: image {image.name} is labelled as {item.width}x{item.height}, "
+                    f"but recorded as {width}x{height}"
+                )
+            with atomic_write(places[image.name]) as stream:
+                stream.write(encode_picture(image.image, "png"))
+    return [replace(item, path=places[name]) for name, item in source.items.items()]

@@ -1,0 +1,161 @@
+"""What a study runs: models, data sets, dropout rates, variants. One validated value, which decides the result."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sticker_uq.detection.settings import DetectorSettings, ModelName
+from sticker_uq.lab.attacks.dag import DagSettings
+from sticker_uq.lab.corruptions import transformation_named
+from sticker_uq.scene import InvalidInput
+
+RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+"""Dropout rates of the paper, and none."""
+ADVERSARIAL = "adv-"
+"""Variants that begin so are white-box attacks on the model that looks."""
+PATCHED = "patch-"
+"""Variants that begin so have adversarial patches on stickers, made against the model that looks."""
+TRANSFER = "from "
+"""Variants that begin so are attacks on the model that follows."""
+_MODEL = re.compile(
+    r"^(?:(?P<label>[\w.-]+):)?(?P<name>\w+)(?:/(?P<site>in|out))?(?:=(?P<weights>[^@]+))?(?:@(?P<size>\d+))?$"
+)
+
+
+class ModelChoice(BaseModel):
+    """One model. ``label``: what it is called, by default as its architecture; without ``weights``, the packaged ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    name: ModelName
+    weights: str = ""
+    dropout_site: Literal["in", "out"] = "in"
+    min_size: int = DetectorSettings.model_fields["min_size"].default
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by their absolute path; raises InvalidInput otherwise."""
+        found = _MODEL.match(text)
+        known = DetectorSettings.model_fields["model"].annotation
+        names = getattr(known, "__args__", ())
+        if found is None or found["name"] not in names:
+            raise InvalidInput(
+                f"model {text!r}: expected [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], MODEL one of {', '.join(names)}"
+            )
+        values = {
+            "label": found["label"] or found["name"],
+            "name": found["name"],
+            "weights": str(Path(found["weights"]).absolute()) if found["weights"] else "",
+            "dropout_site": found["site"] or "in",
+        }
+        return cls.model_validate(values | ({"min_size": int(found["size"])} if found["size"] else {}))
+
+
+class Circumstance(BaseModel):
+    """A transformation of every image, with its strength in its own unit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    strength: float
+
+    @property
+    def variant(self) -> str:
+        """What rows call it."""
+        return f"{self.name}={self.strength:g}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
+        name, _, strength = text.partition("=")
+        try:
+            value = float(strength)
+        except ValueError:
+            raise InvalidInput(f"circumstance {text!r}: expected NAME=STRENGTH") from None
+        transformation_named(name).check(value)
+        return cls(name=name, strength=value)
+
+
+class DataSet(BaseModel):
+    """A COCO folder or labelled recording and what it is called. ``topic``: of a recording's images, where there are several."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    folder: Path
+    topic: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
+        name, equals, folder = text.partition("=")
+        path = Path(folder if equals else text).absolute()
+        return cls(name=name if equals else path.name or "data", folder=path)
+
+
+class StudySettings(BaseModel):
+    """Everything that decides the result of a study. A bad value raises pydantic's ``ValidationError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: tuple[ModelChoice, ...] = Field(min_length=1)
+    datasets: tuple[DataSet, ...] = Field(min_length=1)
+    rates: tuple[float, ...] = Field(RATES, min_length=1)
+    passes: int = Field(20, ge=2, le=200)
+    adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
+    patches: int = Field(0, ge=0, le=100, description="variants of each image with patches on stickers")
+    patch_steps: int = Field(40, ge=1, le=10_000, description="steps in which a patch is made")
+    transfer: bool = Field(True, description="whether every model also looks at the attacks on the others")
+    circumstances: tuple[Circumstance, ...] = ()
+    images: int = Field(0, ge=0, description="images of each data set; 0: all")
+    score_floor: float = Field(0.2, ge=0.01, le=0.99)
+    profile: Literal["paper", "simula_rp"] = "paper"
+    attack: DagSettings = DagSettings()
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    device: str = "auto"
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for what, names in (
+            ("models", [m.label for m in self.models]),
+            ("data sets", [d.name for d in self.datasets]),
+            ("rates", [f"{r:g}" for r in self.rates]),
+        ):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"two {what} are called {name!r}, expected every name once")
+        for rate in self.rates:
+            if not 0 <= rate <= 0.9:
+                raise ValueError(f"dropout rate {rate:g}: expected 0 to 0.9")
+        return self
+
+    def detector(self, model: ModelChoice) -> DetectorSettings:
+        """Settings of the detector of ``model`` without dropout."""
+        return DetectorSettings(
+            model=model.name,
+            weights=model.weights,
+            min_size=model.min_size,
+            dropout_site=model.dropout_site,
+            dropout_rate=0.0,
+            passes=self.passes,
+            score_floor=self.score_floor,
+            device=self.device,
+            precision=self.precision,
+            seed=self.seed,
+        )
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the adversarial variants."""
+        return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
+
+    @property
+    def patched(self) -> tuple[str, ...]:
+        """Names of the variants with patches."""
+        return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

@@ -1,0 +1,79 @@
+"""Per-image results: one row per image, model, data set, dropout rate and variant, from this bench or from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MEASURES, Measure, Profile, in_order
+from sticker_uq.scene import InvalidInput
+
+KEYS = ("dataset", "dropout_rate", "variant", "image", "model")
+CLEAN = "clean"
+"""The variant in which nothing was done to an image."""
+_DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
+
+
+def read_results(path: Path) -> pd.DataFrame:
+    """The rows of a .csv or .parquet file, columns by our names (mAP, VR, image_name and so on are understood).
+
+    A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
+    lacks image, model or every measure, or says two things about one image.
+    """
+    try:
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: no such file") from None
+    except (ValueError, OSError) as error:  # pandas and pyarrow: no table
+        raise InvalidInput(f"{path}: expected a .csv or .parquet table ({error})") from None
+    table = table.rename(columns={name: COLUMNS.get(str(name).lower(), str(name)) for name in table.columns})
+    for name in ("image", "model"):
+        if name not in table:
+            raise InvalidInput(f"{path}: has no column {name!r}, found {', '.join(map(str, table.columns))}")
+    if not measures_of(table):
+        raise InvalidInput(f"{path}: has none of the columns {', '.join(BY_NAME)}")
+    for name, value in _DEFAULTS.items():
+        if name not in table:
+            table[name] = value
+    for measure in measures_of(table):
+        values = pd.to_numeric(table[measure.name], errors="coerce")
+        bad = values.isna() & table[measure.name].notna()
+        if bad.any():
+            raise InvalidInput(
+                f"{path}: {measure.name} {table.loc[bad, measure.name].iloc[0]!r}: expected a number"
+            )
+        table[measure.name] = values.astype(float)
+    twice = table.duplicated(list(KEYS), keep=False)
+    if twice.any():
+        row = table[twice].iloc[0]
+        raise InvalidInput(f"{path}: image {row['image']!r} of model {row['model']!r} occurs more than once")
+    return table
+
+
+def measures_of(table: pd.DataFrame) -> list[Measure]:
+    """The measures that ``table`` has a column for, in the order of the paper."""
+    return [measure for measure in MEASURES if measure.name in table]
+
+
+def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
+    """(data set, dropout rate, rows) of every condition of ``table``, rates rising; rows of clean images only."""
+    clean = table[table["variant"] == CLEAN]
+    groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
+    return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
+
+
+def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
+    """One row per image and one column per model (order of the paper) of ``measure``, and how many images were left out.
+
+    Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
+    to cluster in it (PS not a number or -1), as published, except without dropout.
+    """
+    every = rows["image"].nunique()
+    if profile == "simula_rp" and "predictive_surface" in rows and (rows["dropout_rate"] != 0).all():
+        surface = rows["predictive_surface"]
+        rows = rows[~rows["image"].isin(rows.loc[surface.isna() | (surface == -1), "image"])]
+    table = rows.pivot(index="image", columns="model", values=measure.name)
+    table = table[in_order(set(table.columns))].dropna()
+    return table, every - len(table)

@@ -1,0 +1,261 @@
+"""A whole study: what is missing is computed, on this machine or on a Ray cluster, and kept piece by piece."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.detectors.executors import Executor
+from sticker_uq.lab.studies.detectors.labelled import labelled_images
+from sticker_uq.lab.studies.detectors.plan import PATCHED, TRANSFER, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.store import Store, key_of
+from sticker_uq.lab.studies.detectors.tables import write_parquet
+from sticker_uq.lab.studies.detectors.tasks import Attack, LookAt, Task, check_name, weights_hash
+from sticker_uq.scene import InvalidInput
+
+CELLS, PLAN = "cells.sqlite", "study.json"
+IMAGES, OBJECTS, ATTACKS = "images.parquet", "objects.parquet", "attacks.parquet"
+ATTACKED = "adversarial"
+TIMINGS = ("encode_ms", "look_ms", "decode_ms")
+"""Columns of the results that another run does not repeat."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, what is done of it, and how much there is."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The results of a study. ``images``: one row per image, model, data set, rate and variant; ``objects``: one per clustered
+
+    object; ``attacks``: one per attacked picture. ``weights``: identity of each model's weights by its label.
+    """
+
+    settings: StudySettings
+    images: pd.DataFrame
+    objects: pd.DataFrame
+    attacks: pd.DataFrame
+    weights: dict[str, str]
+
+    @classmethod
+    def load(cls, folder: Path) -> Study:
+        """A finished study from its folder; raises InvalidInput when there is none."""
+        try:
+            plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+            images, objects, attacks = (pd.read_parquet(folder / name) for name in (IMAGES, OBJECTS, ATTACKS))
+            settings = StudySettings.model_validate(plan["settings"])
+            return cls(settings, images, objects, attacks, plan["weights"])
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInput(f"{folder}: expected the folder of a finished study ({error})") from None
+
+
+def run_study(
+    settings: StudySettings,
+    folder: Path,
+    execute: Executor,
+    progress: Progress = lambda stage, done, total: None,
+) -> Study:
+    """Compute what ``folder`` does not hold yet, write the three tables to it, and return them.
+
+    Every finished cell stays in ``folder``/cells.sqlite, so that a run that was killed goes on where it was, and a run with more
+    rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
+    InvalidInput for data, weights or pictures that cannot be used.
+    """
+    data = {
+        one.name: _items(one.name, labelled_images(one, folder), settings.images) for one in settings.datasets
+    }
+    weights = {model.label: weights_hash(model, settings) for model in settings.models}
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store(folder / CELLS) as store:
+        work = Work(settings, folder, data, weights)
+        for stage, tasks in (("attacks", work.attacks()), ("cells", work.looks())):
+            _complete(stage, tasks, settings, store, execute, progress)
+        attacks = [store[task.key] for task in work.attacks()]
+        cells = [store[key] for task in work.looks() for key in task.keys]
+    images, objects, attacked = _tables(cells, attacks)
+    study = Study(settings, images, objects, attacked, weights)
+    for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
+        write_parquet(table, folder / name)
+    with atomic_write(folder / PLAN, "w") as stream:
+        json.dump({"settings": settings.model_dump(mode="json"), "weights": weights}, stream, indent=2)
+    return study
+
+
+class Work:
+    """All tasks of a study, in a fixed order."""
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        folder: Path,
+        data: dict[str, list[LabelledImage]],
+        weights: dict[str, str],
+    ) -> None:
+        self._settings, self._folder, self._data, self._weights = settings, folder, data, weights
+        self._digests = {
+            (name, item.path.name): hashlib.blake2b(
+                item.path.read_bytes() + item.boxes.tobytes() + item.labels.tobytes(), digest_size=16
+            ).hexdigest()
+            for name, items in data.items()
+            for item in items
+        }
+
+    def attacks(self) -> list[Attack]:
+        """Every attack on every picture."""
+        return [
+            Attack(
+                model,
+                name,
+                item,
+                variant,
+                self.file(model, name, item, variant),
+                self._attack_key(model, name, item, variant),
+            )
+            for model in self._settings.models
+            for name, items in self._data.items()
+            for variant in (*self._settings.variants, *self._settings.patched)
+            for item in items
+        ]
+
+    def looks(self) -> list[LookAt]:
+        """Every look of every model at every picture."""
+        settings, found = self._settings, []
+        for model in settings.models:
+            others = (
+                [m for m in settings.models if m != model]
+                if settings.transfer and settings.adversarial
+                else []
+            )
+            for name, items in self._data.items():
+                for item in items:
+                    found.append(self._look(model, name, item, CLEAN, settings.rates))
+                    for variant in (*settings.variants, *settings.patched):
+                        found.append(self._look(model, name, item, variant, settings.rates, (model, variant)))
+                    for circumstance in settings.circumstances:
+                        look = self._look(model, name, item, circumstance.variant, settings.rates)
+                        found.append(LookAt(**{**vars(look), "circumstance": circumstance}))
+                    for other in others:
+                        source = (other, settings.variants[0])
+                        found.append(
+                            self._look(
+                                model, name, item, f"{TRANSFER}{other.label}", settings.rates[:1], source
+                            )
+                        )
+        return found
+
+    def _look(
+        self,
+        model: ModelChoice,
+        dataset: str,
+        item: LabelledImage,
+        variant: str,
+        rates: tuple[float, ...],
+        source: tuple[ModelChoice, str] | None = None,
+    ) -> LookAt:
+        settings = self._settings
+        facts = {
+            "what": "look",
+            "label": model.label,
+            "weights": self._weights[model.label],
+            "min_size": model.min_size,
+            "dropout_site": model.dropout_site,
+            "dataset": dataset,
+            "image": item.path.name,
+            "digest": self._digests[dataset, item.path.name],
+            "variant": variant,
+            "attack": "" if source is None else self._attack_key(source[0], dataset, item, source[1]),
+            "passes": settings.passes,
+            "score_floor": settings.score_floor,
+            "profile": settings.profile,
+            "seed": settings.seed,
+        }
+        if settings.precision != StudySettings.model_fields["precision"].default:
+            facts["precision"] = settings.precision
+        return LookAt(
+            model,
+            dataset,
+            item,
+            variant,
+            rates,
+            tuple(key_of(facts | {"rate": rate}) for rate in rates),
+            None if source is None else self.file(source[0], dataset, item, source[1]),
+        )
+
+    def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
+        return key_of(
+            {
+                "what": "attack",
+                "label": model.label,
+                "weights": self._weights[model.label],
+                "min_size": model.min_size,
+                "dataset": dataset,
+                "image": item.path.name,
+                "digest": self._digests[dataset, item.path.name],
+                "variant": variant,
+                "settings": {"steps": self._settings.patch_steps}
+                if variant.startswith(PATCHED)
+                else self._settings.attack.model_dump(),
+                "seed": self._settings.seed,
+            }
+        )
+
+    def file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
+        """Where the attack ``variant`` on ``model`` is kept."""
+        # named by what decides it: pictures of other settings in the same folder are other files
+        name = f"{item.path.stem}-{self._attack_key(model, dataset, item, variant)[:8]}.png"
+        return self._folder / ATTACKED / model.label / dataset / variant / name
+
+
+def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[LabelledImage]:
+    chosen = list(items[: most or None])
+    names: set[str] = set()
+    for item in chosen:
+        check_name(item, names, dataset)
+    return chosen
+
+
+def _complete(
+    stage: str,
+    tasks: Sequence[Task],
+    settings: StudySettings,
+    store: Store,
+    execute: Executor,
+    progress: Progress,
+) -> None:
+    """Execute what of ``tasks`` is not in the store."""
+    missing = list(_missing(tasks, store))
+    total = len(tasks)
+    progress(stage, total - len(missing), total)
+    for done, result in enumerate(execute(missing, settings), 1):
+        store.put(result)
+        progress(stage, total - len(missing) + done, total)
+
+
+def _missing(tasks: Sequence[Task], store: Store) -> Iterator[Task]:
+    for task in tasks:
+        if isinstance(task, Attack):
+            if task.key not in store or not task.file.is_file():
+                yield task
+            continue
+        left = [(rate, key) for rate, key in zip(task.rates, task.keys, strict=True) if key not in store]
+        if left:
+            rates, keys = zip(*left, strict=True)
+            yield LookAt(**{**vars(task), "rates": rates, "keys": keys})
+
+
+def _tables(cells: list[Any], attacks: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    rows = [cell["row"] for cell in cells]
+    order = ["dataset", "model", "variant", "dropout_rate", "image"]
+    where = (*order,)
+    objects = [{name: cell["row"][name] for name in where} | one for cell in cells for one in cell["objects"]]
+    images = pd.DataFrame(rows).sort_values(order, kind="stable", ignore_index=True)
+    found = pd.DataFrame(objects, columns=None if objects else list(where))
+    return images, found.sort_values(order, kind="stable", ignore_index=True), pd.DataFrame(attacks)

@@ -1,0 +1,130 @@
+"""Which model to take for what: the paper's guideline (Wu et al., figure 6) on the results of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from sticker_uq.lab.studies.detectors.analysis import analyse
+from sticker_uq.lab.studies.detectors.measures import in_order, label
+from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
+from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.scene import InvalidInput
+
+LATENCY = "latency"
+REQUIREMENTS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("map",),
+    "label-uncertainty": ("variation_ratio", "shannon_entropy", "mutual_information"),
+    "box-uncertainty": ("relative_total_variance", "relative_predictive_surface"),
+    "robustness": ("rs_map", "rs_uqm"),
+    LATENCY: (),
+}
+"""What can be asked for, and the measures that answer it."""
+_SAME_TIME = 1.1
+"""A model is as quick as another when it takes at most so many times as long."""
+_KEYS = ["dataset", "dropout_rate", "model", "image"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model in a ranking. ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over
+
+    measures and data sets; ``ms``: median time of encoding and T passes; ``tied``: other models with the same score.
+    """
+
+    model: str
+    score: float
+    tiers: Mapping[str, float]
+    ms: float
+    tied: tuple[str, ...]
+
+
+def rank(study: Study, weights: Mapping[str, float], rate: float) -> list[Candidate]:
+    """The models of ``study`` at the dropout rate ``rate``, the best first, for requirements with positive ``weights``.
+
+    Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
+    have the same score. Among models with one score the quicker comes first. Raises InvalidInput for an unknown requirement, a
+    weight that is not positive, a rate that the study lacks, and robustness without attacked pictures.
+    """
+    for name, weight in weights.items():
+        if name not in REQUIREMENTS:
+            raise InvalidInput(f"requirement {name!r}: expected one of {', '.join(REQUIREMENTS)}")
+        if not weight > 0 or not np.isfinite(weight):
+            raise InvalidInput(f"weight {weight:g} of {name}: expected a number above 0")
+    if not weights:
+        raise InvalidInput(f"no requirement, expected at least one of {', '.join(REQUIREMENTS)}")
+    if rate not in study.settings.rates or rate == 0:
+        known = ", ".join(f"{r:g}" for r in study.settings.rates if r)
+        raise InvalidInput(f"dropout rate {rate:g}: expected one that was studied: {known}")
+    here = study.images[(study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)]
+    scores = robustness_scores(study.images[study.images["dropout_rate"] == rate], study.settings.profile)
+    if scores.empty and "robustness" in weights:
+        raise InvalidInput(
+            "robustness: the study has no attacked pictures, expected --adversarial of 1 or more"
+        )
+    table = here if scores.empty else here.merge(scores[[*_KEYS, "rs_map", "rs_uqm"]], on=_KEYS)
+    found = analyse(table, study.settings.profile, resamples=0).tiers
+    models = in_order(set(here["model"]))
+    times = {m: _time(here[here["model"] == m]) for m in models}
+    drafts = []
+    for model in models:
+        tiers = {name: _tier(name, model, found, times) for name in weights}
+        total = sum(weights.values())
+        score = sum(weight * tiers[name] for name, weight in weights.items()) / total
+        drafts.append((round(score, 9), times[model], model, tiers))
+    drafts.sort(key=lambda draft: draft[:2])
+    return [
+        Candidate(model, score, tiers, ms, tuple(m for s, _, m, _ in drafts if s == score and m != model))
+        for score, ms, model, tiers in drafts
+    ]
+
+
+def advice(ranking: list[Candidate]) -> str:
+    """The recommendation in a sentence, with the models that are statistically as good."""
+    best = ranking[0]
+    words = f"{label(best.model)} ({best.model})" if label(best.model) != best.model else best.model
+    if not best.tied:
+        return f"Take {words}: no other model of the study is as good for this."
+    others = ", ".join(best.tied)
+    return f"Take {words}; {others} {'is' if len(best.tied) == 1 else 'are'} statistically as good and slower or as quick."
+
+
+def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
+    """The detector node's parameters for a model of ``study``; its weights by their absolute path.
+
+    Raises InvalidInput when the weights are not there any more.
+    """
+    (choice,) = (one for one in study.settings.models if one.label == model)
+    if choice.weights and not Path(choice.weights).is_file():
+        raise InvalidInput(f"{choice.weights}: expected the weights of {model} that the study looked with")
+    return {
+        "model": choice.name,
+        "weights": str(Path(choice.weights).absolute()) if choice.weights else "",
+        "min_size": choice.min_size,
+        "dropout_site": choice.dropout_site,
+        "dropout_rate": rate,
+        "passes": study.settings.passes,
+        "score_floor": study.settings.score_floor,
+        "precision": study.settings.precision,
+    }
+
+
+def _time(rows: pd.DataFrame) -> float:
+    return float((rows["encode_ms"] + rows["decode_ms"]).median())
+
+
+def _tier(requirement: str, model: str, tiers: pd.DataFrame, times: Mapping[str, float]) -> float:
+    if requirement == LATENCY:
+        # the first tier is as quick as the quickest, the second as quick as the quickest of the rest, and so on
+        left, number = sorted(times.values()), 1
+        while times[model] > left[0] * _SAME_TIME:
+            left = [time for time in left if time > left[0] * _SAME_TIME]
+            number += 1
+        return float(number)
+    own = tiers[(tiers["model"] == model) & tiers["measure"].isin(REQUIREMENTS[requirement])]
+    return float(own["tier"].mean()) if len(own) else 1.0

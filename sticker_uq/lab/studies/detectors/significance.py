@@ -1,0 +1,199 @@
+"""Which of two models is better: paired tests, effect sizes, corrections (Wu et al., section 4.6).
+
+Everything is paired by image. Values that cannot be computed are NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from sticker_uq.lab.studies.detectors.measures import Measure, Profile
+from sticker_uq.scene import FloatArray, InvalidInput
+
+ALPHA = 0.05
+Alternative = Literal["two-sided", "greater", "less"]
+_DEVIATIONS = 2.0
+"""The published direction rule looks whether 0 is within so many median absolute deviations of the median."""
+_BANDS = ((0.1, "negligible"), (0.3, "small"), (0.5, "medium"))
+_CORRELATION_BANDS = ((0.3, "negligible"), (0.5, "low"), (0.7, "moderate"), (0.9, "high"))
+RELEVANT = ("medium", "large")
+"""Effects that count for an order of models."""
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Friedman's test over the models. ``statistic``: chi-square with ``models`` - 1 degrees of freedom, corrected for ties."""
+
+    images: int
+    models: int
+    statistic: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One pair of models, d = first - second over ``images``.
+
+    ``alternative`` that was tested; ``p`` of Wilcoxon's signed-rank test and ``p_holm`` corrected over all pairs; ``rbc``:
+    matched-pairs rank-biserial correlation -1..1 with its ``band``; ``effect_r``: \\|z\\|/sqrt(n); ``better``: the model that is
+    better, empty where the difference is not significant or not relevant (medium or large); ``md``: see :func:`published_md`.
+    """
+
+    first: str
+    second: str
+    images: int
+    median: float
+    alternative: Alternative
+    p: float
+    p_holm: float
+    rbc: float
+    band: str
+    effect_r: float
+    better: str
+    md: float
+
+
+def friedman(values: FloatArray) -> Friedman:
+    """Friedman's test of ``values`` (N, K): N images seen by K models. NaN for less than three models or without differences."""
+    images, models = values.shape
+    if models < 3 or images < 2:
+        return Friedman(images, models, math.nan, math.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = stats.friedmanchisquare(*values.T)
+    return Friedman(images, models, float(found.statistic), float(found.pvalue))
+
+
+def direction(difference: FloatArray) -> Alternative:
+    """The published rule: one-sided where 0 is more than two median absolute deviations from the median difference."""
+    median = float(np.median(difference))
+    reach = _DEVIATIONS * float(np.median(np.abs(difference - median)))
+    if median - reach <= 0.0 <= median + reach:
+        return "two-sided"
+    return "greater" if median > 0.0 else "less"
+
+
+def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") -> float:
+    """p of Wilcoxon's signed-rank test of ``difference`` (N,), zeros by Pratt's method; 1 where all are zero, NaN for N = 0."""
+    if not len(difference):
+        return math.nan
+    if not np.any(difference):
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # scipy warns that small samples with ties use the normal approximation
+        return float(stats.wilcoxon(difference, zero_method="pratt", alternative=alternative).pvalue)
+
+
+def rank_biserial(difference: FloatArray) -> float:
+    """Matched-pairs rank-biserial correlation -1..1 of the non-zero differences (Kerby 2014): (W+ - W-) / (n (n + 1) / 2).
+
+    Positive: the first model has the larger values. NaN where all are zero.
+    """
+    rising, falling, count = _rank_sums(difference)
+    return (rising - falling) / (count * (count + 1) / 2) if count else math.nan
+
+
+def effect_r(difference: FloatArray) -> float:
+    """\\|z\\| / sqrt(n) of the signed-rank sum of the n non-zero differences, without a correction for ties; NaN without any."""
+    rising, falling, count = _rank_sums(difference)
+    if not count:
+        return math.nan
+    middle = count * (count + 1) / 4
+    spread = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+    return abs(min(rising, falling) - middle) / spread / math.sqrt(count)
+
+
+def published_md(difference: FloatArray) -> float:
+    """The published code's "MD": mean of d / (d + 1) over the non-zero differences; NaN without any.
+
+    To compare with published tables only: it has no bounds, is infinite for a d of -1, and its sign misleads below that.
+    """
+    moved = difference[difference != 0]
+    with np.errstate(divide="ignore"):
+        return float(np.mean(moved / (moved + 1))) if len(moved) else math.nan
+
+
+def band(value: float) -> str:
+    """How large a rank-biserial correlation is: negligible, small, medium, large; "no" for none."""
+    if math.isnan(value) or value == 0.0:
+        return "no"
+    return next((name for limit, name in _BANDS if abs(value) < limit), "large")
+
+
+def correlation_band(value: float) -> str:
+    """How large a correlation is: negligible, low, moderate, high, very high; "no" where it is undefined."""
+    if math.isnan(value):
+        return "no"
+    return next((name for limit, name in _CORRELATION_BANDS if abs(value) < limit), "very high")
+
+
+def holm(p: FloatArray) -> NDArray[np.float64]:
+    """Holm-Bonferroni adjusted ``p`` (N,); an undefined one stays NaN but counts in the family, ranked last."""
+    values = np.asarray(p, np.float64)
+    order = np.argsort(values, kind="stable")  # NaN last
+    factors = len(values) - np.arange(len(values))
+    adjusted = np.fmax.accumulate(values[order] * factors)
+    result = np.empty_like(values)
+    result[order] = np.minimum(adjusted, 1.0)
+    result[np.isnan(values)] = np.nan
+    return result
+
+
+def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
+    """Every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
+
+    Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
+    """
+    if np.isnan(values).any():
+        raise InvalidInput(
+            f"{measure.short}: has values that are not numbers, expected images measured by every model"
+        )
+    drafts = []
+    for i, j in combinations(range(len(models)), 2):
+        difference = values[:, i] - values[:, j]
+        alternative: Alternative = (
+            "two-sided" if profile == "paper" or not len(difference) else direction(difference)
+        )
+        drafts.append((models[i], models[j], difference, alternative, signed_rank(difference, alternative)))
+    adjusted = holm(np.array([p for *_, p in drafts], np.float64))
+    pairs = []
+    for (first, second, difference, alternative, p), p_holm in zip(drafts, adjusted.tolist(), strict=True):
+        rbc = rank_biserial(difference)
+        better = ""
+        if p_holm < ALPHA and band(rbc) in RELEVANT:
+            better = first if (rbc > 0) == measure.higher_is_better else second
+        median = float(np.median(difference)) if len(difference) else math.nan
+        effect = effect_r(difference)
+        pairs.append(
+            Pair(
+                first,
+                second,
+                len(difference),
+                median,
+                alternative,
+                p,
+                p_holm,
+                rbc,
+                band(rbc),
+                effect,
+                better,
+                published_md(difference),
+            )
+        )
+    return pairs
+
+
+def _rank_sums(difference: FloatArray) -> tuple[float, float, int]:
+    """Rank sums of the positive and of the negative differences, and how many are not zero."""
+    moved = difference[difference != 0]
+    ranks = stats.rankdata(np.abs(moved))
+    return float(ranks[moved > 0].sum()), float(ranks[moved < 0].sum()), len(moved)

@@ -1,0 +1,167 @@
+"""The tables of a study beside the statistics: headline, quality of boxes and probabilities, attacks, transfer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pandas as pd
+
+from sticker_uq.evaluation.metrics.reliability import (
+    detection_calibration_error,
+    localization_aware_calibration_error,
+    reliability,
+)
+from sticker_uq.lab.studies.detectors.analysis import Analysis
+from sticker_uq.lab.studies.detectors.measures import in_order
+from sticker_uq.lab.studies.detectors.plan import ADVERSARIAL, PATCHED, TRANSFER
+from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.running import Study
+
+REFERENCE_RATE = 0.2
+_HEADLINE = ("map", "shannon_entropy", "relative_total_variance", "rs_map", "rs_uqm")
+
+
+def reference_rate(study: Study) -> float:
+    """The rate of the study that is nearest to the one cells run with."""
+    rates = [rate for rate in study.settings.rates if rate] or list(study.settings.rates)
+    return min(rates, key=lambda rate: abs(rate - REFERENCE_RATE))
+
+
+def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
+    """One row per data set and model at the reference rate: mAP, uncertainty and scores with intervals, mAP attacked, time."""
+    rate = reference_rate(study)
+    rows = []
+    means = analysis.means[analysis.means["dropout_rate"] == rate]
+    for (dataset, model), own in means.groupby(["dataset", "model"], sort=False):
+        row: dict[str, object] = {"dataset": dataset, "model": model}
+        by_measure = own.set_index("measure")
+        for name in _HEADLINE:
+            if name in by_measure.index:
+                found = by_measure.loc[name]
+                row |= {name: found["mean"], f"{name}_low": found["low"], f"{name}_high": found["high"]}
+        if not scores.empty:
+            chosen = (
+                (scores["dataset"] == dataset) & (scores["model"] == model) & (scores["dropout_rate"] == rate)
+            )
+            row["map_adversarial"] = scores.loc[chosen, "map_adversarial"].mean()
+        looks = _of(study.images, dataset, model, CLEAN)
+        looks = looks[looks["dropout_rate"] == rate]
+        row["ms"] = float((looks["encode_ms"] + looks["decode_ms"]).median())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def quality(study: Study) -> pd.DataFrame:
+    """Per data set, model and rate, clean images: mAP beside PDQ, LRP, D-ECE and LaECE over the whole set, DiL, recall."""
+    rows = []
+    clean = study.images[study.images["variant"] == CLEAN]
+    keys = ["dataset", "model", "dropout_rate"]
+    found = study.objects[study.objects["variant"] == CLEAN] if len(study.objects) else study.objects
+    for key, own in clean.groupby(keys, sort=True):
+        hits, wrong, missed = (own[n].sum() for n in ("true_positives", "false_positives", "false_negatives"))
+        total = hits + wrong + missed
+        errors = (
+            own["lrp"].fillna(0) * (own["true_positives"] + own["false_positives"] + own["false_negatives"])
+        ).sum()
+        row = dict(zip(keys, key, strict=True)) | {
+            "images": len(own),
+            "map": own["map"].mean(),
+            "pdq": own["pdq_sum"].sum() / total if total else np.nan,
+            "lrp": errors / total if total else np.nan,
+            "recall": hits / (hits + missed) if hits + missed else np.nan,
+            "dil": own["dil"].mean(),
+        }
+        mine = found[(found[keys] == list(key)).all(axis=1)] if len(found) else found
+        score, hit, iou = (
+            mine[n].to_numpy(float) if len(mine) else np.zeros(0) for n in ("score", "right", "iou")
+        )
+        right = hit > 0
+        row["d_ece"] = detection_calibration_error(score, right)
+        by_class = [mine["label"].to_numpy() == c if len(mine) else np.zeros(0, bool) for c in (1, 2)]
+        aware = [localization_aware_calibration_error(score[c], right[c], iou[c]) for c in by_class]
+        row["laece"] = float(np.nanmean(aware)) if not np.isnan(aware).all() else np.nan
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def reliability_table(study: Study) -> pd.DataFrame:
+    """The bins of the reliability diagrams: clusters on clean images of every model and data set at the reference rate."""
+    objects = study.objects
+    if objects.empty:
+        return pd.DataFrame()
+    here = objects[(objects["variant"] == CLEAN) & (objects["dropout_rate"] == reference_rate(study))]
+    rows = []
+    for (dataset, model), own in here.groupby(["dataset", "model"], sort=True):
+        bins = reliability(own["score"].to_numpy(float), own["right"].to_numpy(bool))
+        rows += [{"dataset": dataset, "model": model} | asdict(one) for one in bins]
+    return pd.DataFrame(rows)
+
+
+def attack_table(study: Study) -> pd.DataFrame:
+    """Per data set, attacked model and kind of attack: pictures, share of the targets fooled, iterations, RMS and L-inf in grey
+
+    levels. The targets of DAG are boxes of the model, those of a patch the stickers under it.
+    """
+    if study.attacks.empty:
+        return pd.DataFrame()
+    kinds = np.where(study.attacks["variant"].str.startswith(PATCHED), "patch", "DAG")
+    groups = study.attacks.assign(attack=kinds).groupby(["dataset", "attacked", "attack"], sort=True)
+    rows = [
+        {
+            "dataset": dataset,
+            "attacked": model,
+            "attack": kind,
+            "pictures": len(own),
+            "fooled": own["fooled"].sum() / max(own["targets"].sum(), 1),
+            "iterations": own["iterations"].mean(),
+            "rms": own["rms"].mean(),
+            "largest_rms": own["rms"].max(),
+            "linf": own["linf"].max(),
+        }
+        for (dataset, model, kind), own in groups
+    ]
+    return pd.DataFrame(rows)
+
+
+def transfer_table(study: Study) -> pd.DataFrame:
+    """Which model's attack breaks which: mean mAP of each model (columns) on the first variant of the attacks on each (rows),
+
+    at the lowest rate of the study; the row "none" are clean pictures. Empty for a single model or without attacks.
+    """
+    labels = in_order({model.label for model in study.settings.models})
+    if len(labels) < 2 or not study.settings.adversarial or not study.settings.transfer:
+        return pd.DataFrame()
+    rate, first = study.settings.rates[0], f"{ADVERSARIAL}00"
+    images = study.images[study.images["dropout_rate"] == rate]
+    rows = []
+    for dataset in [d.name for d in study.settings.datasets]:
+        for source in ("none", *labels):
+            row: dict[str, object] = {"dataset": dataset, "attacked": source, "dropout_rate": rate}
+            for model in labels:
+                variant = CLEAN if source == "none" else first if source == model else f"{TRANSFER}{source}"
+                row[model] = _of(images, dataset, model, variant)["map"].mean()
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def circumstance_table(study: Study) -> pd.DataFrame:
+    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate; empty without any."""
+    names = [*(c.variant for c in study.settings.circumstances), *study.settings.patched]
+    rows = study.images[
+        study.images["variant"].isin([CLEAN, *names])
+        & (study.images["dropout_rate"] == reference_rate(study))
+    ]
+    if not names:
+        return pd.DataFrame()
+    columns = ["map", "shannon_entropy", "relative_total_variance", "detection_rate", "dil"]
+    # the patches of one kind count together
+    variants = np.where(rows["variant"].str.startswith(PATCHED), PATCHED.rstrip("-"), rows["variant"])
+    groups = rows.assign(variant=variants).groupby(["dataset", "model", "variant"], sort=True)
+    return groups[columns].mean().reset_index()
+
+
+def _of(images: pd.DataFrame, dataset: object, model: object, variant: str) -> pd.DataFrame:
+    return images[
+        (images["dataset"] == dataset) & (images["model"] == model) & (images["variant"] == variant)
+    ]

@@ -1,0 +1,24 @@
+"""Tables as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+
+from sticker_uq.io.files import atomic_write
+
+
+def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
+    """Write every table that has rows to ``folder``/NAME.csv with all its digits. Raises OSError when the disk refuses."""
+    for name, table in tables.items():
+        if not table.empty:
+            with atomic_write(folder / f"{name}.csv", "w") as stream:
+                table.to_csv(stream, index=False, lineterminator="\n")
+
+
+def write_parquet(table: pd.DataFrame, path: Path) -> None:
+    """Write ``table`` to ``path``, completely or not at all. Raises OSError when the disk refuses."""
+    with atomic_write(path) as stream:
+        table.to_parquet(stream, index=False)

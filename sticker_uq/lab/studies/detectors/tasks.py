@@ -1,0 +1,161 @@
+"""The pieces of work of a study, each a function of its arguments alone: attacking one picture, looking at one picture."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection.detector import StochasticDetector, load_detector
+from sticker_uq.dil import LocalizationSettings, localize
+from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.attacks.dag import attack, variant_seed
+from sticker_uq.lab.corruptions import LabelledPicture, transform
+from sticker_uq.lab.studies.detectors.patching import patch_picture
+from sticker_uq.lab.studies.detectors.plan import PATCHED, Circumstance, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.scoring import score
+from sticker_uq.perception.pipeline import image_digest, image_seed
+from sticker_uq.scene import InvalidInput
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Attack:
+    """Attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
+
+    model: ModelChoice
+    dataset: str
+    item: LabelledImage
+    variant: str
+    file: Path
+    key: str
+
+
+@dataclass(frozen=True)
+class LookAt:
+    """Let ``model`` look at ``item`` at every one of ``rates``. ``file``: the attacked picture instead of the clean one, if any;
+
+    ``circumstance`` that it is put into, if any. ``keys``: of each rate.
+    """
+
+    model: ModelChoice
+    dataset: str
+    item: LabelledImage
+    variant: str
+    rates: tuple[float, ...]
+    keys: tuple[str, ...]
+    file: Path | None = None
+    circumstance: Circumstance | None = None
+
+
+Task = Attack | LookAt
+
+
+def perform(task: Task, settings: StudySettings) -> dict[str, Any]:
+    """What is to be kept of ``task``, by key. Raises InvalidInput for a picture that cannot be read."""
+    return _attack(task, settings) if isinstance(task, Attack) else _look(task, settings)
+
+
+def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
+    detector = _detectors(settings.detector(task.model), (0.0,))[0.0]
+    seed = variant_seed(settings.seed, int(task.variant[-2:]), task.item.path.name)
+    if task.variant.startswith(PATCHED):
+        found = patch_picture(detector, task.item, settings.patch_steps, seed)
+    else:
+        (found,) = attack(detector, [task.item], settings.attack, [seed])
+    task.file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(task.file) as stream:
+        stream.write(encode_picture(found.image, "png"))
+    return {
+        task.key: {
+            "attacked": task.model.label,
+            "dataset": task.dataset,
+            "image": task.item.path.name,
+            "variant": task.variant,
+            "iterations": found.iterations,
+            "rms": found.rms,
+            "linf": found.linf,
+            "targets": found.targets,
+            "fooled": found.fooled,
+            "success": found.success,
+        }
+    }
+
+
+def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
+    image, truth = looked_at(task.item, task.variant, task.file, task.circumstance, settings.seed)
+    detectors = _detectors(settings.detector(task.model), settings.rates)
+    first = next(iter(detectors.values()))
+    digest = image_digest(image)
+    started = time.perf_counter()
+    features = first.encode(image)
+    encode_ms = (time.perf_counter() - started) * 1e3
+    started = time.perf_counter()
+    asked = LocalizationSettings()
+    (localization,) = localize(first.look(features, least_score=asked.decision_threshold), asked)
+    look_ms = (time.perf_counter() - started) * 1e3
+    kept: dict[str, Any] = {}
+    for rate, key in zip(task.rates, task.keys, strict=True):
+        started = time.perf_counter()
+        samples = detectors[rate].decode(features, settings.passes, image_seed(digest, settings.seed))
+        decode_ms = (time.perf_counter() - started) * 1e3
+        row, objects = score(samples, truth, settings.profile)
+        where = {
+            "dataset": task.dataset,
+            "dropout_rate": rate,
+            "variant": task.variant,
+            "image": task.item.path.name,
+            "model": task.model.label,
+        }
+        sizes = {"width": truth.width, "height": truth.height}
+        times = {"encode_ms": encode_ms, "look_ms": look_ms, "decode_ms": decode_ms}
+        kept[key] = {"row": where | sizes | row | {"dil": localization.dil} | times, "objects": objects}
+    return kept
+
+
+def looked_at(
+    item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
+) -> tuple[Picture, LabelledImage]:
+    """What a model sees as ``variant`` of ``item``, and its labels.
+
+    The picture in ``file`` instead of the clean one, if any; a ``circumstance`` that it is put into, if any, with the ``seed`` of
+    the study. Raises InvalidInput for a picture that cannot be read.
+    """
+    seen = item if file is None else replace(item, path=file)
+    image = read_picture(seen)
+    if circumstance is None:
+        return image, seen
+    drawn = variant_seed(seed, 0, f"{variant} {item.path.name}") % 2**32
+    found = transform(
+        LabelledPicture.of(image, item.boxes, item.labels), circumstance.name, circumstance.strength, drawn
+    )
+    height, width = found.image.shape[:2]
+    return found.image, replace(item, boxes=found.boxes, labels=found.labels, width=width, height=height)
+
+
+@cache
+def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, StochasticDetector]:
+    """One detector for each rate, all of the same weights in memory once; kept for the next task of this process."""
+    loaded = load_detector(settings)
+    return {rate: loaded.with_settings(settings.model_copy(update={"dropout_rate": rate})) for rate in rates}
+
+
+def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
+    """Identity of the weights of ``model``; raises InvalidInput when it has none."""
+    return next(iter(_detectors(settings.detector(model), settings.rates).values())).weights_hash
+
+
+def check_name(item: LabelledImage, names: set[str], dataset: str) -> None:
+    """Raise InvalidInput when two images of a data set have one name: rows are told apart by it."""
+    if item.path.name in names:
+        raise InvalidInput(
+            f"data set {dataset}: two images are called {item.path.name}, expected every name once"
+        )
+    names.add(item.path.name)

@@ -1,0 +1,129 @@
+"""Attacks that know the supervisor: they change the class, then lower the score (after Carlini and Wagner 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sticker_uq.detection.kernels.threads import single_thread
+from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.measures import auc
+from sticker_uq.monitors import Supervisor
+from sticker_uq.monitors.autoencoder import Autoencoder
+from sticker_uq.monitors.crop_network import CropClassifier
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+ATTACKED = ("max_softmax", "mdsa", "autoencoder")
+"""One of each family: supervisors whose score has a gradient in the crop."""
+EPSILON = 0.2
+"""Largest change of one value, 0..1."""
+_STEPS = 30
+
+Score = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Share of the crops that an attack fooled the classifier with, and AUC-ROC of the supervisor on those against nominal
+    crops: of the attack that knows only the classifier, and of the one that also knows the supervisor.
+    """
+
+    fooled: float
+    auc: float
+    fooled_adaptive: float
+    auc_adaptive: float
+
+
+def score_of(supervisor: Supervisor, model: CropClassifier) -> Score:
+    """The score of ``supervisor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
+
+    InvalidInput for a supervisor that is not among :data:`ATTACKED`.
+    """
+    if isinstance(supervisor, Autoencoder):
+        drawer = supervisor.drawer()
+        return lambda crops: ((crops - drawer.reconstruct(crops)) ** 2).flatten(1).mean(dim=1)
+    if supervisor.name == "max_softmax":
+        return lambda crops: 1 - torch.softmax(model(crops), dim=1).amax(dim=1)
+    if supervisor.name == "mdsa":
+        return _mahalanobis(supervisor, model)
+    raise InvalidInput(
+        f"supervisor {supervisor.name}: no gradient known, expected one of {', '.join(ATTACKED)}"
+    )
+
+
+def _mahalanobis(supervisor: Supervisor, model: CropClassifier) -> Score:
+    learned = {name: torch.from_numpy(value).double() for name, value in supervisor.arrays().items()}
+
+    def score(crops: Tensor) -> Tensor:
+        hidden = model.activations(crops, dropout=False)[-1]
+        predicted = model.last(hidden).argmax(dim=1)
+        found = torch.zeros(len(crops), dtype=torch.float64)
+        for label in predicted.unique().tolist():
+            if f"mean.{label}" not in learned:
+                continue
+            rows = predicted == label
+            centred = (hidden[rows].double() - learned[f"mean.{label}"]).T
+            white = torch.linalg.solve_triangular(learned[f"lower.{label}"], centred, upper=False)
+            found = found.index_put((torch.nonzero(rows)[:, 0],), (white**2).sum(dim=0))
+        return found
+
+    return score
+
+
+@single_thread()
+def targeted(
+    model: CropClassifier, crops: FloatArray, labels: IntArray, score: Score | None
+) -> tuple[FloatArray, IntArray]:
+    """Crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
+
+    Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
+    gradient of the score instead, back and forth over the boundary, and the one with the lowest score on the other side counts.
+    Only crops that were classified rightly are attacked.
+    """
+    pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))
+    classes = torch.from_numpy(np.asarray(labels))
+    with torch.no_grad():
+        logits = model(pictures)
+        (right,) = torch.nonzero(logits.argmax(dim=1) == classes, as_tuple=True)
+        aim = logits[right].topk(2, dim=1).indices[:, 1]
+    start, own = pictures[right], classes[right]
+    at, best = start, start.clone()
+    lowest = torch.full((len(right),), torch.inf, dtype=torch.float64)
+    for step in range(_STEPS + 1):
+        leaf = at.clone().requires_grad_()
+        with torch.enable_grad():
+            logits = model(leaf)
+            each = F.cross_entropy(logits, aim, reduction="none")
+            there = logits.argmax(dim=1) != own
+            value = each if score is None else score(leaf)
+            loss = torch.where(there, value.to(each.dtype), each) if score is not None else each
+            (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        better = there & (value.detach().double() < lowest)
+        lowest = torch.where(better, value.detach().double(), lowest)
+        best[better] = at[better]
+        if step < _STEPS:
+            moved = at - 2.5 * EPSILON / _STEPS * gradient.sign()
+            at = torch.minimum(torch.maximum(moved, start - EPSILON), start + EPSILON).clamp(0, 1)
+    fooled = torch.isfinite(lowest)
+    return best[fooled].numpy(), right[fooled].numpy()
+
+
+def attack_supervisor(
+    supervisor: Supervisor, model: CropClassifier, crops: FloatArray, labels: IntArray
+) -> Adaptive:
+    """What an attack that knows ``supervisor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
+    nominal = supervisor.score(observe_crops(model, crops, 1, 0))
+    right = int((observe_crops(model, crops, 1, 0).predicted == labels).sum())
+    values: list[float] = []
+    for score in (None, score_of(supervisor, model)):
+        made, _ = targeted(model, crops, labels, score)
+        values.append(len(made) / max(right, 1))
+        values.append(
+            auc(nominal, supervisor.score(observe_crops(model, made, 1, 0))) if len(made) else float("nan")
+        )
+    return Adaptive(*values)

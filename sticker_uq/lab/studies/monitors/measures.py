@@ -1,0 +1,68 @@
+"""The figures of Weiss et al. 2022: how ambiguous pictures are to a classifier, how well a supervisor tells sets apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from sticker_uq.monitors.class_vectors import entropy
+from sticker_uq.scene import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """One row of Table I: shares 0..1, ``entropy`` in bits; ``top_pair`` NaN where there is one class."""
+
+    top_1: float
+    top_2: float
+    top_pair: float
+    entropy: float
+
+
+def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
+    """Table I for class vectors (N, K) of pictures of one class ``labels`` (N,) each."""
+    ranked = np.argsort(-vectors, axis=1, kind="stable")
+    hit = ranked[:, :2] == labels[:, None]
+    return Ambiguity(
+        float(hit[:, 0].mean()), float(hit.any(axis=1).mean()), float("nan"), float(entropy(vectors).mean())
+    )
+
+
+def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
+    """Table I for class vectors (N, K) of pictures that belong to ``pairs`` (N, 2) with ``probabilities`` (N, 2).
+
+    The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
+    """
+    right = pairs[np.arange(len(pairs)), probabilities.argmax(axis=1)]
+    row = nominal_row(vectors, right)
+    surest = np.sort(np.argsort(-vectors, axis=1, kind="stable")[:, :2], axis=1)
+    both = (surest == np.sort(pairs, axis=1)).all(axis=1)
+    return Ambiguity(row.top_1, row.top_2, float(both.mean()), row.entropy)
+
+
+def auc(nominal: FloatArray, other: FloatArray) -> float:
+    """AUC-ROC of telling ``other`` (M,) from ``nominal`` (N,) by their scores: P(other > nominal) + P(equal) / 2.
+
+    Scores may be infinite; NaN, an object that nothing is known about, counts as infinite. NaN when one is empty.
+    """
+    if not len(nominal) or not len(other):
+        return float("nan")
+    joined = np.concatenate([other, nominal])
+    ranks = rankdata(np.where(np.isnan(joined), np.inf, joined))
+    m, n = len(other), len(nominal)
+    return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
+
+
+def threshold_at(usual: FloatArray, alarms: float) -> float:
+    """The score above which at most a share ``alarms`` of the ``usual`` objects (N,) lies: what is deployed."""
+    ordered = np.sort(np.where(np.isnan(usual), np.inf, usual))
+    return float(ordered[max(0, int(np.ceil((1 - alarms) * len(ordered))) - 1)])
+
+
+def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
+    """How many of the ``wrong`` objects do not score above ``threshold``, and how many wrong ones there are."""
+    caught = np.where(np.isnan(scores), np.inf, scores) > threshold
+    return int((wrong & ~caught).sum()), int(wrong.sum())

@@ -1,0 +1,305 @@
+"""The study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.calibration.selective import augrc
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.ambiguity.raae import train_raaes
+from sticker_uq.lab.studies.ambiguity.sampling import (
+    TEST_DELTA,
+    TRAINING_DELTA,
+    AmbiguousImages,
+    diversity,
+    generate,
+)
+from sticker_uq.lab.studies.monitors.adaptive import ATTACKED, Adaptive, attack_supervisor
+from sticker_uq.lab.studies.monitors.attacks import adversarial
+from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.corruption import corrupt
+from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.measures import (
+    Ambiguity,
+    ambiguous_row,
+    auc,
+    missed_share,
+    nominal_row,
+    threshold_at,
+)
+from sticker_uq.monitors import SUPERVISORS, measure_cost, supervisor_named
+from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
+
+SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
+PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
+"""The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
+_FORMAT = 5
+_TESTING = 1000  # seed of the autoencoders that draw what is tested with
+_PARTS = ("images", "pairs", "probabilities")
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
+    ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
+    classes of the latter; ``alarms``: share of nominal crops that the threshold of a
+    supervisor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
+    probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers,
+    None: as the material says.
+    """
+
+    seeds: int = 5
+    members: int = 5
+    passes: int = 50
+    ambiguous: int = 1800
+    delta_max: float = 0.15
+    alarms: float = 0.05
+    drawn: bool = True
+    training: Training | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "members", "passes", "ambiguous"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+        if not 0 < self.delta_max <= 1:
+            raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
+        if not 0 < self.alarms < 1:
+            raise InvalidInput(f"--alarms {self.alarms:g}: expected more than 0 and less than 1")
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What one seed found. ``auc`` by supervisor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
+    that the threshold let through, and wrong crops), ``cost_ms`` by supervisor, ``adaptive``
+    by supervisor that was attacked itself.
+    """
+
+    accuracy: float
+    table_1: dict[str, Ambiguity]
+    auc: dict[str, dict[str, float | None]]
+    augrc: dict[str, float]
+    missed: dict[str, tuple[int, int]]
+    cost_ms: dict[str, float]
+    adaptive: dict[str, Adaptive]
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``: of ambiguous and of nominal crops."""
+
+    material: str
+    settings: StudySettings
+    seeds: list[SeedResult]
+    clean_accuracy: float
+    diversity: tuple[float, float]
+
+
+def run_study(
+    material: Material,
+    settings: StudySettings,
+    out: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> StudyResult:
+    """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
+    tell = progress or (lambda _: None)
+    tell("autoencoders")
+    ambiguous = ambiguous_crops(material, settings, out)
+    results = []
+    for seed in range(settings.seeds):
+        tell(f"seed {seed + 1} of {settings.seeds}")
+        results.append(_kept(material, settings, ambiguous, seed, out))
+    plain = train_classifier(
+        material.train, _one_hot(material), seed=0, training=settings.training or material.training
+    )
+    clean = observe_crops(plain, material.test, 1, 0).predicted == material.test_labels
+    return StudyResult(
+        material.name,
+        settings,
+        results,
+        float(clean.mean()),
+        (diversity(ambiguous.testing.images), diversity(material.test)),
+    )
+
+
+@dataclass(frozen=True)
+class AmbiguousCrops:
+    """Ambiguous crops to train with, to test with, and as ambiguous as those that the paper tested with.
+
+    What is tested with comes of other autoencoders than what is trained with: a classifier learns by heart which class is the
+    likelier one in the pictures of an autoencoder that it knows.
+    """
+
+    training: AmbiguousImages
+    testing: AmbiguousImages
+    published: AmbiguousImages
+
+
+def ambiguous_crops(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
+    """The ambiguous crops of the study, from the disk where the same one left them."""
+    path = None
+    names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
+    if out is not None:
+        named = [_FORMAT, settings.ambiguous, settings.delta_max, asdict(material.raae), material.pairs]
+        path = out / f"ambiguous_{fingerprint(named, material.train, material.train_labels)}.npz"
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as file:
+                return AmbiguousCrops(
+                    **{n: AmbiguousImages(*(file[f"{part}_{n}"] for part in _PARTS)) for n in names}
+                )
+    known, others = (
+        train_raaes(material.train, material.train_labels, material.pairs, material.raae, seed)
+        for seed in (0, _TESTING)
+    )
+    half = max(1, settings.ambiguous // 2)
+    found = AmbiguousCrops(
+        generate(known, settings.ambiguous, TRAINING_DELTA, seed=1),
+        generate(others, half, settings.delta_max, seed=2),
+        generate(others, half, TEST_DELTA, seed=2),
+    )
+    if path is not None:
+        with atomic_write(path) as stream:
+            np.savez(
+                stream,
+                allow_pickle=False,
+                **{f"{part}_{n}": getattr(getattr(found, n), part) for n in names for part in _PARTS},
+            )
+    return found
+
+
+def train_members(
+    material: Material, training: AmbiguousImages, settings: StudySettings, seed: int
+) -> list[Any]:
+    """The classifier of ``seed`` and the members of its ensemble, on nominal and ambiguous crops."""
+    crops = np.concatenate([material.train, training.images])
+    ambiguous = training.vectors(len(material.classes))
+    if settings.drawn:
+        ambiguous = np.eye(len(material.classes))[draw_labels(ambiguous, seed)]
+    vectors = np.concatenate([_one_hot(material), ambiguous])
+    return [
+        train_classifier(crops, vectors, 1000 * seed + number, settings.training or material.training)
+        for number in range(settings.members + 1)
+    ]
+
+
+def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
+    """One class of each probabilistic label (N, K), drawn by its probabilities, (N,)."""
+    drawn = np.random.default_rng(seed).random((len(vectors), 1))
+    # scaled, for a row that sums to a little less than 1 must have a class too
+    return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))
+
+
+def run_seed(
+    material: Material,
+    settings: StudySettings,
+    ambiguous: AmbiguousCrops,
+    seed: int,
+) -> SeedResult:
+    """Everything of one seed: classifiers, attacks on the first one, supervisors fitted on its training crops, their scores."""
+    training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
+    model, *members = train_members(material, training, settings, seed)
+    crops = np.concatenate([material.train, training.images])
+    drawn = draw_labels(training.vectors(len(material.classes)), seed)
+    labels = np.concatenate([material.train_labels, drawn])
+    fitted_on = observe_crops(model, crops, 1, seed, members, labels)
+    attacked, _ = adversarial(model, material.test, material.test_labels, seed)
+    sets = {
+        "nominal": material.test,
+        "ambiguous": testing.images,
+        "adversarial": attacked,
+        "corrupted": corrupt(material.test, seed),
+        "invalid": material.invalid,
+    }
+    seen = {
+        name: observe_crops(model, pictures, settings.passes, seed, members)
+        for name, pictures in sets.items()
+    }
+    nominal = seen["nominal"]
+    wrong = nominal.predicted != material.test_labels
+    corrupted_wrong = seen["corrupted"].predicted != material.test_labels
+    areas: dict[str, dict[str, float | None]] = {}
+    risk, missed, cost, known = {}, {}, {}, {}
+    for name, kind in SUPERVISORS.items():
+        supervisor = supervisor_named(name).fit(fitted_on)
+        scores = {key: supervisor.score(objects) for key, objects in seen.items()}
+        ensemble = "members" in kind.needs
+        areas[name] = {
+            # the attack is on one network, not on an ensemble
+            key: None if ensemble and key == "adversarial" else auc(scores["nominal"], scores[key])
+            for key in SETS
+        }
+        both_wrong = np.concatenate([wrong, corrupted_wrong])
+        both = np.concatenate([scores["nominal"], scores["corrupted"]])
+        risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
+        missed[name] = missed_share(both_wrong, both, threshold_at(scores["nominal"], settings.alarms))
+        cost[name] = measure_cost(supervisor, nominal, repeats=1)
+        if name in ATTACKED:
+            known[name] = attack_supervisor(supervisor, model, material.test, material.test_labels)
+    return SeedResult(
+        accuracy=float(1 - wrong.mean()),
+        table_1={
+            "ambiguous": ambiguous_row(seen["ambiguous"].probabilities, testing.pairs, testing.probabilities),
+            PUBLISHED: ambiguous_row(
+                class_vectors(model, published.images), published.pairs, published.probabilities
+            ),
+            "nominal": nominal_row(nominal.probabilities, material.test_labels),
+        },
+        auc=areas,
+        augrc=risk,
+        missed=missed,
+        cost_ms=cost,
+        adaptive=known,
+        counts={name: len(pictures) for name, pictures in sets.items()},
+    )
+
+
+def _kept(
+    material: Material,
+    settings: StudySettings,
+    ambiguous: AmbiguousCrops,
+    seed: int,
+    out: Path | None,
+) -> SeedResult:
+    """The result of one seed, from the disk where the same study left it."""
+    if out is None:
+        return run_seed(material, settings, ambiguous, seed)
+    named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
+    named["training"] = asdict(settings.training or material.training)
+    made = (ambiguous.training.images, ambiguous.testing.images)
+    arrays = (material.train, material.test, material.invalid, *made)
+    path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"
+    if path.is_file():
+        return _read(json.loads(path.read_text(encoding="utf-8")))
+    result = run_seed(material, settings, ambiguous, seed)
+    with atomic_write(path, "w") as stream:
+        json.dump(dataclasses.asdict(result), stream)
+    return result
+
+
+def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
+    """16 hex digits over what is ``named`` and the arrays."""
+    digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _read(document: dict[str, Any]) -> SeedResult:
+    tables = {name: Ambiguity(**row) for name, row in document.pop("table_1").items()}
+    missed = {name: (int(a), int(b)) for name, (a, b) in document.pop("missed").items()}
+    known = {name: Adaptive(**row) for name, row in document.pop("adaptive").items()}
+    return SeedResult(table_1=tables, missed=missed, adaptive=known, **document)
+
+
+def _one_hot(material: Material) -> FloatArray:
+    return np.eye(len(material.classes))[material.train_labels]

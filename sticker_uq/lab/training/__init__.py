@@ -1,0 +1,1 @@
+"""Training of detectors and of the novelty network."""

@@ -1,0 +1,80 @@
+"""Weights to start a training from."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.error import URLError
+
+from torch import nn
+from torchvision.models import get_model_weights
+
+from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights
+from sticker_uq.lab.training.settings import Taken
+from sticker_uq.scene import InvalidInput
+
+_TIMEOUT = 10.0  # seconds
+_BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the SSD models
+
+
+def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
+    """Copy torchvision's COCO weights into ``model`` wherever the shapes agree: all but the class layers.
+
+    Returns their name, or "random" when they cannot be downloaded, after saying so in one line.
+    """
+    weights = get_model_weights(name).DEFAULT
+    try:
+        with _socket_timeout(_TIMEOUT):
+            state = weights.get_state_dict(progress=False, check_hash=True)
+    except (URLError, OSError, RuntimeError) as error:
+        reason = str(getattr(error, "reason", error)).splitlines()[0]
+        say(f"torchvision's weights cannot be downloaded ({reason}): starting from random weights")
+        return "random"
+    own = model.state_dict()
+    fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
+    model.load_state_dict(fitting, strict=False)
+    say(f"starting from torchvision's {weights} ({len(fitting)} of {len(own)} tensors)")
+    return str(weights)
+
+
+def fill_from_file(
+    model: nn.Module, name: str, path: PathLike, say: Callable[[str], None], take: Taken = "all"
+) -> str:
+    """Fill ``model`` from a weights file; a few words on what they are.
+
+    With ``take`` "backbone" its body alone is taken, and all behind it stays as it was drawn: members of an ensemble that share a
+    start then differ in their pyramids or further layers, and in their heads. So it is for weights of another model with the same
+    backbone (four of the six have a ResNet-50). Raises InvalidInput as `load_into` does, and for weights of another model with
+    another backbone.
+    """
+    state, metadata = load_weights(path)
+    origin = metadata.get("model", name)
+    if origin == name and take == "all":
+        load_into(model, name, path)
+        taken = "weights"
+    else:
+        own = {
+            k: v for k, v in model.state_dict().items() if k.startswith(_BODIES) and not k.endswith(COUNTERS)
+        }
+        found = {key: state[key] for key in own if key in state and state[key].shape == own[key].shape}
+        if not own or len(found) < len(own):
+            raise InvalidInput(
+                f"weights file {path} is for model {origin!r}: expected {name!r}, or one with the same backbone"
+            )
+        model.load_state_dict(found, strict=False)
+        say(f"starting from the backbone of {origin} in {path}, all else random")
+        taken = f"backbone of {origin}"
+    made_by = metadata.get("command")
+    return f"{taken} {metadata['checksum'][:16]}" + (f" of `{made_by}`" if made_by else "")
+
+
+@contextmanager
+def _socket_timeout(seconds: float) -> Iterator[None]:
+    """urllib waits forever by default, and torch.hub gives no way to tell it otherwise."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)

@@ -1,0 +1,124 @@
+"""Teaching the network that looks for strangers: clean labelled pictures on which shapes of no particular kind are laid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.training.novelty_samples import Sample, sample
+from sticker_uq.novelty.network import FARTHEST, StrangerNetwork, network_input
+from sticker_uq.scene import InvalidInput
+
+EPOCHS = 3
+_MOBILE = "ssdlite320_mobilenet_v3_large"
+_BATCH = 8
+_AHEAD = 3
+_RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
+_EMPHASIS = (3.0, 1.0, 1.0, 3.0)
+"""What a cell with a stranger, logo, sticker or the middle of one counts, next to one without."""
+_SHARES = (1.0, 1.0, 1.0, 2.0)
+"""Of these in the loss."""
+_KEPT = 4
+"""Blocks of an encoder that has learned already which stay as they are: down to 4 px per cell."""
+_GENTLE = 0.3
+"""Learning rate of its other blocks as a part of that of the new layers."""
+
+
+def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
+    """The blocks of the MobileNetV3 of ``detector``, to start from; InvalidInput where it has none."""
+    stages = getattr(getattr(detector.model, "backbone", None), "features", None)
+    blocks = stages[0] if isinstance(stages, nn.Sequential) else None
+    if detector.name != _MOBILE or not isinstance(blocks, nn.Sequential):
+        raise InvalidInput(f"model {detector.name!r} has no MobileNetV3 to start from, expected {_MOBILE!r}")
+    return blocks
+
+
+def learn_network(
+    items: Sequence[LabelledImage],
+    start: nn.Sequential | StrangerNetwork,
+    epochs: int = EPOCHS,
+    seed: int = 0,
+    on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
+) -> StrangerNetwork:
+    """A network from clean labelled pictures ``items`` of one size, each seen ``epochs`` times with other shapes.
+
+    Its encoder begins with the blocks ``start`` of :func:`mobile_blocks`, which know the pictures already; or it goes on from
+    another network.
+
+    ``on_batch`` is told how many pictures a step had, and its loss. The same seed, pictures and number of torch's threads give
+    the same network. Raises InvalidInput without pictures, for pictures of different sizes, and for one that cannot be read.
+    """
+    sizes = {(item.width, item.height) for item in items}
+    if len(sizes) != 1:
+        raise InvalidInput(
+            f"{len(items)} pictures of {len(sizes)} sizes to learn strangeness from, expected some hundreds of one size"
+        )
+    batches = list(_batches(items, epochs, seed))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = StrangerNetwork().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if isinstance(start, StrangerNetwork):
+        network.load_state_dict(start.state_dict())
+    else:
+        network.start_from(start)
+    network.encoder.eval()  # its statistics are those of many more pictures
+    network.encoder[:_KEPT].requires_grad_(False)
+    known = list(network.encoder[_KEPT:].parameters())
+    new = [p for name, p in network.named_parameters() if not name.startswith("encoder")]
+    groups: list[dict[str, Any]] = [{"params": new}, {"params": known, "lr": _RATE * _GENTLE}]
+    optimizer = torch.optim.AdamW(groups, lr=_RATE, weight_decay=_DECAY)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / _WARM_UP) * max(0.01, 1 - step / len(batches))
+    )
+    with ThreadPoolExecutor(2, "samples") as pool:
+        waiting: list[list[Future[Sample]]] = []
+        for number in range(len(batches)):
+            for batch in batches[number + len(waiting) : number + _AHEAD]:
+                waiting.append([pool.submit(sample, item, epoch, seed) for item, epoch in batch])
+            samples = [future.result() for future in waiting.pop(0)]
+            with torch.autocast("cpu", torch.bfloat16):
+                predicted = network(network_input(s.picture for s in samples))
+            loss = _loss(predicted.float(), samples)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            on_batch(len(samples), loss.item())
+    return network.eval().requires_grad_(False)
+
+
+def _batches(
+    items: Sequence[LabelledImage], epochs: int, seed: int
+) -> Iterator[list[tuple[LabelledImage, int]]]:
+    for epoch in range(epochs):
+        order = np.random.default_rng((seed, epoch)).permutation(len(items))
+        for start in range(0, len(order), _BATCH):
+            yield [(items[int(k)], epoch) for k in order[start : start + _BATCH]]
+
+
+def _loss(predicted: Tensor, samples: Sequence[Sample]) -> Tensor:
+    """Of every channel the mean cross entropy over the cells that teach, and of boxes the mean - log IoU, added up."""
+    targets, weights = (
+        torch.from_numpy(np.stack(arrays)) for arrays in zip(*(s[1:3] for s in samples), strict=True)
+    )
+    logits = predicted[:, : targets.shape[1]]
+    emphasis = torch.tensor(_EMPHASIS).view(1, -1, 1, 1)
+    each = F.binary_cross_entropy_with_logits(logits, targets, reduction="none", pos_weight=emphasis)
+    classes = (each * weights).sum(dim=(0, 2, 3)) / weights.sum(dim=(0, 2, 3)).clamp_min(1.0)
+    edges = torch.from_numpy(np.stack([s.edges for s in samples]))
+    found = predicted[:, targets.shape[1] :].clamp(max=FARTHEST).exp()
+    shared = torch.minimum(found, edges)
+    inside = (shared[:, 0] + shared[:, 2]) * (shared[:, 1] + shared[:, 3])
+    areas = [(e[:, 0] + e[:, 2]) * (e[:, 1] + e[:, 3]) for e in (found, edges)]
+    iou = inside / (areas[0] + areas[1] - inside).clamp_min(1e-6)
+    middle = targets[:, -1] * weights[:, -1]
+    boxes = -(iou.clamp_min(1e-6).log() * middle).sum() / middle.sum().clamp_min(1.0)
+    return (classes * torch.tensor(_SHARES)).sum() + boxes

@@ -1,0 +1,69 @@
+"""How the weights are changed: optimiser, learning rate and the average over the last steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sticker_uq.lab.training.settings import Frozen
+
+_RATES = {"ssdlite320_mobilenet_v3_large": 2e-3, "ssd300_vgg16": 2e-4}
+_FPN_RATE = 1e-4
+_WEIGHT_DECAY = 0.02
+_WARM_UP = 300  # steps, or a tenth of the training where that is less
+_AVERAGE = 0.998  # weight of the past in the averaged weights, reached gradually
+
+
+def highest_rate(name: str) -> float:
+    """The learning rate that model ``name`` is trained with unless told otherwise."""
+    return _RATES.get(name, _FPN_RATE)
+
+
+def learning_rate(highest: float, step: int, steps: int) -> float:
+    """The rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
+    warm_up = min(_WARM_UP, steps // 10)
+    if step < warm_up:
+        return highest * (step + 1) / warm_up
+    part = (step - warm_up) / max(1, steps - warm_up)
+    return highest * (0.01 + 0.99 * (1 + math.cos(math.pi * part)) / 2)
+
+
+def averaging(step: int) -> float:
+    """Weight of the past in the averaged weights after step number ``step``: less in the beginning, when it is no good."""
+    return min(_AVERAGE, (1 + step) / (10 + step))
+
+
+def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
+    """AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]  # of biases and normalisation: no decay
+    groups = [
+        {"params": matrices, "weight_decay": _WEIGHT_DECAY},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=rate, fused=True)
+
+
+def freeze(model: Any, what: Frozen) -> None:
+    """Keep ``what`` of ``model``, which is in training mode, from changing.
+
+    Batch normalisation then normalises with the statistics that it has, as the detector will: those of a small batch of a few
+    hundred pictures would take their place long before the weights have followed them.
+    """
+    if what == "nothing":
+        return
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    if what == "backbone":
+        model.backbone.requires_grad_(False)
+
+
+def float_tensors(averaged: nn.Module, current: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights and batch statistics of both models, in the same order."""
+    latest = current.state_dict()
+    pairs = [(t, latest[name]) for name, t in averaged.state_dict().items() if t.is_floating_point()]
+    return [mean for mean, _ in pairs], [now for _, now in pairs]

@@ -1,0 +1,100 @@
+"""The files of a training besides its weights: the state to resume from and the table of its epochs."""
+
+from __future__ import annotations
+
+import csv
+import math
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.training.settings import EpochResult
+from sticker_uq.scene import InvalidInput
+
+STATE = "state.pt"
+METRICS = "metrics.csv"
+
+
+@dataclass
+class Position:
+    """How far a training is between two steps."""
+
+    step: int = 0
+    loss: float = math.nan
+    epoch_loss: float = 0.0
+    """Sum over the steps of the present epoch."""
+    seconds: float = 0.0
+    """Spent on the present epoch."""
+    best: tuple[int, float] = (0, 0.0)
+    """Input size and mAP of the weights in best.safetensors; the size counts first."""
+    initial: str = ""
+    """What the weights were at the beginning."""
+    history: list[EpochResult] = field(default_factory=list)
+
+    def smooth(self, loss: float) -> None:
+        """Take in the loss of a step."""
+        self.epoch_loss += loss
+        self.loss = loss if math.isnan(self.loss) else 0.98 * self.loss + 0.02 * loss
+
+
+def save_state(
+    out: Path, fingerprint: Mapping[str, Any], position: Position, parts: Mapping[str, Any]
+) -> None:
+    """Write the state file: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
+    states = {name: part.state_dict() for name, part in parts.items()}
+    content = {"fingerprint": dict(fingerprint), "position": asdict(position), **states}
+    with atomic_write(out / STATE) as stream:
+        torch.save(content, stream)
+
+
+def load_state(
+    out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
+) -> Position:
+    """Fill ``parts`` from the state file of ``out`` and return its position.
+
+    Raises InvalidInput when there is none, when it is broken, or when it belongs to a training with another
+    ``fingerprint``.
+    """
+    path = out / STATE
+    if not path.is_file():
+        raise InvalidInput(f"{path}: no such file; expected the state of a training to resume")
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+        found, position = content["fingerprint"], dict(content["position"])
+        states = {name: content[name] for name in parts}
+        position["history"] = [EpochResult(**row) for row in position["history"]]
+        position["best"] = tuple(position["best"])
+        result = Position(**position)
+    except (
+        RuntimeError,
+        OSError,
+        EOFError,
+        KeyError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise InvalidInput(
+            f"{path}: not the complete state of a training ({type(error).__name__})"
+        ) from error
+    for name, value in fingerprint.items():
+        if found.get(name) != value:
+            raise InvalidInput(
+                f"{path}: belongs to a training with {name} {found.get(name)!r}, expected {value!r}"
+            )
+    for name, part in parts.items():
+        part.load_state_dict(states[name])
+    return result
+
+
+def write_metrics(out: Path, history: Sequence[EpochResult]) -> None:
+    """Write one row per epoch to metrics.csv. OSError when the disk fails."""
+    with atomic_write(out / METRICS, "w") as stream:
+        writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in history)

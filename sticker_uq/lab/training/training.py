@@ -1,0 +1,325 @@
+"""Training of a sticker detection model on a COCO folder."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sticker_uq.detection.detector import StochasticDetector, resolve_device
+from sticker_uq.detection.models.networks import build_model, is_ssd
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.weights import save_weights
+from sticker_uq.evaluation.metrics.average_precision import average_precisions
+from sticker_uq.io.coco import LabelledImage, dataset_digest, read_picture
+from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
+from sticker_uq.lab.training.initial import fill_from_file, fill_from_torchvision
+from sticker_uq.lab.training.objectives import batch_loss, input_size, prepare_random
+from sticker_uq.lab.training.optimisation import (
+    averaging,
+    build_optimizer,
+    float_tensors,
+    freeze,
+    highest_rate,
+    learning_rate,
+)
+from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
+from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
+from sticker_uq.lab.training.state import STATE, Position, load_state, save_state, write_metrics
+from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+
+__all__ = ["BEST", "EpochResult", "Progress", "TrainSettings", "Training", "train"]
+
+BEST = "best.safetensors"
+_LARGEST_GRADIENT = 10.0
+_NORM_MOMENTUM = 0.1  # torchvision's 0.03 for SSDLite needs more steps than a short training has
+_VALIDATION_FLOOR = 0.01
+_LEAST_PER_REPLICA = 2  # batch normalisation needs two values, and SSDLite's last map is one pixel
+
+
+class Training:
+    """One training between its first and its last step: AdamW with a cosine rate and an average of the weights.
+
+    Everything random in it depends on the seed and the number of the step, so it can be stopped and resumed
+    between any two steps without a difference. Another number of threads divides the batch in another way.
+    """
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        *,
+        resume: bool = False,
+        command: str = "",
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Read the data, build the model and fill it: from the state in ``settings.out`` if ``resume``.
+
+        Raises InvalidInput as :func:`train` does.
+        """
+        self.settings, self.command = settings, command
+        self.device = resolve_device(settings.device)
+        self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
+        self.batch_size = min(settings.batch_size, len(self.items))
+        if settings.model.startswith("ssdlite") and self.batch_size < _LEAST_PER_REPLICA:
+            raise InvalidInput(
+                f"batch of {self.batch_size} picture: expected {_LEAST_PER_REPLICA} or more for {settings.model}"
+            )
+        self.steps_per_epoch = (
+            len(self.items) // self.batch_size
+        )  # what does not fill a batch waits for its turn
+        self.steps = settings.epochs * self.steps_per_epoch
+        self.rate = settings.learning_rate or highest_rate(settings.model)
+        self.position = Position()
+        torch.manual_seed(settings.seed)
+        self.model = build_model(settings.model, min_size=settings.min_size)
+        if not resume:
+            self.position.initial = self._fill(say)
+            if self.position.initial == "random":
+                prepare_random(settings.model, self.model, self._some_samples(), torch.device("cpu"))
+        self.average: Any = build_model(settings.model, min_size=settings.min_size)
+        self.average.load_state_dict(self.model.state_dict())
+        for module in self.model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.momentum = _NORM_MOMENTUM
+        self.model.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        freeze(self.model, settings.freeze)
+        self.average.to(self.device).eval().requires_grad_(False)
+        self.optimizer = build_optimizer(self.model, self.rate)
+        self._parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
+        if resume:
+            self.position = load_state(settings.out, self._fingerprint(), self._parts, self.device)
+        self._averaged = float_tensors(self.average, self.model)
+
+    def run(
+        self,
+        on_step: Callable[[Progress], None],
+        on_epoch: Callable[[EpochResult], None],
+        stop: Callable[[], bool],
+    ) -> bool:
+        """Train to the end, or until ``stop()`` is true after a step; whether the end was reached.
+
+        The state is saved after every epoch and when stopped.
+        """
+        position = self.position
+        with self._replicas() as replicas:
+            while position.step < self.steps:
+                started = time.monotonic()
+                self._step(replicas)
+                position.seconds += time.monotonic() - started
+                finished = position.step % self.steps_per_epoch == 0
+                if finished:
+                    on_epoch(self._finish_epoch())
+                on_step(self._progress())
+                if stop() and position.step < self.steps:
+                    if not finished:
+                        self._save()
+                    return False
+        return True
+
+    @contextmanager
+    def _replicas(self) -> Iterator[Replicas]:
+        """The replicas that compute a step, with torch's and OpenCV's threads set for them."""
+        threads = self.settings.threads or torch.get_num_threads()
+        most = self.batch_size // _LEAST_PER_REPLICA
+        divided = self.device.type == "cpu" and is_ssd(self.settings.model)
+        count = max(1, min(threads, most)) if divided else 1
+        before = torch.get_num_threads(), cv2.getNumThreads()
+        torch.set_num_threads(max(1, threads // count))
+        cv2.setNumThreads(1)
+        keep_freed_memory()
+        replicas = Replicas(self.model, count)
+        try:
+            yield replicas
+        finally:
+            replicas.close()
+            torch.set_num_threads(before[0])
+            cv2.setNumThreads(before[1])
+
+    def _step(self, replicas: Replicas) -> None:
+        settings, step = self.settings, self.position.step
+        epoch, number = divmod(step, self.steps_per_epoch)
+        torch.manual_seed(settings.seed * 1_000_003 + step)  # torchvision samples proposals
+        order = np.random.default_rng((settings.seed, epoch)).permutation(len(self.items))
+        chosen = order[number * self.batch_size : (number + 1) * self.batch_size].tolist()
+        size = self._input_size(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.rate, step, self.steps)
+
+        def loss(model: nn.Module, indices: Sequence[int]) -> Tensor:
+            samples = [
+                augmented(self.items[i], size, np.random.default_rng((settings.seed, epoch, i)))
+                for i in indices
+            ]
+            # the weights, their gradients and the losses stay float32; normalisation and sums too
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+                return batch_loss(settings.model, model, samples, self.device)
+
+        count = len(replicas.models)
+        value = replicas.gradients([chosen[i::count] for i in range(count)], loss)
+        if not math.isfinite(value):
+            raise InvalidInput(
+                f"the loss of step {step + 1} is {value}: expected a finite one; try a learning rate below {self.rate:g}"
+            )
+        nn.utils.clip_grad_norm_(self.model.parameters(), _LARGEST_GRADIENT)
+        self.optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(*self._averaged, 1 - averaging(step))
+        self.position.step += 1
+        self.position.smooth(value)
+
+    def _some_samples(self) -> list[Sample]:
+        """As many training pictures as a batch has, in the size that the model is for."""
+        size, seed = input_size(self.settings.model, self.model), self.settings.seed
+        chosen = np.random.default_rng(seed).permutation(len(self.items))[: self.batch_size].tolist()
+        return [augmented(self.items[i], size, np.random.default_rng((seed, i))) for i in chosen]
+
+    def _input_size(self, step: int) -> tuple[int, int] | None:
+        # small pictures are for learning from nothing; weights that can see already would first forget
+        progress = step / self.steps if self.position.initial == "random" else 1.0
+        return input_size(self.settings.model, self.model, progress)
+
+    def _finish_epoch(self) -> EpochResult:
+        position, settings = self.position, self.settings
+        rate = self.optimizer.param_groups[0]["lr"]
+        size = self._input_size(position.step - 1)
+        precisions = self._validate(size)
+        known = [p for p in precisions.values() if not math.isnan(p)]
+        result = EpochResult(
+            position.step // self.steps_per_epoch,
+            position.epoch_loss / self.steps_per_epoch,
+            sum(known) / len(known) if known else math.nan,
+            precisions[ObjectClass.LOGO],
+            precisions[ObjectClass.STICKER],
+            rate,
+            size[0] if size else settings.min_size,
+            position.seconds,
+        )
+        position.history.append(result)
+        position.epoch_loss, position.seconds = 0.0, 0.0
+        # Larger pictures come closer to what the detector will see. Where nothing can be measured the latest are best.
+        rank = (result.input_size, result.map50 if known else math.inf)
+        if rank >= position.best:
+            position.best = rank
+            save_weights(self.average, settings.out / BEST, self._metadata(result), half=True)
+        write_metrics(settings.out, position.history)
+        self._save()
+        return result
+
+    def _validate(self, size: tuple[int, int] | None) -> dict[ObjectClass, float]:
+        """Average precision at IoU 0.5 of the averaged weights by class, on validation pictures resized to ``size``."""
+        settings = DetectorSettings(
+            model=self.settings.model,
+            score_floor=_VALIDATION_FLOOR,
+            min_size=self.settings.min_size,
+            device=self.settings.device,
+        )
+        detector = StochasticDetector(self.average, settings, "")
+
+        def detect(item: LabelledImage) -> Detections:
+            return detector.detect(detector.encode(read_picture(item)))
+
+        # small networks gain from several pictures at once, as in training
+        workers = (self.settings.threads or os.cpu_count() or 1) if torch.get_num_threads() == 1 else 1
+        own_size = self.average.transform.fixed_size
+        self.average.transform.fixed_size = size
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                found = list(pool.map(detect, self.val_items))
+        finally:
+            self.average.transform.fixed_size = own_size
+        return average_precisions(found, self.val_items)
+
+    def _progress(self) -> Progress:
+        position = self.position
+        return Progress(
+            (position.step - 1) // self.steps_per_epoch + 1,
+            position.step,
+            self.steps,
+            position.step * self.batch_size,
+            position.loss,
+            position.history[-1].map50 if position.history else math.nan,
+        )
+
+    def _save(self) -> None:
+        save_state(self.settings.out, self._fingerprint(), self.position, self._parts)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """What must be the same when a training is resumed."""
+        settings = self.settings
+        return {
+            "model": settings.model,
+            "data": dataset_digest(self.items),
+            "epochs": settings.epochs,
+            "batch_size": settings.batch_size,
+            "learning_rate": self.rate,
+            "min_size": settings.min_size,
+            "precision": settings.precision,
+            "freeze": settings.freeze,
+            "seed": settings.seed,
+        }
+
+    def _metadata(self, result: EpochResult) -> dict[str, Any]:
+        return {
+            "model": self.settings.model,
+            "data": {
+                "name": ", ".join(folder.name for folder in self.settings.data),
+                "images": len(self.items),
+                "digest": dataset_digest(self.items),
+            },
+            "validation": {"images": len(self.val_items), "digest": dataset_digest(self.val_items)},
+            "freeze": self.settings.freeze,
+            "seed": self.settings.seed,
+            "epoch": result.epoch,
+            "input_size": result.input_size,
+            "map50": _finite(result.map50),
+            "ap50": {"logo": _finite(result.ap_logo), "sticker": _finite(result.ap_sticker)},
+            "initial": self.position.initial,
+            "command": self.command,
+            "torch": torch.__version__,
+        }
+
+    def _fill(self, say: Callable[[str], None]) -> str:
+        """Fill the model with the weights to start from; a few words on what they are."""
+        start, name = self.settings.start, self.settings.model
+        if start == "random":
+            return start
+        if start == "auto":
+            return fill_from_torchvision(self.model, name, say)
+        return fill_from_file(self.model, name, start, say, self.settings.take)
+
+
+def train(
+    settings: TrainSettings,
+    *,
+    resume: bool = False,
+    command: str = "",
+    say: Callable[[str], None] = lambda line: None,
+    on_step: Callable[[Progress], None] = lambda progress: None,
+    on_epoch: Callable[[EpochResult], None] = lambda result: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train as ``settings`` say and leave best.safetensors, metrics.csv and the state in ``settings.out``.
+
+    Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from
+    the state, bit for bit as if there had been no pause. ``say`` hears where the first weights come from;
+    ``command`` is what the metadata of the weights name as their origin. Raises InvalidInput for unusable data,
+    weights or state, a folder that already holds a training, and a loss that is not finite; OSError when the
+    disk fails.
+    """
+    settings.out.mkdir(parents=True, exist_ok=True)
+    if not resume and (settings.out / STATE).exists():
+        raise InvalidInput(f"{settings.out / STATE}: exists already; expected another folder, or --resume")
+    return Training(settings, resume=resume, command=command, say=say).run(on_step, on_epoch, stop)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,117 @@
+"""Later scores of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours, ViM.
+
+Own code: pytorch-ood has all three, but keeps what was fitted in objects that only pickle can store, and inverts
+covariances of few objects without shrinkage.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
+
+from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
+from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.objects import Objects
+from sticker_uq.scene import FloatArray, InvalidInput
+
+_CHUNK = 512
+
+
+class RelativeMahalanobis(Supervisor):
+    """Smallest over the classes of the squared Mahalanobis distance to the class minus that to all objects (Ren et al. 2021).
+
+    The classes share one covariance; classes are the labels where ``fit`` gets them, else the predicted ones.
+    """
+
+    name = "relative_mahalanobis"
+    needs = ("probabilities", "features")
+
+    def _fit(self, objects: Objects) -> Arrays:
+        vectors = np.asarray(objects.features, np.float64)
+        classes = objects.predicted if objects.labels is None else objects.labels
+        labels, place = np.unique(classes, return_inverse=True)
+        means = np.stack([vectors[classes == label].mean(axis=0) for label in labels])
+        everything = vectors.mean(axis=0)
+        return {
+            "means": means,
+            "lower": factor(vectors - means[place]),
+            "all_mean": everything,
+            "all_lower": factor(vectors - everything),
+        }
+
+    def _score(self, objects: Objects) -> FloatArray:
+        vectors, known = np.asarray(objects.features, np.float64), self._learned
+        lower = known["lower"]
+        white = whiten(
+            np.concatenate([vectors, known["means"]]), lower
+        )  # one way through a large matrix, not two
+        squared = cdist(white[: len(vectors)], white[len(vectors) :], "sqeuclidean")
+        background = squared_norm(whiten(vectors - known["all_mean"], known["all_lower"]))
+        return squared.min(axis=1) - background
+
+
+class NearestNeighbours(Supervisor):
+    """Distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
+
+    ``k`` is lowered to the number of training objects where there are fewer.
+    """
+
+    name = "knn"
+    needs = ("features",)
+
+    def __init__(self, k: int = 10) -> None:
+        super().__init__(k=k)
+
+    def _fit(self, objects: Objects) -> Arrays:
+        return {"known": _unit(objects.features)}
+
+    def _score(self, objects: Objects) -> FloatArray:
+        vectors, known = _unit(objects.features), self._learned["known"]
+        place = min(self._options["k"], len(known)) - 1
+        parts = [
+            np.partition(cdist(vectors[start : start + _CHUNK], known), place, axis=1)[:, place]
+            for start in range(0, len(vectors), _CHUNK)
+        ]
+        return np.concatenate(parts)
+
+
+class VirtualLogit(Supervisor):
+    """ViM: a virtual logit, the scaled length of what the principal subspace leaves of the activation, minus the energy of
+    the logits (Wang et al. 2022).
+
+    The last layer is recovered from activations and logits by least squares: exact where it is linear. ``variance``: share
+    of the activations' variance that the principal subspace holds (the paper fixes its dimension by that of the network).
+    """
+
+    name = "vim"
+    needs = ("features", "logits")
+
+    def __init__(self, variance: float = 0.95) -> None:
+        super().__init__(variance=variance)
+
+    def _fit(self, objects: Objects) -> Arrays:
+        vectors, logits = np.asarray(objects.features, np.float64), np.asarray(objects.logits, np.float64)
+        if vectors.shape[1] < 2:
+            raise InvalidInput(f"vim needs at least 2 features per object, got {vectors.shape[1]}")
+        padded = np.column_stack([vectors, np.ones(len(vectors))])
+        layer = np.linalg.lstsq(padded, logits, rcond=None)[0]  # (F + 1, K)
+        origin = -np.linalg.pinv(layer[:-1].T) @ layer[-1]
+        centred = vectors - origin
+        values, directions = np.linalg.eigh(centred.T @ centred / len(centred))
+        share = np.cumsum(values[::-1]) / max(values.sum(), 1e-300)
+        principal = min(int(np.searchsorted(share, self._options["variance"])) + 1, len(values) - 1)
+        rest = directions[:, : len(values) - principal]  # eigh sorts ascending
+        length = np.linalg.norm(centred @ rest, axis=1).mean()
+        alpha = np.abs(logits.max(axis=1)).mean() / max(length, 1e-12)
+        return {"origin": origin, "rest": rest, "alpha": np.array([alpha])}
+
+    def _score(self, objects: Objects) -> FloatArray:
+        centred = np.asarray(objects.features, np.float64) - self._learned["origin"]
+        virtual = self._learned["alpha"][0] * np.linalg.norm(centred @ self._learned["rest"], axis=1)
+        return virtual - np.asarray(logsumexp(objects.logits, axis=1))
+
+
+def _unit(vectors: FloatArray | None) -> FloatArray:
+    values = np.asarray(vectors, np.float64)
+    return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,90 @@
+"""Supervisors on the disk: NAME.safetensors with what was learned, NAME.json with what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from sticker_uq.io.files import atomic_write
+from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.registry import supervisor_named
+from sticker_uq.scene import InvalidInput
+
+FORMAT = 1
+
+
+def save_supervisor(
+    supervisor: Supervisor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
+) -> Path:
+    """Write ``supervisor`` to ``folder``, which must exist, and return the path of its JSON file.
+
+    ``about``: whatever else JSON can hold (what it was fitted on). The JSON file comes last and names the checksum of the
+    other one, so a reader never takes half of it. OSError when the disk fails.
+    """
+    arrays = {name: np.ascontiguousarray(value) for name, value in supervisor.arrays().items()}
+    data = save(arrays)
+    document = {
+        "format": FORMAT,
+        "name": supervisor.name,
+        "needs": list(supervisor.needs),
+        "cost_ms": None if math.isnan(supervisor.cost_ms) else supervisor.cost_ms,
+        "settings": supervisor.settings(),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "about": about or {},
+    }
+    path = Path(folder) / f"{supervisor.name}.json"
+    with atomic_write(path.with_suffix(".safetensors")) as stream:
+        stream.write(data)
+    with atomic_write(path, "w") as stream:
+        json.dump(document, stream, indent=1)
+    return path
+
+
+def load_supervisor(folder: str | os.PathLike[str], name: str) -> Supervisor:
+    """The supervisor ``name`` as :func:`save_supervisor` wrote it to ``folder``.
+
+    Raises InvalidInput, naming the file, when one is missing, broken, of another format or does not belong to the other.
+    """
+    path = Path(folder) / f"{name}.json"
+    document = read_description(path)
+    try:
+        data = path.with_suffix(".safetensors").read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{path.with_suffix('.safetensors')}: no such file") from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != document.get("sha256"):
+        raise InvalidInput(
+            f"{path.with_suffix('.safetensors')}: checksum {found[:12]} is not the one in {path.name}"
+        )
+    try:
+        supervisor = supervisor_named(name, **document["settings"])
+        arrays = load(data)
+        if arrays:
+            supervisor.restore(arrays)
+    except (KeyError, TypeError, SafetensorError, RuntimeError) as error:
+        raise InvalidInput(f"{path}: no description of a fitted {name}: {error}") from None
+    cost = document.get("cost_ms")
+    supervisor.cost_ms = math.nan if cost is None else float(cost)
+    return supervisor
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The JSON file of a supervisor; InvalidInput when it is missing or none."""
+    if not path.is_file():
+        fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
+        raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InvalidInput(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InvalidInput(f"{path}: expected the description of a supervisor in format {FORMAT}")
+    return document

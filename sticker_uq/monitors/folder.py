@@ -1,0 +1,200 @@
+"""A fitted panel on the disk: one file pair per supervisor, the probe, the weights of an ensemble, and panel.json about all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from sticker_uq.detection import StochasticDetector, load_detector
+from sticker_uq.io.files import atomic_write
+from sticker_uq.monitors.detections import Probe
+from sticker_uq.monitors.files import load_supervisor, save_supervisor
+from sticker_uq.monitors.panel import OF_PASSES, Panel, Seat, same_passes
+from sticker_uq.scene import InvalidInput
+
+PANEL_FILE = "panel.json"
+_PROBE = "probe.safetensors"
+_FORMAT = 1
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class SeatFile(_Section):
+    """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
+    stickers that would rightly be removed it alone refuses.
+    """
+
+    limit: float
+    sha256: str
+    cost_ms: float
+    refused: int = Field(ge=0)
+
+
+class Calibration(_Section):
+    """The images that limits come from: ``stickers`` that the policy with ``policy_hash`` would rightly remove, those ``refused``
+    by any supervisor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
+    """
+
+    images: int = Field(ge=0)
+    stickers: int = Field(ge=0)
+    refused: int = Field(ge=0)
+    wrong: int = Field(ge=0)
+    caught: int = Field(ge=0)
+    alarms: float
+    policy_hash: str
+
+
+class PanelFile(_Section):
+    """What panel.json says. ``settings``: those of the detector that scores depend on; ``members``: checksums of weights."""
+
+    format: int
+    model: str
+    model_hash: str
+    settings: dict[str, Any]
+    supervisors: dict[str, SeatFile]
+    probe: str
+    members: dict[str, str]
+    calibration: Calibration
+    about: dict[str, Any]
+
+
+def save_panel(
+    folder: Path,
+    detector: StochasticDetector,
+    seats: Sequence[Seat],
+    refused: Mapping[str, int],
+    probe: Probe,
+    members: Sequence[Path],
+    calibration: Calibration,
+    about: Mapping[str, Any],
+) -> PanelFile:
+    """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
+
+    panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
+    files of an ensemble, which are copied; ``refused``: by supervisor, see :class:`SeatFile`. OSError when the disk fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    described = {}
+    for seat in seats:
+        path = save_supervisor(seat.supervisor, folder)
+        described[seat.name] = SeatFile(
+            limit=seat.limit,
+            sha256=_sha256(path.read_bytes()),
+            cost_ms=seat.supervisor.cost_ms,
+            refused=refused[seat.name],
+        )
+    data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
+    with atomic_write(folder / _PROBE) as stream:
+        stream.write(data)
+    copied = {}
+    for number, source in enumerate(members, 1):
+        content = source.read_bytes()
+        with atomic_write(folder / f"member_{number}.safetensors") as stream:
+            stream.write(content)
+        copied[f"member_{number}.safetensors"] = _sha256(content)
+    document = PanelFile(
+        format=_FORMAT,
+        model=detector.name,
+        model_hash=detector.weights_hash,
+        settings={name: getattr(detector.settings, name) for name in OF_PASSES},
+        supervisors=described,
+        probe=_sha256(data),
+        members=copied,
+        calibration=calibration,
+        about=dict(about),
+    )
+    with atomic_write(folder / PANEL_FILE, "w") as stream:
+        json.dump(document.model_dump(mode="json"), stream, indent=1)
+    return document
+
+
+def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: StochasticDetector) -> Panel:
+    """The supervisors ``names`` of the panel in ``folder``, all of it for none, for objects of ``detector``.
+
+    Raises InvalidInput naming the file when one is missing, broken or does not belong to the others, when the panel was fitted
+    for other weights or other settings of the passes, and for a name that is not in it.
+    """
+    root = Path(folder)
+    text, document = _read(root / PANEL_FILE)
+    if document.model_hash != detector.weights_hash:
+        raise InvalidInput(
+            f"panel {root} was fitted for {document.model} with the weights {document.model_hash[:12]}, not for {detector.name} "
+            f"with {detector.weights_hash[:12]}: fit another one with `sticker-uq supervisors fit`"
+        )
+    try:
+        same_passes(document.settings, detector)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"panel {root}: {error}; fit another one with `sticker-uq supervisors fit`"
+        ) from None
+    unknown = [name for name in names if name not in document.supervisors]
+    if unknown:
+        raise InvalidInput(
+            f"panel {root}: supervisor {unknown[0]!r} was not fitted, expected some of {', '.join(document.supervisors)}"
+        )
+    seats = []
+    for name in names or document.supervisors:
+        described = document.supervisors[name]
+        _checked(root / f"{name}.json", described.sha256)
+        seats.append(Seat(load_supervisor(root, name), described.limit))
+    members = []
+    if any("members" in seat.supervisor.needs for seat in seats):
+        for name, digest in document.members.items():
+            _checked(root / name, digest)
+            settings = detector.settings.model_copy(update={"weights": str(root / name)})
+            members.append(load_detector(settings))
+    return Panel(seats, _probe(root / _PROBE, document.probe), members, _sha256(text))
+
+
+def _read(path: Path) -> tuple[bytes, PanelFile]:
+    try:
+        text = path.read_bytes()
+    except OSError:
+        raise InvalidInput(
+            f"{path}: no such file; expected a folder made by `sticker-uq supervisors fit`"
+        ) from None
+    try:
+        document = PanelFile.model_validate_json(text)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise InvalidInput(
+            f"{path}: no description of a panel: {where + ': ' if where else ''}{problem['msg']}"
+        ) from None
+    if document.format != _FORMAT:
+        raise InvalidInput(f"{path}: format {document.format}, expected {_FORMAT}")
+    return text, document
+
+
+def _checked(path: Path, digest: str) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError:
+        raise InvalidInput(f"{path}: no such file, but {PANEL_FILE} names it") from None
+    found = _sha256(content)
+    if found != digest:
+        raise InvalidInput(f"{path}: checksum {found[:12]} is not the one in {PANEL_FILE}")
+    return content
+
+
+def _probe(path: Path, digest: str) -> Probe:
+    try:
+        arrays = load(_checked(path, digest))
+        return Probe(arrays["weight"], arrays["bias"])
+    except (KeyError, SafetensorError) as error:
+        raise InvalidInput(f"{path}: no probe: {error}") from None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

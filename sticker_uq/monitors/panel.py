@@ -1,0 +1,120 @@
+"""The panel at run time: supervisors fitted for one detector, each with the limit above which it objects to an object."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection import Features, StochasticDetector
+from sticker_uq.monitors.detections import Probe, observe_boxes
+from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.objects import NEEDS, Objects
+from sticker_uq.scene import InvalidInput, ObservedObject, StochasticSamples, SupervisorScore
+
+OF_PASSES = (
+    "dropout_rate",
+    "dropout_site",
+    "passes",
+    "score_floor",
+    "nms_threshold",
+    "max_detections",
+    "min_size",
+)
+"""Settings of a detector that scores and limits depend on."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A supervisor with a vote, which objects to scores above ``limit``."""
+
+    supervisor: Supervisor
+    limit: float
+
+    @property
+    def name(self) -> str:
+        """The supervisor's name."""
+        return self.supervisor.name
+
+
+class Panel:
+    """Fitted supervisors of one detector. Not thread-safe.
+
+    ``seats``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
+    ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``supervisors.folder.load_panel`` makes it.
+    """
+
+    def __init__(
+        self, seats: Sequence[Seat], probe: Probe, members: Sequence[StochasticDetector], fitted_hash: str
+    ) -> None:
+        self.seats = tuple(seats)
+        self.needs = frozenset(need for seat in self.seats for need in seat.supervisor.needs)
+        names = ",".join(seat.name for seat in self.seats)
+        self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
+        self._probe = probe
+        self._members = tuple(members) if "members" in self.needs else ()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limit of each supervisor by its name."""
+        return {seat.name: seat.limit for seat in self.seats}
+
+    def scored(
+        self,
+        detector: StochasticDetector,
+        image: NDArray[np.uint8],
+        features: Features,
+        samples: StochasticSamples,
+        objects: tuple[ObservedObject, ...],
+    ) -> tuple[ObservedObject, ...]:
+        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each supervisor says about them.
+
+        ``features`` and ``samples``: what the detector made of the image. The same input gives the same scores.
+        """
+        if not objects:
+            return objects
+        seen = observe_objects(
+            detector, image, features, samples, objects, self._members, self._probe, self.needs
+        )
+        scores = [seat.supervisor.score(seen) for seat in self.seats]
+        return tuple(
+            replace(
+                one,
+                supervisors=tuple(
+                    SupervisorScore(seat.name, float(values[row]), seat.limit)
+                    for seat, values in zip(self.seats, scores, strict=True)
+                ),
+            )
+            for row, one in enumerate(objects)
+        )
+
+
+def observe_objects(
+    detector: StochasticDetector,
+    image: NDArray[np.uint8],
+    features: Features,
+    samples: StochasticSamples,
+    objects: Sequence[ObservedObject],
+    members: Sequence[StochasticDetector] = (),
+    probe: Probe | None = None,
+    needs: frozenset[str] = frozenset(NEEDS),
+) -> Objects:
+    """The clustered ``objects`` of ``image`` as supervisors see them: their class vectors are the means over the passes.
+
+    ``members`` look at the image once each; without a ``probe`` there are no logits.
+    """
+    others = [member.detect(member.encode(image)) for member in members] if "members" in needs else []
+    boxes = np.array([one.box for one in objects], np.float32).reshape(-1, 4)
+    vectors = np.array([one.probabilities for one in objects], np.float64).reshape(-1, 3)
+    return observe_boxes(detector, image, features, boxes, vectors, samples, probe, others)
+
+
+def same_passes(fitted: dict[str, object], detector: StochasticDetector) -> None:
+    """Raises InvalidInput naming the setting in which ``detector`` differs from the one that a panel was ``fitted`` for."""
+    for name in OF_PASSES:
+        own = getattr(detector.settings, name)
+        if fitted.get(name) != own:
+            raise InvalidInput(f"the panel was fitted with {name} = {fitted.get(name)!r}, not {own!r}")

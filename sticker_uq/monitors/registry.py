@@ -1,0 +1,59 @@
+"""All supervisors by name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from sticker_uq.monitors import autoencoder, dissector, surprise
+from sticker_uq.monitors import class_vectors as vectors
+from sticker_uq.monitors import feature_distance as modern
+from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
+from sticker_uq.scene import InvalidInput
+
+PAPER: tuple[type[Supervisor], ...] = (
+    vectors.MaxSoftmax,
+    vectors.PredictionConfidence,
+    vectors.DeepGini,
+    vectors.SoftmaxEntropy,
+    vectors.McVariationRatio,
+    vectors.McMutualInformation,
+    vectors.McPredictiveEntropy,
+    vectors.McMeanSoftmax,
+    vectors.EnsembleMutualInformation,
+    vectors.EnsemblePredictiveEntropy,
+    vectors.EnsembleMeanSoftmax,
+    dissector.Dissector,
+    autoencoder.Autoencoder,
+    surprise.LikelihoodSurprise,
+    surprise.DistanceSurprise,
+    surprise.MahalanobisSurprise,
+)
+"""The sixteen of Weiss et al. 2022."""
+MODERN: tuple[type[Supervisor], ...] = (
+    modern.RelativeMahalanobis,
+    vectors.Energy,
+    modern.NearestNeighbours,
+    modern.VirtualLogit,
+)
+"""Later ones on the same inputs."""
+SUPERVISORS: dict[str, type[Supervisor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
+TASK = TaskNetwork.name
+"""The network for one decision: not in a study of the others, but with a vote where it was fitted."""
+_KNOWN: dict[str, type[Supervisor]] = {
+    **SUPERVISORS,
+    TASK: TaskNetwork,
+    TaskCascade.name: TaskCascade,
+}
+SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
+SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
+
+
+def supervisor_named(name: str, **settings: Any) -> Supervisor:
+    """A new supervisor of that name; InvalidInput when there is none, TypeError for settings it does not have."""
+    if name not in _KNOWN:
+        close = difflib.get_close_matches(name, _KNOWN, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(_KNOWN)}"
+        raise InvalidInput(f"supervisor {name!r}: {hint}")
+    return _KNOWN[name](**settings)

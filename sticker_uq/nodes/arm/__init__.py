@@ -1,0 +1,1 @@
+"""The arm's side: it moves only while it holds a valid permit."""

@@ -1,0 +1,1 @@
+"""What the nodes share: lifecycle, parameters, quality of service, conversions, diagnostics."""

@@ -1,0 +1,259 @@
+"""Scenes and decisions as messages and back, without loss.
+
+``scene_from_msg(scene_to_msg(a)).to_bytes() == a.to_bytes()`` for every assessment. A value of an enumeration
+that this version does not know becomes UNKNOWN, which blocks; a label that it does not know becomes
+BACKGROUND, which is never removed. A message whose arrays do not fit together raises
+:class:`sticker_uq.scene.InvalidInput`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseWithCovariance
+from std_msgs.msg import Header
+
+from sticker_uq import scene as sc
+from sticker_uq.geometry import ObjectPose
+from sticker_uq.io.messages import (
+    NANOSECONDS,
+    box_from_msg,
+    decision_from_msg,
+    image_check_from_msg,
+    reason_from_msg,
+    scene_from_msg,
+    stamp_to_ns,
+)
+from sticker_uq.scene import InvalidInput
+from sticker_uq_msgs import msg as m
+
+__all__ = [
+    "box_from_msg",
+    "box_to_msg",
+    "decision_from_msg",
+    "decision_to_msg",
+    "detections_to_msg",
+    "header_of",
+    "image_check_from_msg",
+    "image_check_to_msg",
+    "localization_to_msg",
+    "ns_to_stamp",
+    "pose_to_msg",
+    "reason_from_msg",
+    "reason_to_msg",
+    "scene_from_msg",
+    "scene_to_msg",
+    "stamp_to_ns",
+    "uncertainty_to_msg",
+    "verdict_to_msg",
+]
+
+
+NOWHERE: Mapping[int, ObjectPose] = {}
+
+
+def ns_to_stamp(stamp_ns: int) -> Time:
+    """``stamp_ns`` as a message; raises :class:`InvalidInput` outside the range of the message (years 1901 to
+    2038).
+    """
+    seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
+    if not -(2**31) <= seconds < 2**31:
+        raise InvalidInput(f"stamp {stamp_ns} ns does not fit into builtin_interfaces/Time (32 bit seconds)")
+    return Time(sec=seconds, nanosec=nanoseconds)
+
+
+def header_of(stamp_ns: int, frame_id: str) -> Header:
+    """A header with this stamp and frame."""
+    return Header(stamp=ns_to_stamp(stamp_ns), frame_id=frame_id)
+
+
+def box_to_msg(box: sc.FloatArray) -> m.Box:
+    """``box`` (4,) px as a message."""
+    x1, y1, x2, y2 = (float(value) for value in box)
+    return m.Box(x1=x1, y1=y1, x2=x2, y2=y2)
+
+
+def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
+    """``scene`` as one message; ``sequence`` counts the assessments of a detector. The saliency map is not
+    carried.
+    """
+    header = header_of(scene.stamp_ns, scene.frame_id)
+    return m.SceneAssessment(
+        header=header,
+        status=int(scene.status),
+        status_text=scene.status_text,
+        sequence=sequence,
+        image_width=int(scene.image_size[0]),
+        image_height=int(scene.image_size[1]),
+        image_digest=scene.image_digest,
+        model=scene.model,
+        model_hash=scene.model_hash,
+        settings_hash=scene.settings_hash,
+        panel_hash=scene.panel_hash,
+        passes=int(scene.passes),
+        dropout_rate=float(scene.dropout_rate),
+        objects=[_object_to_msg(o) for o in scene.objects],
+        unstable=[_object_to_msg(o) for o in scene.unstable],
+        uncertainty=uncertainty_to_msg(scene),
+        dil=localization_to_msg(scene),
+        timings=[m.StageTime(stage=stage, ms=float(ms)) for stage, ms in scene.timings.items()],
+        exposure=_exposure_to_msg(scene.exposure),
+    )
+
+
+def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
+    """``check`` as a message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
+    return m.ImageCheck(
+        header=header_of(check.stamp_ns, check.frame_id),
+        problem=check.problem,
+        image_width=int(check.image_size[0]),
+        image_height=int(check.image_size[1]),
+        exposure=_exposure_to_msg(check.exposure),
+        repeats=check.repeats,
+        previous_stamp=ns_to_stamp(check.previous_stamp_ns),
+    )
+
+
+def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
+    nan = float("nan")
+    known = exposure or sc.Exposure(nan, nan, nan)
+    names = tuple(field.name for field in fields(sc.Exposure))
+    return m.Exposure(valid=exposure is not None, **_floats(known, names))
+
+
+def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
+    """The clustered objects of ``scene`` without their uncertainty."""
+    detections = [
+        m.StickerDetection(id=o.id, label=int(o.label), score=o.score, box=box_to_msg(o.box))
+        for o in scene.objects
+    ]
+    return m.StickerDetectionArray(header=header_of(scene.stamp_ns, scene.frame_id), detections=detections)
+
+
+def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
+    """The image means of ``scene``."""
+    uncertainty = scene.uncertainty
+    return m.ImageUncertainty(
+        header=header_of(scene.stamp_ns, scene.frame_id),
+        objects=int(uncertainty.objects),
+        unstable=int(uncertainty.unstable),
+        **_floats(uncertainty, sc.METRICS),
+    )
+
+
+def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
+    """The distinctive localization of ``scene``; all numbers are NaN when it was not computed."""
+    nan = float("nan")
+    localization = scene.localization or sc.Localization(nan, nan, nan, nan)
+    names = (
+        "complete_localization",
+        "background_localization",
+        "dil",
+        "decision_threshold",
+        "unexplained_objectness",
+        "strangeness",
+        "oversight",
+    )
+    return m.DistinctiveLocalization(
+        header=header_of(scene.stamp_ns, scene.frame_id),
+        valid=scene.localization is not None,
+        unexplained=[
+            m.UnexplainedRegion(box=box_to_msg(r.box), objectness=float(r.objectness), share=float(r.share))
+            for r in localization.unexplained
+        ],
+        **_floats(localization, names),
+    )
+
+
+def reason_to_msg(reason: sc.Reason) -> m.Reason:
+    """``reason`` as a message."""
+    message = m.Reason(
+        metric=reason.metric, value=float(reason.value), limit=float(reason.limit), text=reason.text
+    )
+    if reason.box is not None:
+        message.box = box_to_msg(np.asarray(reason.box))
+    return message
+
+
+def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
+    """What was decided about one object, and where it lies if that is known."""
+    return m.Verdict(
+        object_id=verdict.object.id,
+        label=int(verdict.object.label),
+        box=box_to_msg(verdict.object.box),
+        verdict=int(verdict.verdict),
+        by_person=verdict.by_person,
+        reasons=[reason_to_msg(reason) for reason in verdict.reasons],
+        objectors=list(verdict.objectors),
+        pose_valid=pose is not None,
+        pose=pose_to_msg(pose),
+    )
+
+
+def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
+    """``pose`` as a message; all zero, which is no valid pose, for None."""
+    message = PoseWithCovariance()
+    if pose is None:
+        message.pose.orientation.w = 0.0
+        return message
+    position, orientation = message.pose.position, message.pose.orientation
+    position.x, position.y, position.z = pose.position
+    orientation.x, orientation.y, orientation.z, orientation.w = pose.orientation
+    message.covariance = list(pose.covariance)
+    return message
+
+
+def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
+    """``decision`` as a message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
+    return m.SceneDecision(
+        header=header_of(decision.stamp_ns, decision.frame_id),
+        decision_id=decision.decision_id,
+        outcome=int(decision.outcome),
+        verdicts=[verdict_to_msg(verdict, poses.get(verdict.object.id)) for verdict in decision.verdicts],
+        reasons=[reason_to_msg(reason) for reason in decision.reasons],
+        model_hash=decision.model_hash,
+        policy_hash=decision.policy_hash,
+        workpiece_id=decision.workpiece_id,
+        pose_frame=next((pose.frame_id for pose in poses.values()), ""),
+    )
+
+
+def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
+    return m.ObservedObject(
+        id=observed.id,
+        label=int(observed.label),
+        box=box_to_msg(observed.box),
+        probabilities=_array("f", observed.probabilities, np.float32),
+        detections=int(observed.detections),
+        passes=int(observed.passes),
+        detection_rate=float(observed.detection_rate),
+        duplicated=bool(observed.duplicated),
+        unstable=bool(observed.unstable),
+        box_covariance=_array("d", observed.box_covariance, np.float64),
+        corner_hulls=[
+            m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
+            for hull in observed.corner_hulls
+        ],
+        supervisors=[
+            m.SupervisorScore(
+                name=one.name, score=float(one.score), limit=float(one.limit), objection=one.objection
+            )
+            for one in observed.supervisors
+        ],
+        strangeness=float(observed.strangeness),
+        **_floats(observed, sc.METRICS),
+    )
+
+
+def _floats(source: Any, names: tuple[str, ...]) -> dict[str, float]:
+    return {name: float(getattr(source, name)) for name in names}
+
+
+def _array(typecode: str, values: sc.FloatArray, dtype: type[np.floating[Any]]) -> array[float]:
+    # message fields take an array.array as it is; any other sequence is checked and copied element by element
+    return array(typecode, np.ascontiguousarray(values, dtype).tobytes())

@@ -1,0 +1,84 @@
+"""A node's /diagnostics at 1 Hz (REP 107).
+
+Stamps are the node's time, the period is wall time: a cell whose simulated clock stands still must still say
+so. Every report keeps the same keys in every state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+
+from sticker_uq.nodes.common import qos
+
+PERIOD_S = 1.0
+NOT_AVAILABLE = "n/a"
+
+
+class Level(IntEnum):
+    """Severity of a report, the values of ``diagnostic_msgs/DiagnosticStatus``."""
+
+    OK = 0
+    WARN = 1
+    ERROR = 2
+    STALE = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one part of a node is: ``values`` map a constant set of keys to numbers or texts, ``None`` becomes
+    n/a.
+    """
+
+    level: Level
+    message: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+class Diagnostics:
+    """Publishes the reports of the added parts once per second, in every state of the node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._parts: dict[str, Callable[[], Report]] = {}
+        self._publisher = node.create_publisher(DiagnosticArray, "/diagnostics", qos.DIAGNOSTICS)
+        node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
+
+    def add(self, part: str, report: Callable[[], Report]) -> None:
+        """Ask ``report`` for the state of ``part`` from now on. The part is named ``<node>: <part>``."""
+        self._parts[part] = report
+
+    def remove(self, part: str) -> None:
+        """Stop reporting ``part``."""
+        self._parts.pop(part, None)
+
+    def publish(self) -> None:
+        """Publish all reports now. A report that fails becomes an error of its part; the node goes on."""
+        message = DiagnosticArray()
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        message.status = [self._status(part, report) for part, report in list(self._parts.items())]
+        self._publisher.publish(message)
+
+    def _status(self, part: str, report: Callable[[], Report]) -> DiagnosticStatus:
+        try:
+            result = report()
+        except Exception as error:  # noqa: BLE001 - a broken report must not end the node
+            result = Report(Level.ERROR, f"the report itself failed: {type(error).__name__}: {error}")
+        return DiagnosticStatus(
+            level=bytes([result.level]),
+            name=f"{self._node.get_name()}: {part}",
+            message=result.message,
+            hardware_id=self._node.get_fully_qualified_name(),
+            values=[KeyValue(key=key, value=_text(value)) for key, value in result.values.items()],
+        )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return NOT_AVAILABLE
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,190 @@
+"""The image subscription of the detector: finds the right reliability, and says why no image comes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from rclpy.event_handler import SubscriptionEventCallbacks
+from rclpy.node import Node
+from rclpy.qos import QoSCompatibility, QoSProfile, ReliabilityPolicy, qos_check_compatible
+from rclpy.subscription import Subscription
+from rclpy.topic_endpoint_info import TopicEndpointInfo
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.cell.message_loss import SequenceWatch
+from sticker_uq.io.images import Transport
+from sticker_uq.io.topics import COMPRESSED
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.diagnostics import Level
+
+Reliability = Literal["auto", "reliable", "best_effort"]
+
+#: So long a matched publisher may be silent before it is called a fault, s.
+QUIET_S = 3.0
+#: What helps against lost images.
+BUFFERS = "large images need large socket buffers (sysctl net.core.rmem_max, see `sticker-uq doctor`)"
+#: From a transport to the class of its messages, what it appends to the topic, and the name of the type.
+TRANSPORTS: dict[str, tuple[type, str, str]] = {
+    "raw": (Image, "", "sensor_msgs/msg/Image"),
+    "compressed": (CompressedImage, COMPRESSED, "sensor_msgs/msg/CompressedImage"),
+}
+
+
+class ImageInput:
+    """Subscribes to ``topic`` or ``<topic>/compressed`` with queue depth 1 and hands every message to ``deliver``.
+
+    With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
+    large images easily) and for best effort otherwise (a reliable subscription would get nothing); it looks
+    again whenever a publisher comes or goes. All methods belong to the executor's thread.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        transport: Transport,
+        reliability: Reliability,
+        deliver: Callable[[Any], None],
+        topic: str = "image",
+    ) -> None:
+        self._node = node
+        self._type, suffix, self._type_name = TRANSPORTS[transport]
+        self._name = topic + suffix
+        self._reliability = reliability
+        self._deliver = deliver
+        self.topic = node.resolve_topic_name(self._name)
+        self.received = 0
+        self.lost = 0
+        self._sequence = SequenceWatch()
+        self._losses: deque[float] = deque(maxlen=30)
+        self._arrivals: deque[float] = deque(maxlen=30)
+        self._since = time.monotonic()
+        self._told = ""
+        self._recheck = node.create_guard_condition(self.check)
+        self.profile = qos.NEWEST_IMAGE_BEST_EFFORT
+        self.profile = self._wanted(self._publishers())
+        self._subscription = self._subscribe()
+        node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._node.destroy_subscription(self._subscription)
+        self._node.destroy_guard_condition(self._recheck)
+
+    def check(self) -> None:
+        """Follow what the publishers offer now, and log a fault once when it appears. For a slow timer."""
+        wanted = self._wanted(self._publishers())
+        if wanted != self.profile:
+            self._node.get_logger().info(
+                f"{self.topic}: asking for {qos.describe(wanted)} now, as the publishers offer"
+            )
+            self.profile = wanted
+            self._node.destroy_subscription(self._subscription)
+            self._subscription = self._subscribe()
+        level, message = self.state()
+        fault = message if level == Level.ERROR else ""
+        if fault and not self._told:
+            self._node.get_logger().error(fault)
+        self._told = fault
+
+    def state(self) -> tuple[Level, str]:
+        """How the input is, in words that name topic and policies."""
+        publishers = self._publishers()
+        last = self._arrivals[-1] if self._arrivals else self._since
+        quiet = time.monotonic() - last
+        if self.received and quiet < QUIET_S:
+            if self._losses and time.monotonic() - self._losses[-1] < QUIET_S:
+                return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {BUFFERS}"
+            return Level.OK, f"receiving {self.topic}"
+        if problem := self._mismatch(publishers):
+            return Level.ERROR, problem
+        if not publishers:
+            what = "the publisher is gone" if self.received else "nobody publishes it yet"
+            level = Level.ERROR if self.received else Level.WARN
+            return level, f"waiting for {'an' if self.received else 'first'} image on {self.topic}: {what}"
+        if quiet < QUIET_S:
+            return Level.WARN, f"waiting for first image on {self.topic}"
+        offers = ", ".join(sorted({qos.describe(p.qos_profile) for p in publishers}))
+        return Level.ERROR, (
+            f"{self.topic}: {len(publishers)} publisher(s) matched but no image for {quiet:.0f} s (offered: {offers}; "
+            f"asked: {qos.describe(self.profile)}); {BUFFERS}"
+        )
+
+    def rate(self) -> float:
+        """Images per second over the last arrivals; 0 when it has become quiet."""
+        if len(self._arrivals) < 2 or time.monotonic() - self._arrivals[-1] > QUIET_S:
+            return 0.0
+        return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
+
+    def publisher_count(self) -> int:
+        """Publishers of the topic, matched or not."""
+        return len(self._publishers())
+
+    @property
+    def skipped(self) -> int | None:
+        """Images that were published and neither came nor were reported as lost, None where the middleware does not number them
+        or several publish: replaced in the queue of one before they were taken, or dropped on the publisher's own side.
+        """
+        missing = self._sequence.missing
+        return None if missing is None else max(0, missing - self.lost)
+
+    def _on_message(self, message: Any, info: Mapping[str, Any]) -> None:
+        self.received += 1
+        self._sequence.saw(info.get("publication_sequence_number"))
+        self._arrivals.append(time.monotonic())
+        self._deliver(message)
+
+    def _on_lost(self, info: Any) -> None:
+        self.lost += info.total_count_change
+        self._losses.append(time.monotonic())
+
+    def _on_matched(self, info: Any) -> None:
+        self._sequence.publishers(info.current_count)
+        self._on_event(info)
+
+    def _on_event(self, _: Any) -> None:
+        # the subscription must not be replaced from inside its own event
+        self._recheck.trigger()
+
+    def _subscribe(self) -> Subscription:
+        events = SubscriptionEventCallbacks(
+            matched=self._on_matched, incompatible_qos=self._on_event, message_lost=self._on_lost
+        )
+        # rclpy passes the message's info to a callback with two arguments, which its annotations do not know
+        on_message: Any = self._on_message
+        return self._node.create_subscription(
+            self._type, self._name, on_message, self.profile, event_callbacks=events
+        )
+
+    def _publishers(self) -> Sequence[TopicEndpointInfo]:
+        return self._node.get_publishers_info_by_topic(self.topic)
+
+    def _wanted(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:
+        if self._reliability != "auto":
+            reliable = self._reliability == "reliable"
+        elif publishers:
+            reliable = all(p.qos_profile.reliability == ReliabilityPolicy.RELIABLE for p in publishers)
+        else:
+            return self.profile
+        return qos.NEWEST_IMAGE_RELIABLE if reliable else qos.NEWEST_IMAGE_BEST_EFFORT
+
+    def _mismatch(self, publishers: Sequence[TopicEndpointInfo]) -> str:
+        """Why none of ``publishers`` can reach this subscription; empty when one can."""
+        reasons = []
+        for publisher in publishers:
+            name = f"{publisher.node_namespace.rstrip('/')}/{publisher.node_name}"
+            compatibility, _ = qos_check_compatible(publisher.qos_profile, self.profile)
+            if publisher.topic_type != self._type_name:
+                reasons.append(
+                    f"{name} publishes {publisher.topic_type}, expected {self._type_name}: set image_transport"
+                )
+            elif compatibility == QoSCompatibility.ERROR:
+                reasons.append(
+                    f"{name} offers {qos.describe(publisher.qos_profile)} but {qos.describe(self.profile)} is asked for: "
+                    "set image_reliability"
+                )
+            else:
+                return ""
+        return f"incompatible publishers of {self.topic}: {'; '.join(reasons)}" if reasons else ""

@@ -1,0 +1,345 @@
+"""What every node of the cell has in common: a lifecycle whose failures are told, and a process that ends
+cleanly.
+
+rclpy swallows exceptions of transitions; here each one ends in exactly one clear line of log. Bad input fails
+the transition (the node stays where it was and can be configured again), anything unexpected releases
+everything and leaves the node unconfigured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, Generic, NoReturn, TypeVar
+
+import rclpy
+from pydantic import BaseModel
+from rcl_interfaces.msg import ParameterDescriptor
+from rclpy.exceptions import InvalidHandle
+from rclpy.executors import Executor, ExternalShutdownException, SingleThreadedExecutor
+from rclpy.lifecycle import LifecycleNode, LifecyclePublisher, LifecycleState, TransitionCallbackReturn
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.signals import SignalHandlerOptions
+
+from sticker_uq.cell.stop_signals import stop_signals
+from sticker_uq.cell.transport import transport_environment
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.parameters import declare_settings
+from sticker_uq.scene import InvalidInput
+
+M = TypeVar("M", bound=BaseModel)
+
+NOT_A_SAFETY_FUNCTION = (
+    "not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, "
+    "people are protected by the rated controller"
+)
+
+_AUTOSTART = ParameterDescriptor(
+    description="Configure and activate without a lifecycle manager", read_only=True
+)
+
+
+class ManagedNode(LifecycleNode, Generic[M]):
+    """A lifecycle node with validated settings and /diagnostics.
+
+    Subclasses implement :meth:`configure` and :meth:`activate` and register there how each thing is undone,
+    in ``while_configured`` and ``while_active``: those stacks are unwound by cleanup, deactivation, shutdown
+    and every failure. ``settings`` is the valid, immutable state of the parameters since configure; the
+    parameters in ``locked_while_active`` cannot be changed in the active state.
+    """
+
+    settings: M
+
+    def __init__(
+        self,
+        name: str,
+        model: type[M],
+        *,
+        locked_while_active: frozenset[str] = frozenset(),
+        **arguments: Any,
+    ) -> None:
+        super().__init__(name, **arguments)
+        self.while_configured = ExitStack()
+        self.while_active = ExitStack()
+        self.last_failure = ""
+        self._locked_while_active = locked_while_active
+        self.declare_parameter("autostart", False, _AUTOSTART)
+        self.parameters = declare_settings(
+            self, model, locked=self.reason_for_lock, changed=self._on_parameters
+        )
+        self.diagnostics = Diagnostics(self)
+        self.diagnostics.add("lifecycle", self._report)
+        self._answer_impossible_transitions()
+
+    def configure(self) -> None:
+        """Acquire what the settings need; raise :class:`InvalidInput` when they cannot be used."""
+
+    def activate(self) -> None:
+        """Start working. Publishers are enabled already."""
+
+    def settings_changed(self, old: M, new: M) -> None:
+        """Called after valid parameters were set at run time; ``self.settings`` is ``new`` already."""
+
+    def reason_for_lock(self, name: str) -> str | None:
+        """Why the parameter ``name`` cannot be changed now; None when it can."""
+        if name in self._locked_while_active and self.is_active:
+            return f"{name} cannot be changed while {self.get_name()} is active: deactivate it first"
+        return None
+
+    @property
+    def state(self) -> str:
+        """The label of the primary state: unconfigured, inactive, active or finalized; a transition's during
+        one.
+        """
+        return str(self._state_machine.current_state[1])
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the node is in the state active."""
+        return self.state == "active"
+
+    @property
+    def autostart(self) -> bool:
+        """Whether the node shall configure and activate itself."""
+        return bool(self.get_parameter("autostart").value)
+
+    def start(self) -> bool:
+        """Configure and activate; False when one of them failed, :attr:`last_failure` says why."""
+        success = TransitionCallbackReturn.SUCCESS
+        return self.trigger_configure() == success and self.trigger_activate() == success
+
+    def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
+        """A publisher that sends only in the active state and is destroyed by cleanup; for use in
+        :meth:`configure`.
+        """
+        publisher = self.create_lifecycle_publisher(message_type, topic, profile)
+        self.while_configured.callback(self.destroy_lifecycle_publisher, publisher)
+        return publisher
+
+    def destroy_node(self) -> None:
+        """Undo everything that was done, then destroy the node: a worker must not outlive it."""
+        try:
+            self._release()
+        except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
+            self.get_logger().error(f"something could not be released: {_named(error)}")
+        super().destroy_node()
+        # rclpy forgets it, and with it the participant of a context that was shut down lives on
+        self._state_machine.destroy_when_not_in_use()
+
+    # The callbacks of the state machine. Order matters: what is active is undone while publishers still work.
+
+    def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Read the parameters, then :meth:`configure`."""
+
+        def work() -> None:
+            self.settings = self.parameters.read()
+            self.configure()
+
+        return self._transition("configure", work, undo=self.while_configured)
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Enable the publishers, then :meth:`activate`."""
+        super().on_activate(state)
+        result = self._transition("activate", self.activate, undo=self.while_active)
+        if result != TransitionCallbackReturn.SUCCESS:
+            super().on_deactivate(state)
+        return result
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo :meth:`activate`, then disable the publishers."""
+        result = self._transition("deactivate", self.while_active.close)
+        super().on_deactivate(state)
+        return result
+
+    def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo :meth:`configure`."""
+        return self._transition("cleanup", self.while_configured.close)
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo everything that was done, from whatever state."""
+        return self._transition("shut down", self._release)
+
+    def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Undo everything, so that the node can be configured again."""
+        try:
+            self._release()
+        except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told
+            self.get_logger().error(f"something could not be released: {_named(error)}")
+        super().on_deactivate(state)
+        return TransitionCallbackReturn.SUCCESS
+
+    def _release(self) -> None:
+        with self.while_configured:
+            self.while_active.close()
+
+    def _transition(
+        self, name: str, work: Callable[[], None], undo: ExitStack | None = None
+    ) -> TransitionCallbackReturn:
+        try:
+            try:
+                work()
+            except BaseException:
+                if undo is not None:
+                    undo.close()
+                raise
+        except InvalidInput as error:
+            return self._failed(name, str(error), TransitionCallbackReturn.FAILURE)
+        except Exception as error:  # noqa: BLE001 - rclpy would swallow it
+            self.get_logger().debug(traceback.format_exc())
+            return self._failed(name, _named(error), TransitionCallbackReturn.ERROR)
+        self.last_failure = ""
+        self.get_logger().info(f"{name}: done")
+        return TransitionCallbackReturn.SUCCESS
+
+    def _failed(self, name: str, reason: str, result: TransitionCallbackReturn) -> TransitionCallbackReturn:
+        self.last_failure = f"{name} failed: {reason}"
+        self.get_logger().error(self.last_failure)
+        return result
+
+    def _on_parameters(self, old: M, new: M) -> None:
+        self.settings = new
+        try:
+            self.settings_changed(old, new)
+        except Exception as error:  # noqa: BLE001 - a failing change of a parameter must not end the node
+            self.get_logger().debug(traceback.format_exc())
+            self.get_logger().error(f"changed parameters could not be applied: {_named(error)}")
+
+    def _report(self) -> Report:
+        level = Level.ERROR if self.last_failure else Level.OK if self.is_active else Level.WARN
+        values = {"state": self.state, "last_failure": self.last_failure or None}
+        return Report(level, self.last_failure or self.state, values)
+
+    def _answer_impossible_transitions(self) -> None:
+        """Refuse a transition that the state does not have; in rclpy the exception would end the process."""
+        service = self._service_change_state
+        change_state = service.callback
+
+        def answer(request: Any, response: Any) -> Any:
+            possible = {(t[0], t[1]) for t in self._state_machine.available_transitions}
+            wanted = request.transition
+            if any(wanted.label == label if wanted.label else wanted.id == id_ for id_, label in possible):
+                return change_state(request, response)
+            self.get_logger().error(f"no transition {wanted.label or wanted.id!r} from state {self.state}")
+            response.success = False
+            return response
+
+        service.callback = answer
+
+
+class _Stop:
+    """The wish to end the process with an exit status; wakes the executor so that it is seen at once."""
+
+    def __init__(self, node: Node) -> None:
+        self.code: int | None = None
+        self._guard = node.create_guard_condition(lambda: None)
+
+    def request(self, code: int) -> None:
+        if self.code is not None:
+            return
+        self.code = code
+        with contextlib.suppress(InvalidHandle):  # the node is destroyed already, nobody waits
+            self._guard.trigger()
+
+
+_STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()
+
+
+def request_exit(node: Node, code: int = 0) -> None:
+    """End the process that :func:`run_node` runs for ``node``, from any thread, with exit status ``code``."""
+    _STOPS[node].request(code)
+
+
+def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
+    """``rclpy.init`` with the cell's transport settings (:func:`~sticker_uq.cell.transport.transport_environment`) in the
+    environment of this process; raises what both raise.
+    """
+    middleware = rclpy.get_rmw_implementation_identifier()
+    os.environ.update(transport_environment(os.environ, middleware))
+    rclpy.init(args=args, **arguments)
+
+
+def run_node(
+    factory: Callable[[], Node],
+    arguments: Sequence[str] | None = None,
+    *,
+    executor: Callable[[], Executor] = SingleThreadedExecutor,
+) -> int:
+    """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit
+    status.
+
+    0 after a signal, 1 when the node could not be made, when its autostart failed or when one of its
+    callbacks raised, 2 for unusable ROS arguments. Each failure is one line on stderr; tracebacks are at log
+    level debug. ``arguments`` default to the process's.
+    """
+    with stop_signals() as on_signal:
+        try:
+            args = None if arguments is None else [sys.argv[0], *arguments]
+            init_ros(args, signal_handler_options=SignalHandlerOptions.NO)
+        except InvalidInput as error:
+            print(error, file=sys.stderr)
+            return 1
+        except Exception as error:  # noqa: BLE001 - rclpy has no common base of its errors
+            print(f"ROS arguments cannot be used: {error}", file=sys.stderr)
+            return 2
+        try:
+            return _run(factory, on_signal, executor)
+        finally:
+            rclpy.try_shutdown()
+
+
+def exit_process(code: int) -> NoReturn:
+    """End the process with ``code``, at once.
+
+    The interpreter's own shutdown takes seconds when torch is loaded, a second signal in that time would
+    change the exit status, and native code of a thread that still computes aborts when it comes back.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(
+    factory: Callable[[], Node],
+    on_signal: Callable[[Callable[[], None]], None],
+    make_executor: Callable[[], Executor],
+) -> int:
+    try:
+        node = factory()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told in one line
+        rclpy.logging.get_logger("sticker_uq").debug(traceback.format_exc())
+        print(f"the node could not be started: {_named(error)}", file=sys.stderr)
+        return 1
+    logger = node.get_logger()
+    logger.info(f"{node.get_fully_qualified_name()} starts; {NOT_A_SAFETY_FUNCTION}")
+    stop = _STOPS[node] = _Stop(node)
+    on_signal(lambda: stop.request(0))
+    executor = make_executor()
+    executor.add_node(node)
+    try:
+        if isinstance(node, ManagedNode) and stop.code is None and node.autostart and not node.start():
+            logger.fatal(f"autostart failed, giving up: {node.last_failure}")
+            return 1
+        while stop.code is None and rclpy.ok():
+            executor.spin_once()
+        return stop.code or 0
+    except ExternalShutdownException:
+        return 0
+    except Exception as error:  # noqa: BLE001 - the process ends loudly, in one line
+        logger.debug(traceback.format_exc())
+        logger.fatal(f"a callback failed, giving up: {_named(error)}")
+        return 1
+    finally:
+        if isinstance(node, ManagedNode) and node.state != "finalized":
+            node.trigger_shutdown()
+        executor.shutdown()
+        node.destroy_node()
+
+
+def _named(error: Exception) -> str:
+    return str(error) if isinstance(error, InvalidInput) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,196 @@
+"""ROS parameters from a pydantic model: one validated description of every setting, shared with the command
+line.
+
+Fields may be ``bool``, ``int``, ``float``, ``str`` or a ``Literal`` of strings. Their description, limits and
+choices become the parameter's descriptor. A bad override never stops the construction of a node: it is kept
+and reported by name when the settings are read, so that configure fails with the reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, validated
+from sticker_uq.scene import InvalidInput
+
+M = TypeVar("M", bound=BaseModel)
+
+_DECLARED: weakref.WeakKeyDictionary[Node, dict[type[BaseModel], SettingsParameters[Any]]]
+_DECLARED = weakref.WeakKeyDictionary()
+
+_INTEGER_LIMIT = 2**63 - 1
+# launch files and the runner give it to every node of the cell, with a lifecycle or without
+_ALWAYS_KNOWN = frozenset({"autostart"})
+
+
+def declare_settings(
+    node: Node,
+    model: type[M],
+    *,
+    locked: Callable[[str], str | None] = lambda name: None,
+    changed: Callable[[M, M], None] = lambda old, new: None,
+) -> SettingsParameters[M]:
+    """Declare one parameter of ``node`` per field of ``model``; bad overrides are reported by
+    :func:`read_settings`.
+
+    ``locked(name)`` may return a reason why a parameter cannot be changed now; ``changed(old, new)`` is
+    called after a change at run time, once the whole model was found valid.
+    """
+    parameters = SettingsParameters(node, model, locked, changed)
+    _DECLARED.setdefault(node, {})[model] = parameters
+    return parameters
+
+
+def read_settings(node: Node, model: type[M]) -> M:
+    """The settings in the declared parameters of ``node``.
+
+    Raises :class:`InvalidInput` naming every parameter that is unknown or has an unusable value, and what was
+    expected.
+    """
+    return _DECLARED[node][model].read()
+
+
+class SettingsParameters(Generic[M]):
+    """The parameters of a node that make up one model; made by :func:`declare_settings`."""
+
+    def __init__(
+        self, node: Node, model: type[M], locked: Callable[[str], str | None], changed: Callable[[M, M], None]
+    ) -> None:
+        self._node = node
+        self._model = model
+        self._locked = locked
+        self._changed = changed
+        self._bad_overrides: dict[str, str] = {}
+        self._current: M | None = None
+        for name, info in model.model_fields.items():
+            self._declare(name, info)
+        node.add_pre_set_parameters_callback(self._widen)
+        node.add_on_set_parameters_callback(self._validate)
+        node.add_post_set_parameters_callback(self._apply)
+
+    def read(self) -> M:
+        """See :func:`read_settings`."""
+        problems = [*self._bad_overrides.values(), *unknown_overrides(self._node)]
+        if problems:
+            raise InvalidInput("; ".join(problems))
+        self._current = self._build({})
+        return self._current
+
+    def store(self, settings: M) -> None:
+        """Set the parameters to ``settings`` from inside the node, locked or not, without calling
+        ``changed``.
+        """
+        self._current = None
+        locked, self._locked = self._locked, lambda name: None
+        try:
+            values = settings.model_dump()
+            parameters = [Parameter(name, value=values[name]) for name in self._model.model_fields]
+            result = self._node.set_parameters_atomically(parameters)
+        finally:
+            self._locked = locked
+        if not result.successful:
+            raise InvalidInput(result.reason)
+        self._current = settings
+
+    def _declare(self, name: str, info: FieldInfo) -> None:
+        override = self._node._parameter_overrides.get(name)
+        value = info.get_default(call_default_factory=True)
+        if override is not None:
+            try:
+                value = _checked(name, info, override.value)
+            except InvalidInput as error:
+                self._bad_overrides[name] = str(error)
+        self._node.declare_parameter(name, value, _descriptor(info), ignore_override=True)
+
+    def _build(self, changes: dict[str, Any]) -> M:
+        values = {name: self._node.get_parameter(name).value for name in self._model.model_fields}
+        return validated(self._model, values | changes)
+
+    def _widen(self, parameters: Sequence[Parameter]) -> list[Parameter]:
+        """Integers given for floats become floats; YAML and ``ros2 param set`` write 1 for 1.0."""
+        fields = self._model.model_fields
+        return [
+            Parameter(p.name, value=float(p.value))
+            if p.name in fields and fields[p.name].annotation is float and type(p.value) is int
+            else p
+            for p in parameters
+        ]
+
+    def _validate(self, parameters: Sequence[Parameter]) -> SetParametersResult:
+        own = {p.name: p.value for p in parameters if p.name in self._model.model_fields}
+        changes = {
+            name: value for name, value in own.items() if self._node.get_parameter(name).value != value
+        }
+        reasons = [reason for name in changes if (reason := self._locked(name))]
+        if not reasons:
+            try:
+                self._build(own)
+            except InvalidInput as error:
+                reasons = [str(error)]
+        return SetParametersResult(successful=not reasons, reason="; ".join(reasons))
+
+    def _apply(self, parameters: Sequence[Parameter]) -> None:
+        for parameter in parameters:
+            self._bad_overrides.pop(parameter.name, None)
+        if self._current is None:
+            return
+        old, self._current = self._current, self._build({})
+        if old != self._current:
+            self._changed(old, self._current)
+
+
+def unknown_overrides(node: Node) -> list[str]:
+    """One sentence for every parameter that a file or command line gives and ``node`` does not have, with the
+    nearest name.
+    """
+    known = sorted(node._parameters)
+    problems = []
+    for name in sorted(set(node._parameter_overrides) - {*known, *_ALWAYS_KNOWN}):
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f", did you mean {nearest[0]}?" if nearest else ""
+        problems.append(f"unknown parameter {name}{hint}")
+    return problems
+
+
+def _checked(name: str, info: FieldInfo, value: Any) -> Any:
+    """``value`` as the field's type, an integer widened where a float is expected."""
+    kind = kind_of(info)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise InvalidInput(f"parameter {name} = {value!r}: expected {expectation(info)}")
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(Annotated[info.annotation, info])  # type: ignore[arg-type]
+        return adapter.validate_python(value)
+    except ValidationError:
+        raise InvalidInput(f"parameter {name} = {value!r}: expected {expectation(info)}") from None
+
+
+def _descriptor(info: FieldInfo) -> ParameterDescriptor:
+    descriptor = ParameterDescriptor(
+        description=info.description or "", additional_constraints=expectation(info)
+    )
+    low, high, _, _ = limits_of(info)
+    if low is None and high is None:
+        return descriptor
+    if kind_of(info) is int:
+        lowest = -_INTEGER_LIMIT - 1 if low is None else int(low)
+        highest = _INTEGER_LIMIT if high is None else int(high)
+        descriptor.integer_range = [IntegerRange(from_value=lowest, to_value=highest, step=0)]
+    else:
+        lowest_float = -math.inf if low is None else float(low)
+        highest_float = math.inf if high is None else float(high)
+        descriptor.floating_point_range = [
+            FloatingPointRange(from_value=lowest_float, to_value=highest_float, step=0.0)
+        ]
+    return descriptor

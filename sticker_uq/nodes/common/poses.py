@@ -1,0 +1,159 @@
+"""The calibration of the cell as ROS tells it: CameraInfo, the lid, and where the camera is in the arm's frame."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import PoseStamped
+from rclpy.node import Node
+from rclpy.time import Time
+from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Header
+
+from sticker_uq.cell.supervisor_settings import PoseSettings, numbers_of
+from sticker_uq.gate.settings import nanoseconds
+from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform
+from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.nodes.common.qos import LATCHED, NEWEST_IMAGE_BEST_EFFORT
+from sticker_uq.scene import InvalidInput
+
+
+class PoseSource:
+    """Listens on ``node`` to what the calibration consists of, and puts it together for each picture."""
+
+    def __init__(self, node: Node, settings: PoseSettings) -> None:
+        self._settings = settings
+        self._node = node
+        self._info: CameraInfo | None = None
+        self._lid: PoseStamped | None = None
+        self._subscriptions = [
+            node.create_subscription(CameraInfo, "camera_info", self._on_info, NEWEST_IMAGE_BEST_EFFORT)
+        ]
+        if not settings.lid_plane:
+            self._subscriptions.append(
+                node.create_subscription(PoseStamped, "lid_pose", self._on_lid, LATCHED)
+            )
+        self._tf = (
+            None if settings.camera_pose and settings.lid_plane else _TransformTree.where_it_exists(node)
+        )
+
+    def destroy(self) -> None:
+        """Listen no longer."""
+        for subscription in self._subscriptions:
+            self._node.destroy_subscription(subscription)
+        if self._tf is not None:
+            self._tf.destroy()
+
+    def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | str:
+        """The calibration for the picture of ``frame_id`` at ``stamp_ns``, or the words why there is none."""
+        try:
+            camera = self._camera(frame_id, stamp_ns)
+            pose = self._camera_pose(frame_id, stamp_ns)
+            return CellGeometry(self._settings.arm_frame, camera, pose, self._plane(stamp_ns))
+        except InvalidInput as error:
+            return str(error)
+
+    def _on_info(self, message: CameraInfo) -> None:
+        self._info = message
+
+    def _on_lid(self, message: PoseStamped) -> None:
+        self._lid = message
+
+    def _camera(self, frame_id: str, stamp_ns: int) -> Camera:
+        if self._info is None:
+            raise InvalidInput("no CameraInfo was received")
+        if self._info.header.frame_id != frame_id:
+            raise InvalidInput(
+                f"CameraInfo is of {self._info.header.frame_id!r}, the picture of {frame_id!r}"
+            )
+        apart = abs(stamp_ns - stamp_to_ns(self._info.header.stamp))
+        if apart > nanoseconds(self._settings.max_calibration_age):
+            raise InvalidInput(f"CameraInfo and picture lie {apart / 1e9:.1f} s apart")
+        return camera_from_msg(self._info, self._settings.image_rectified)
+
+    def _camera_pose(self, frame_id: str, stamp_ns: int) -> Transform:
+        if self._settings.camera_pose:
+            return Transform.of(numbers_of(self._settings.camera_pose), "camera_pose")
+        return self._look_up(frame_id, stamp_ns)
+
+    def _plane(self, stamp_ns: int) -> Plane:
+        if self._settings.lid_plane:
+            return Plane.of(numbers_of(self._settings.lid_plane), "lid_plane")
+        if self._lid is None:
+            raise InvalidInput("the lid is not known: lid_plane is empty and no lid_pose was received")
+        p, q = self._lid.pose.position, self._lid.pose.orientation
+        plane = Plane.of_pose(Transform.of([p.x, p.y, p.z, q.x, q.y, q.z, q.w], "lid_pose"))
+        frame_id = self._lid.header.frame_id
+        if frame_id == self._settings.arm_frame:
+            return plane
+        return plane.moved(self._look_up(frame_id, stamp_ns))
+
+    def _look_up(self, frame_id: str, stamp_ns: int) -> Transform:
+        if self._tf is None:
+            raise InvalidInput(
+                f"where {frame_id!r} is cannot be told: tf2_ros is not installed, set camera_pose"
+            )
+        return self._tf.look_up(self._settings.arm_frame, frame_id, stamp_ns)
+
+
+class _TransformTree:
+    """The transforms that others publish. tf2 comes with a ROS installation only."""
+
+    def __init__(self, node: Node, tf2: Any) -> None:
+        self._tf2 = tf2
+        self._buffer = tf2.Buffer()
+        self._listener = tf2.TransformListener(self._buffer, node)
+
+    @classmethod
+    def where_it_exists(cls, node: Node) -> _TransformTree | None:
+        try:
+            return cls(node, importlib.import_module("tf2_ros"))
+        except ImportError:
+            return None
+
+    def destroy(self) -> None:
+        self._listener.unregister()
+
+    def look_up(self, target: str, source: str, stamp_ns: int) -> Transform:
+        """Takes points of ``source`` to ``target`` at that time; never waits."""
+        try:
+            found = self._buffer.lookup_transform(target, source, Time(nanoseconds=stamp_ns))
+        except self._tf2.TransformException as error:
+            raise InvalidInput(f"where {source!r} is in {target!r} is not known: {error}") from None
+        t, q = found.transform.translation, found.transform.rotation
+        return Transform.of([t.x, t.y, t.z, q.x, q.y, q.z, q.w], f"transform of {source}")
+
+
+def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
+    """The camera that ``message`` describes, its binning and region of interest included.
+
+    Raises :class:`InvalidInput` when it describes none.
+    """
+    matrix = (
+        np.array(message.p, float).reshape(3, 4)[:, :3] if rectified else np.array(message.k).reshape(3, 3)
+    )
+    roi, binning = message.roi, (max(message.binning_x, 1), max(message.binning_y, 1))
+    matrix = matrix.copy()
+    matrix[0, 2] -= roi.x_offset
+    matrix[1, 2] -= roi.y_offset
+    matrix[0] /= binning[0]
+    matrix[1] /= binning[1]
+    size = ((roi.width or message.width) // binning[0], (roi.height or message.height) // binning[1])
+    model, distortion = message.distortion_model, tuple(float(value) for value in message.d)
+    if rectified or not any(distortion):
+        model, distortion = "", ()
+    return Camera(size, matrix, model, distortion)
+
+
+def camera_to_msg(camera: Camera, header: Header) -> CameraInfo:
+    """``camera``, whose lens does not distort, as a message."""
+    matrix = np.asarray(camera.matrix, float)
+    message = CameraInfo(header=header, width=camera.image_size[0], height=camera.image_size[1])
+    message.distortion_model = "plumb_bob"
+    message.d = [0.0] * 5
+    message.k = matrix.ravel().tolist()
+    message.r = np.eye(3).ravel().tolist()
+    message.p = np.column_stack([matrix, np.zeros(3)]).ravel().tolist()
+    return message

@@ -1,0 +1,1 @@
+"""Node ``console``: the operator's page."""

@@ -1,0 +1,73 @@
+"""What the operator's page wants of the supervisor, as service calls from the web server's thread."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from rclpy.client import Client
+from rclpy.node import Node
+
+from sticker_uq.console.app import Accepted, PersonsAnswer, PersonsCommand
+from sticker_uq.nodes.console.scene import ANSWERS, SCENE_ANSWERS
+from sticker_uq_msgs.msg import Box, ObjectAnswer
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+
+_COMMANDS = {
+    "hold": OperateGate.Request.COMMAND_HOLD,
+    "release": OperateGate.Request.COMMAND_RELEASE,
+    "reset": OperateGate.Request.COMMAND_RESET,
+}
+
+
+class SupervisorCalls:
+    """The services of the supervisor, called for ``node``, which waits ``timeout_s`` for each response."""
+
+    def __init__(self, node: Node, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._answers = node.create_client(ResolveIntervention, "intervention/resolve")
+        self.operations = node.create_client(OperateGate, "operate")
+
+    async def answer(self, said: PersonsAnswer) -> Accepted:
+        """Hand an answer over."""
+        answers = [
+            ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
+            for a in said.answers
+        ]
+        request = ResolveIntervention.Request(
+            request_id=said.request_id,
+            person=said.person,
+            scene_answer=SCENE_ANSWERS.index(said.scene),
+            answers=answers,
+        )
+        response = await self._call(self._answers, request)
+        if isinstance(response, str):
+            return Accepted(accepted=False, message=response)
+        return Accepted(accepted=response.accepted, message=response.message)
+
+    async def command(self, wanted: PersonsCommand) -> Accepted:
+        """Hold, release or reset the gate."""
+        request = OperateGate.Request(command=_COMMANDS[wanted.command], person=wanted.person)
+        response = await self._call(self.operations, request)
+        if isinstance(response, str):
+            return Accepted(accepted=False, message=response)
+        return Accepted(accepted=response.accepted, message=response.message)
+
+    async def _call(self, client: Client, request: Any) -> Any:
+        """The supervisor's response, or in words why there is none."""
+        if not client.service_is_ready():
+            return "the supervisor is not there"
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        pending = client.call_async(request)
+
+        def deliver() -> None:
+            if not done.done():
+                done.set_result(pending.result())
+
+        pending.add_done_callback(lambda _: loop.call_soon_threadsafe(deliver))
+        try:
+            return await asyncio.wait_for(done, self._timeout_s)
+        except TimeoutError:
+            client.remove_pending_request(pending)
+            return "the supervisor did not answer in time"

@@ -1,0 +1,238 @@
+"""Node ``console``: the operator's page. Shows what the cell sees and decides, and takes a person's answer."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.subscription import Subscription
+from sensor_msgs.msg import Image
+
+from sticker_uq.cell.processes import LIFECYCLE_NODES
+from sticker_uq.console.album import Album, heat, jpeg
+from sticker_uq.console.app import Accepted, PersonsAnswer, PersonsCommand
+from sticker_uq.console.server import ConsoleSettings, PageServer
+from sticker_uq.console.state import ConsoleState
+from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.image_input import ImageInput
+from sticker_uq.nodes.common.images import bgr_from_msg
+from sticker_uq.nodes.common.lifecycle import exit_process, run_node
+from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
+from sticker_uq.nodes.console.calls import SupervisorCalls
+from sticker_uq.nodes.console.scene import shown_answer, shown_gate, shown_request, shown_scene
+from sticker_uq_msgs.msg import (
+    GateState,
+    InterventionAnswer,
+    InterventionRequest,
+    SceneAssessment,
+    SceneDecision,
+    Workpiece,
+    WorkpieceDone,
+)
+
+_IMAGE_CHECK_S = 1.0
+_KEPT_MAPS = 4
+#: Scenes that wait for their decision, which comes within milliseconds, or for the question that follows from it.
+_WAITING_SCENES = 8
+#: A scene is shown without a decision when the supervisor has decided nothing for so long, s.
+_UNDECIDED_S = 2.0
+
+
+class Console(Node):
+    """The node; see the module's docstring. ``port`` is the one that is listened on."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__("console", **arguments)
+        declare_settings(self, ConsoleSettings)
+        self._settings: ConsoleSettings = read_settings(self, ConsoleSettings)
+        self.state = ConsoleState(LIFECYCLE_NODES)
+        self._album = Album(lambda image: jpeg(bgr_from_msg(image)), self._settings.kept_images)
+        self._maps = Album(_heat_of, _KEPT_MAPS)
+        self._shown: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._question: dict[str, Any] | None = None
+        self._scenes: OrderedDict[int, SceneAssessment] = OrderedDict()
+        self._decided = -float("inf")
+        self._without_picture = 0
+        self._gate = ""
+        self._asked = ""
+        self._listen()
+        self.supervisor = SupervisorCalls(self, self._settings.answer_timeout_s)
+        self._heat_wanted = False
+        self._heats: Subscription | None = None
+        self._pages = 0
+        # pages come and go in the web server's thread; subscriptions are made in the executor's
+        self._pages_changed = self.create_guard_condition(self._follow_pages)
+        self._server = PageServer(self.state, self, self._settings)
+        self.port = self._server.port
+        self.get_logger().info(f"the page is at {self._server.address}")
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add("page", self._report)
+
+    def destroy_node(self) -> None:
+        """Close the page."""
+        self._server.close()
+        super().destroy_node()
+
+    def _listen(self) -> None:
+        self.create_subscription(SceneAssessment, "scene", self._on_scene, RELIABLE)
+        self.create_subscription(SceneDecision, "decision", self._on_decision, RELIABLE)
+        self.create_subscription(GateState, "gate", self._on_gate, LATCHED)
+        self.create_subscription(InterventionRequest, "intervention/request", self._on_request, LATCHED)
+        self.create_subscription(InterventionAnswer, "intervention/answer", self._on_answer, RELIABLE)
+        self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
+        self.create_subscription(WorkpieceDone, "workpiece/done", self._on_done, LATCHED)
+        self.create_subscription(DiagnosticArray, "/diagnostics", self._on_diagnostics, DIAGNOSTICS)
+        self._images = ImageInput(self, self._settings.image_transport, "auto", self._on_image)
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(_IMAGE_CHECK_S, self._images.check, clock=steady)
+
+    def _report(self) -> Report:
+        level, message = self._images.state()
+        if level == Level.OK:
+            message = "the page is served"
+        values = {"pages": self._pages, "port": self.port, "scenes_without_picture": self._without_picture}
+        return Report(level, message, values)
+
+    # what the cell says
+
+    def _on_image(self, message: Any) -> None:
+        self._album.add(stamp_to_ns(message.header.stamp), message)
+
+    def _on_scene(self, message: SceneAssessment) -> None:
+        if time.monotonic() - self._decided > _UNDECIDED_S:
+            self._show(message, None)
+            return
+        self._scenes[stamp_to_ns(message.header.stamp)] = message
+        while len(self._scenes) > _WAITING_SCENES:
+            self._scenes.popitem(last=False)
+
+    def _on_decision(self, message: SceneDecision) -> None:
+        self._decided = time.monotonic()
+        scene = self._scenes.pop(stamp_to_ns(message.header.stamp), None)
+        if scene is not None:
+            self._show(scene, message)
+
+    def _show(self, scene: SceneAssessment, decision: SceneDecision | None) -> None:
+        stamp_ns = stamp_to_ns(scene.header.stamp)
+        shown = shown_scene(scene, decision)
+        shown["picture"] = self._album.pin("live", stamp_ns)
+        self._without_picture += not shown["picture"]
+        self.state.put("scene", shown)
+        self._shown[stamp_ns] = shown
+        while len(self._shown) > _WAITING_SCENES:
+            self._shown.popitem(last=False)
+        self._complete_question(stamp_ns)
+
+    def _on_gate(self, message: GateState) -> None:
+        gate = shown_gate(message)
+        self.state.put("gate", gate)
+        if gate["state"] != self._gate:
+            self._gate = gate["state"]
+            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", message.text)
+
+    def _on_workpiece(self, message: Workpiece) -> None:
+        self.state.put("workpiece", message.id)
+        self.state.happened(stamp_to_ns(message.header.stamp), "arrived", name=message.id)
+
+    def _on_done(self, message: WorkpieceDone) -> None:
+        kind = "done_clean" if message.result == WorkpieceDone.RESULT_CLEAN else "done_left"
+        self.state.happened(stamp_to_ns(message.header.stamp), kind, message.text, name=message.workpiece_id)
+
+    def _on_request(self, message: InterventionRequest) -> None:
+        self._question = shown_request(message)
+        if self._question is None:
+            self._album.unpin("question")
+            self._maps.unpin("question")
+            self.state.put("request", None)
+            return
+        stamp_ns = stamp_to_ns(message.header.stamp)
+        self._complete_question(stamp_ns)
+        if message.request_id != self._asked:
+            self._asked = message.request_id
+            self.state.happened(stamp_ns, "asked", message.text)
+
+    def _complete_question(self, stamp_ns: int) -> None:
+        """Show the open question with all that is there of its own scene, if that is the scene of ``stamp_ns``."""
+        if self._question is None or self._question["stamp"] != str(stamp_ns):
+            return
+        self._question = self._question | {
+            "picture": self._album.pin("question", stamp_ns),
+            "heat": self._maps.pin("question", stamp_ns),
+            "scene": self._shown.get(stamp_ns, self._question.get("scene")),
+        }
+        self.state.put("request", self._question)
+
+    def _on_answer(self, message: InterventionAnswer) -> None:
+        answer = shown_answer(message)
+        self.state.put("answered", answer)
+        said = [*answer["answers"], *([] if answer["scene"] == "none" else [answer["scene"]])]
+        self.state.happened(stamp_to_ns(message.header.stamp), "answered", name=message.person, answers=said)
+
+    def _on_diagnostics(self, message: DiagnosticArray) -> None:
+        here = self.get_namespace().rstrip("/") + "/"
+        for status in message.status:
+            node, _, part = status.name.partition(": ")
+            if part and status.hardware_id == here + node:
+                self.state.report(node, part, status.level[0], status.message)
+
+    def _on_heat(self, message: Image) -> None:
+        stamp_ns = stamp_to_ns(message.header.stamp)
+        self._maps.add(stamp_ns, message)
+        self.state.put("heat", str(stamp_ns))
+        self._complete_question(stamp_ns)
+
+    # what the page wants
+
+    def picture(self, stamp_ns: int) -> bytes:
+        """The camera's image of that stamp as JPEG, empty when it is not kept."""
+        return self._album.file(stamp_ns)
+
+    def heat(self, stamp_ns: int) -> bytes:
+        """The saliency of that image as PNG, empty when it is not kept."""
+        return self._maps.file(stamp_ns)
+
+    def watched(self, pages: int, heat: int) -> None:
+        """So many pages are open, and so many of them show the saliency."""
+        self._pages = pages
+        self._heat_wanted = heat > 0
+        self._pages_changed.trigger()
+
+    def _follow_pages(self) -> None:
+        """Subscribe to the saliency only while a page shows it: the detector computes it only for somebody."""
+        if self._heat_wanted and self._heats is None:
+            self._heats = self.create_subscription(Image, "saliency", self._on_heat, RELIABLE)
+        elif not self._heat_wanted and self._heats is not None:
+            self.destroy_subscription(self._heats)
+            self._heats = None
+
+    async def answer(self, said: PersonsAnswer) -> Accepted:
+        """Hand an answer to the supervisor; called in the web server's thread."""
+        return await self.supervisor.answer(said)
+
+    async def command(self, wanted: PersonsCommand) -> Accepted:
+        """Hold, release or reset the gate; called in the web server's thread."""
+        self.get_logger().info(f"{wanted.person}: {wanted.command}")
+        reply = await self.supervisor.command(wanted)
+        if reply.accepted:
+            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=wanted.person)
+        return reply
+
+
+def _heat_of(message: Image) -> bytes:
+    return heat(np.frombuffer(message.data, np.float32).reshape(message.height, message.width))
+
+
+def main() -> None:
+    """Entry point of the executable ``console``."""
+    exit_process(run_node(Console))
+
+
+if __name__ == "__main__":
+    main()

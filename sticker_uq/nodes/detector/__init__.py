@@ -1,0 +1,1 @@
+"""Node ``detector``: images in, one assessment per image out."""

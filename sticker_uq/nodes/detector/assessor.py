@@ -1,0 +1,138 @@
+"""The detector's worker: from a message to a published scene, whatever the message is.
+
+Nothing that is wrong with an image or with perception ends the worker: it becomes a scene with status FAILED,
+a count and a line of log.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Protocol
+
+from rclpy.node import Node
+
+from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.mailbox import Mailbox
+from sticker_uq.io.images import Picture
+from sticker_uq.nodes.detector.camera_feed import Arrival, Counters
+from sticker_uq.perception.image_facts import ImageFacts
+from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.scene import InvalidInput, SceneAssessment, Status
+
+#: One log line of a kind at most this often, s.
+LOG_PERIOD_S = 5.0
+
+
+class Assessor(Protocol):
+    """What the detector needs of :class:`sticker_uq.perception.Perception`."""
+
+    @property
+    def settings(self) -> PerceptionSettings:
+        """What it was made from."""
+
+    @property
+    def model_hash(self) -> str:
+        """SHA-256 of the weights, hex."""
+
+    @property
+    def shortage(self) -> str:
+        """What the device's memory did not suffice for, in words; "" where it did."""
+
+    def warm_up(self) -> object:
+        """Compute once, so that the first image is not slower than the others."""
+
+    def assess(
+        self,
+        image: Picture,
+        stamp_ns: int = 0,
+        frame_id: str = "",
+        keep_saliency: bool = False,
+        facts: ImageFacts | None = None,
+    ) -> SceneAssessment:
+        """Everything there is to say about ``image``, of which ``facts`` are known."""
+
+    def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """A scene with status FAILED, for an image that could not be assessed."""
+
+
+class Worker(threading.Thread):
+    """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
+
+    ``serving`` gives the perception for each image anew, so that models can be exchanged; ``computing`` keeps
+    a worker that could not be awaited and its successor from computing at once; ``counters`` are those of all cameras.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        mailbox: Mailbox[Arrival],
+        serving: Callable[[], Assessor],
+        computing: threading.Lock,
+        counters: Counters,
+        options: Callable[[], DetectorNodeSettings],
+    ) -> None:
+        super().__init__(name="worker", daemon=True)
+        self._node = node
+        self._mailbox = mailbox
+        self._serving = serving
+        self._computing = computing
+        self._counters = counters
+        self._options = options
+
+    def run(self) -> None:
+        """Work until the mailbox is closed."""
+        while (arrival := self._mailbox.take()) is not None:
+            with self._computing:
+                try:
+                    self._process(arrival)
+                except Exception as error:  # noqa: BLE001 - the worker goes on with the next image
+                    self._count_failure(f"the scene could not be published: {type(error).__name__}: {error}")
+
+    def _process(self, arrival: Arrival) -> None:
+        feed, check, image = arrival
+        stamp_ns, frame_id = check.stamp_ns, check.frame_id
+        perception, counters = self._serving(), self._counters
+        started = time.perf_counter()
+        try:
+            self._check_stamp(stamp_ns)
+            if image is None:
+                raise InvalidInput(check.problem)
+            # the check of the arriving image measured its brightness alone, a replay measures all: both must say the same
+            scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
+        except InvalidInput as error:
+            feed.counters.unusable += 1
+            counters.last_error = f"unusable image: {error}"
+            self._node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
+            scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
+        except Exception as error:  # noqa: BLE001 - one image must not end the node
+            reason = f"{type(error).__name__}: {error}"
+            self._count_failure(f"perception failed: {reason}")
+            scene = perception.failed_assessment(stamp_ns, frame_id, reason)
+        else:
+            counters.assessed += 1
+            if scene.status is Status.FAILED:
+                self._count_failure(f"perception failed: {scene.status_text}")
+        if self._mailbox.closed:
+            return
+        feed.publish(scene)
+        counters.finished(scene, (time.perf_counter() - started) * 1e3)
+        if image is not None:
+            feed.outputs.publish_pictures(scene, image, self._options().annotated_rate)
+
+    def _check_stamp(self, stamp_ns: int) -> None:
+        if stamp_ns == 0:
+            raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
+        limit = self._options().max_image_age_s
+        now_ns = self._node.get_clock().now().nanoseconds
+        # a clock at zero has not started (use_sim_time without /clock): no age can be told
+        if limit > 0.0 and now_ns > 0 and (age := (now_ns - stamp_ns) * 1e-9) > limit:
+            raise InvalidInput(f"the image is {age:.2f} s old, max_image_age_s is {limit:g}")
+
+    def _count_failure(self, reason: str) -> None:
+        self._counters.failed += 1
+        self._counters.last_error = reason
+        self._node.get_logger().debug(traceback.format_exc())
+        self._node.get_logger().error(reason, throttle_duration_sec=LOG_PERIOD_S)

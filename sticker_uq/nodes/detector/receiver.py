@@ -1,0 +1,69 @@
+"""Decodes and inspects images beside the executor's thread, which must answer everybody else meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+
+from rclpy.node import Node
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.cell.mailbox import Mailbox
+from sticker_uq.io.images import Picture
+from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.nodes.common.images import bgr_from_msg
+from sticker_uq.perception.inspection import ImageInspector
+from sticker_uq.scene import ImageCheck
+
+#: So long :meth:`Receiver.close` waits for the image under way, s. A giant one may take longer; nothing comes of it then.
+PATIENCE_S = 1.0
+_LOG_PERIOD_S = 5.0
+
+
+class Receiver(threading.Thread):
+    """Takes the newest message of one camera out of ``inbox``; ``publish_check`` gets what is known about it as soon as it is
+    known, ``deliver`` the same and the pixels, if there are any.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        publish_check: Callable[[ImageCheck], None],
+        deliver: Callable[[ImageCheck, Picture | None], None],
+    ) -> None:
+        super().__init__(name="receiver", daemon=True)
+        self.inbox: Mailbox[Image | CompressedImage] = Mailbox()
+        self._node = node
+        self._publish_check = publish_check
+        self._deliver = deliver
+        self._inspector = ImageInspector()
+
+    def run(self) -> None:
+        """Work until the inbox is closed."""
+        while (message := self.inbox.take()) is not None:
+            try:
+                self._receive(message)
+            except Exception as error:  # noqa: BLE001 - one image must not end the receiver
+                self._node.get_logger().debug(traceback.format_exc())
+                self._node.get_logger().error(
+                    f"an image could not be received: {type(error).__name__}: {error}",
+                    throttle_duration_sec=_LOG_PERIOD_S,
+                )
+
+    def close(self) -> None:
+        """Receive nothing more."""
+        self.inbox.close()
+        self.join(PATIENCE_S)
+
+    def _receive(self, message: Image | CompressedImage) -> None:
+        stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
+        # at once: to decode it may take long, and the worker may be busy with an earlier image for a long time
+        size = None if isinstance(message, CompressedImage) else (message.width, message.height)
+        early = self._inspector.glance(stamp_ns, frame_id, size) if size is not None else None
+        if early is not None:
+            self._publish_check(early)
+        check, picture = self._inspector.inspect(stamp_ns, frame_id, lambda: bgr_from_msg(message))
+        if not self.inbox.closed:
+            self._publish_check(check)
+            self._deliver(check, picture)

@@ -1,0 +1,1 @@
+"""Node ``recorder``: the cell's topics in an mcap file."""

@@ -1,0 +1,165 @@
+"""Node ``recorder``: writes the cell's topics to an mcap bag, where ``ros2 bag record`` does not exist.
+
+Messages are stored as they came over the wire, so that a replay sees the same bytes as the cell did. A full disk ends the
+recording, not the node: what was written stays readable, the loss is logged once and counted, and the process ends with
+exit status 1 when its time has come.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+
+from sticker_uq.cell.recorder_settings import RecorderSettings
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.topics import folder_of, more_topics
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.lifecycle import exit_process, run_node
+from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.recorder.recorded_images import RecordedImages
+from sticker_uq.scene import InvalidInput
+from sticker_uq_msgs.msg import (
+    GateState,
+    InterventionAnswer,
+    InterventionRequest,
+    SceneAssessment,
+    SceneDecision,
+    Workpiece,
+    WorkpieceDone,
+)
+
+#: So long after the start scenes without a recorded image are called a fault, s.
+NO_IMAGE_S = 10.0
+
+TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
+    "scene": (SceneAssessment, "sticker_uq_msgs/msg/SceneAssessment", qos.RELIABLE),
+    "decision": (SceneDecision, "sticker_uq_msgs/msg/SceneDecision", qos.RELIABLE),
+    "gate": (GateState, "sticker_uq_msgs/msg/GateState", qos.LATCHED),
+    "intervention/request": (InterventionRequest, "sticker_uq_msgs/msg/InterventionRequest", qos.LATCHED),
+    "intervention/answer": (InterventionAnswer, "sticker_uq_msgs/msg/InterventionAnswer", qos.RELIABLE),
+    "workpiece": (Workpiece, "sticker_uq_msgs/msg/Workpiece", qos.LATCHED),
+    "workpiece/done": (WorkpieceDone, "sticker_uq_msgs/msg/WorkpieceDone", qos.LATCHED),
+}
+
+
+class Recorder(Node):
+    """The node; see the module's docstring.
+
+    ``recorded`` counts the messages written per topic, ``lost`` those from the one on that the disk refused. What still lay in
+    the writer's buffer then is lost too.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__("recorder", **arguments)
+        declare_settings(self, RecorderSettings)
+        settings: RecorderSettings = read_settings(self, RecorderSettings)
+        if not settings.bag:
+            raise InvalidInput("parameter bag = '': expected the folder of a new recording")
+        self.recorded: Counter[str] = Counter()
+        self.lost = 0
+        self.failed = False
+        bag = _free(Path(settings.bag)) if settings.number_if_exists else Path(settings.bag)
+        self._writer = BagWriter(bag)
+        self._writer.__enter__()
+        for topic, (message_class, type_name, profile) in TOPICS.items():
+            write = self._writing(topic, type_name)
+            self.create_subscription(message_class, topic, write, profile, raw=True)
+        self._transport = settings.image_transport
+        # cameras of which no image came yet, by the topic of their scenes
+        self._unseen: dict[str, RecordedImages] = {}
+        for topic in ("image", *more_topics(settings.more_image_topics)):
+            scene = f"{folder_of(topic)}scene"
+            if scene not in TOPICS:
+                message_class, type_name, profile = TOPICS["scene"]
+                self.create_subscription(
+                    message_class, scene, self._writing(scene, type_name), profile, raw=True
+                )
+            images = RecordedImages(self, topic, settings.image_transport, self._writing)
+            self._unseen[self.resolve_topic_name(scene)] = images
+        listed = ", ".join(images.name for images in self._unseen.values())
+        topics = len(TOPICS) + 2 * len(self._unseen) - 1
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add("recording", self._report)
+        self.get_logger().info(f"recording {topics} topics to {bag}, images from {listed}")
+
+    def _report(self) -> Report:
+        values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
+        if self.lost:
+            return Report(Level.ERROR, "messages are lost", values)
+        return Report(Level.OK, "recording", values)
+
+    def destroy_node(self) -> None:
+        """Close the recording."""
+        try:
+            self._writer.__exit__(None, None, None)
+        except OSError as error:
+            self.failed = True
+            self.get_logger().error(f"the recording could not be closed: {error}")
+        if self.lost:
+            self.get_logger().error(f"{self.lost} messages were not recorded")
+        super().destroy_node()
+
+    def _writing(self, topic: str, type_name: str) -> partial[None]:
+        """What records the messages of ``topic``, which it announces to the recording."""
+        name = self.resolve_topic_name(topic)
+        self._writer.add_topic(name, type_name)
+        return partial(self._write, name)
+
+    def _write(self, topic: str, data: bytes) -> None:
+        if self.failed:
+            self.lost += 1
+            return
+        try:
+            self._writer.write(topic, self.get_clock().now().nanoseconds, data)
+        except OSError as error:
+            self.failed = True
+            self.lost = 1
+            self.get_logger().error(f"the recording ends here, nothing more is written: {error}")
+        else:
+            self.recorded[topic] += 1
+
+    def _check_images(self) -> None:
+        """Warn once of every camera whose scenes are recorded without its images."""
+        for scene, images in list(self._unseen.items()):
+            if self.recorded[images.name]:
+                del self._unseen[scene]
+            elif self.recorded[scene]:
+                del self._unseen[scene]
+                self.get_logger().warning(
+                    f"scenes arrive on {scene} but no image on {images.name}, so the recording has none: "
+                    f"image_transport ({self._transport}) and the cameras' topics must be those of the detector"
+                )
+        if not self._unseen:
+            self._image_check.cancel()
+
+
+def _free(bag: Path) -> Path:
+    """``bag``, or the first of ``bag_2``, ``bag_3``, ... that does not exist yet."""
+    numbered = (bag.with_name(f"{bag.name}_{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([bag], numbered) if not path.exists())
+
+
+def main() -> None:
+    """Entry point of the executable ``recorder``."""
+    nodes: list[Recorder] = []
+
+    def make() -> Recorder:
+        nodes.append(Recorder())
+        return nodes[0]
+
+    status = run_node(make)
+    exit_process(status or int(any(node.failed for node in nodes)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A ROS node under robustness assessment."""

@@ -1,0 +1,1 @@
+"""The simulated cell and recorded images as nodes."""

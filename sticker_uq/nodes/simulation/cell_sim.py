@@ -1,0 +1,209 @@
+"""Node ``cell_sim``: camera, arm and laptops in one, so that the whole cell runs without hardware.
+
+Publishes pictures of a rendered laptop, peels what the supervisor permits, takes it off the picture, and hands over the
+next laptop when this one is done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
+from rclpy.node import Node
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
+from std_msgs.msg import Header
+
+from sticker_uq.cell.simulation_geometry import ARM_FRAME, seen_at, sim_camera
+from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
+from sticker_uq.nodes.arm.executor import ArmExecutor
+from sticker_uq.nodes.common.conversions import box_from_msg
+from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
+from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
+from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.nodes.common.poses import camera_to_msg
+from sticker_uq.nodes.common.qos import IMAGES, LATCHED
+from sticker_uq.nodes.simulation.person import SimulatedPerson
+from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
+
+# share of a motion's duration that each phase takes, and the progress after it
+_PHASES = (
+    (RemoveSticker.Feedback.PHASE_APPROACH, 0.35, 0.35),
+    (RemoveSticker.Feedback.PHASE_CONTACT, 0.1, 0.45),
+    (RemoveSticker.Feedback.PHASE_PEEL, 0.35, 0.8),
+    (RemoveSticker.Feedback.PHASE_RETREAT, 0.2, 1.0),
+)
+
+
+class RecordKeeper:
+    """Keeps the cell's record file up to date; a disk that does not take it is no reason to stop the cell."""
+
+    def __init__(self, node: Node, cell: SimulatedCell) -> None:
+        self._node = node
+        self._cell = cell
+        self._failing = False
+
+    def write(self) -> None:
+        """Write the records, under the cell's lock; a failure is logged once, until writing works again."""
+        try:
+            self._cell.write_record()
+        except OSError as error:
+            if not self._failing:
+                self._node.get_logger().error(f"the record of the laptops cannot be written: {error}")
+            self._failing = True
+        else:
+            self._failing = False
+
+
+class SimulatedMotion:
+    """Moves the simulated blade; peels at the end of the peeling phase. Implements ``Motion``."""
+
+    def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock, keeper: RecordKeeper) -> None:
+        self._node = node
+        self._cell = cell
+        self._lock = lock
+        self._keeper = keeper
+
+    def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
+        """The four phases; the sticker leaves the picture between peeling and retreat."""
+        self.check_pose(goal)
+        with self._lock:
+            fails = self._cell.motion_fails()
+        for phase, share, progress in _PHASES:
+            if phase == RemoveSticker.Feedback.PHASE_RETREAT:
+                if fails:
+                    with self._lock:
+                        self._cell.record.motions_failed += 1
+                    raise MotionFailed("the blade slipped off the sticker (simulated)")
+                self._peel(goal)
+            yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
+
+    def stop(self) -> None:
+        """The simulated blade is away from the lid at once."""
+
+    def check_pose(self, goal: RemoveSticker.Goal) -> None:
+        """Raise :class:`MotionFailed` when the goal's pose is not where the simulated camera sees the goal's box."""
+        if not goal.pose_valid:
+            return
+        settings, where = self._cell.settings, goal.pose.pose.position
+        if goal.frame_id != ARM_FRAME:
+            raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
+        camera = sim_camera(settings.width, settings.height)
+        x, y = seen_at(np.array([where.x, where.y, where.z]), camera)
+        box = goal.box
+        if not (box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2):
+            raise MotionFailed(
+                f"the pose is seen at {x:.0f}, {y:.0f} px, outside the box of the goal (simulated)"
+            )
+
+    def _peel(self, goal: RemoveSticker.Goal) -> None:
+        with self._lock:
+            touched = self._cell.peel(box_from_msg(goal.box))
+            self._keeper.write()
+        if touched is not Touch.STICKER:
+            self._node.get_logger().error(
+                f"object {goal.object_id}: the blade touched the {touched.value}, not a sticker"
+            )
+
+
+class CellSim(Node):
+    """The node; see the module's docstring."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__("cell_sim", **arguments)
+        declare_settings(self, SimulationSettings)
+        self._settings: SimulationSettings = read_settings(self, SimulationSettings)
+        self._lock = threading.Lock()
+        self._cell = SimulatedCell(self._settings)
+        self._cell.write_record()  # a path that cannot be written at all is told before the first laptop
+        self._images = self.create_publisher(Image, "image", IMAGES)
+        self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
+        self._info = self.create_publisher(CameraInfo, "camera_info", IMAGES)
+        self._lens = sim_camera(self._settings.width, self._settings.height)
+        self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
+        self._done_subscription = self.create_subscription(
+            WorkpieceDone, "workpiece/done", self._on_done, LATCHED
+        )
+        self._keeper = RecordKeeper(self, self._cell)
+        self._arm = ArmClient(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
+        self._person = (
+            SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
+        )
+        # rendering takes a while: it must not hold up the gate, the arm or the person
+        camera_group = MutuallyExclusiveCallbackGroup()
+        self._camera = self.create_timer(
+            1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
+        )
+        self._publish_workpiece()
+        self._diagnostics = Diagnostics(self)
+        self._diagnostics.add("cell", self._report)
+
+    def _report(self) -> Report:
+        with self._lock:
+            record, laptops = self._cell.record, len(self._cell.records)
+            values = {
+                "laptop": record.workpiece_id,
+                "laptops": laptops,
+                "removed": record.removed,
+                "left": record.left,
+            }
+            wrong = record.logos_touched + record.lid_touched
+        values["wrongly_touched"] = wrong
+        return Report(Level.ERROR if wrong else Level.OK, "a laptop lies in the cell", values)
+
+    def _publish_picture(self) -> None:
+        raw, compressed = self._images.get_subscription_count(), self._compressed.get_subscription_count()
+        if not raw and not compressed:
+            return
+        stamp = self.get_clock().now().to_msg()
+        self._info.publish(camera_to_msg(self._lens, Header(stamp=stamp, frame_id=self._settings.frame_id)))
+        with self._lock:
+            picture = self._cell.picture()
+        if raw:
+            self._images.publish(bgr_to_image(picture, stamp, self._settings.frame_id))
+        if compressed:
+            quality = self._settings.jpeg_quality
+            self._compressed.publish(bgr_to_compressed(picture, stamp, self._settings.frame_id, quality))
+
+    def _publish_workpiece(self) -> None:
+        with self._lock:
+            record, index = self._cell.record, len(self._cell.records) - 1
+        message = Workpiece(id=record.workpiece_id, index=index)
+        message.header.stamp = self.get_clock().now().to_msg()
+        message.header.frame_id = self._settings.frame_id
+        self._workpiece.publish(message)
+        self.get_logger().info(f"{record.workpiece_id} lies in the cell ({record.stickers} stickers)")
+
+    def _on_done(self, message: WorkpieceDone) -> None:
+        if message.result not in (WorkpieceDone.RESULT_CLEAN, WorkpieceDone.RESULT_LEFT_TO_PEOPLE):
+            return
+        with self._lock:
+            record = self._cell.record
+            # a latched message of an earlier laptop or of an earlier run is none of ours
+            if message.workpiece_id != record.workpiece_id or self._cell.finished:
+                return
+            more = self._cell.hand_over()
+            self._keeper.write()
+        self.get_logger().info(
+            f"{record.workpiece_id} leaves: {message.text}; {record.removed} removed, {record.left} left, "
+            f"{record.logos_touched + record.lid_touched} wrongly touched"
+        )
+        if more:
+            self._publish_workpiece()
+        else:
+            self.get_logger().info("that was the last laptop")
+            request_exit(self)
+
+
+def main() -> None:
+    """Entry point of the executable ``cell_sim``."""
+    exit_process(run_node(CellSim, executor=ArmExecutor))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Node ``image_source``: plays a recording, a folder of pictures, a video or a camera device as images.
+
+Images are stamped with the node's time when they are read: what is downstream judges the age of an image, and
+a recording's own stamps lie in the past. Playing begins with the first subscriber, so that no image of a
+short source is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from rclpy.duration import Duration
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.cell.image_source_settings import ImageSourceSettings
+from sticker_uq.io.sources import ImageSource, SourceImage, open_source
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
+from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
+from sticker_uq.scene import InvalidInput
+
+#: A read of a camera may block this long before its thread is given up, and the last images may take so long,
+#: s.
+_PATIENCE_S = 5.0
+_POLL_S = 0.05
+
+
+class ImageSourceNode(ManagedNode[ImageSourceSettings]):
+    """The node; see the module's docstring."""
+
+    def __init__(self, **arguments: Any) -> None:
+        fixed = frozenset(ImageSourceSettings.model_fields) - {"rate", "frame_id", "jpeg_quality"}
+        super().__init__("image_source", ImageSourceSettings, locked_while_active=fixed, **arguments)
+        self._published = 0
+        self._unreadable = 0
+        self._progress = "not started"
+
+    def configure(self) -> None:
+        """Open the source."""
+        settings = self.settings
+        if not settings.source:
+            raise InvalidInput(
+                "parameter source is empty: expected a recording, folder, video or camera device"
+            )
+        self._is_camera = settings.source.isdigit() or settings.source.startswith("/dev/")
+        path = f"/dev/video{settings.source}" if settings.source.isdigit() else settings.source
+        self._source: ImageSource = open_source(path, settings.topic or None)
+        self._raw = self._compressed = None
+        if settings.transport != "compressed":
+            self._raw = self.managed_publisher(Image, "image", qos.IMAGES)
+        if settings.transport != "raw":
+            self._compressed = self.managed_publisher(CompressedImage, "image/compressed", qos.IMAGES)
+        self.diagnostics.add("source", self._report_source)
+        self.while_configured.callback(self.diagnostics.remove, "source")
+
+    def activate(self) -> None:
+        """Play from the beginning, in a thread: a camera blocks while it waits for a picture."""
+        self._published = self._unreadable = 0
+        stop = threading.Event()
+        player = threading.Thread(target=self._play, args=(stop,), name="player", daemon=True)
+        self.while_active.callback(self._stop_player, stop, player)
+        player.start()
+
+    def _stop_player(self, stop: threading.Event, player: threading.Thread) -> None:
+        stop.set()
+        player.join(_PATIENCE_S)
+        if player.is_alive():
+            self.get_logger().warning(f"{self.settings.source} still blocks in a read; it is left alone")
+
+    def _play(self, stop: threading.Event) -> None:
+        try:
+            self._progress = "waiting for a subscriber"
+            while not self._has_subscriber():
+                if stop.wait(_POLL_S):
+                    return
+            while self._play_once(stop) and self.settings.loop:
+                pass
+        except Exception as error:  # noqa: BLE001 - the thread's only way to tell
+            self._progress = f"failed: {error}"
+            self.get_logger().error(f"{self.settings.source}: {error}")
+            return
+        if not stop.is_set():
+            self._progress = "finished"
+            self.get_logger().info(
+                f"end of {self.settings.source}: {self._published} images published, {self._unreadable} unreadable"
+            )
+            if self.settings.exit_at_end:
+                self._await_delivery()
+                request_exit(self)
+
+    def _play_once(self, stop: threading.Event) -> bool:
+        """Publish the source at the set rate; False when stopped."""
+        due = time.monotonic()
+        self._progress = "playing"
+        for item in self._source:
+            now = time.monotonic()
+            # A camera's images are read as fast as they come, else its driver would queue old ones.
+            if self._is_camera and now < due:
+                continue
+            if stop.wait(max(0.0, due - now)):
+                return False
+            due = max(due + 1.0 / self.settings.rate, now)
+            self._publish(item)
+        return not stop.is_set()
+
+    def _publish(self, item: SourceImage) -> None:
+        if item.image is None:
+            self._unreadable += 1
+            self.get_logger().warning(f"{self.settings.source}, {item.name}: {item.error}")
+            return
+        stamp = self.get_clock().now().to_msg()
+        frame_id = self.settings.frame_id or item.frame_id
+        if self._raw is not None and self._raw.get_subscription_count():
+            self._raw.publish(bgr_to_image(item.image, stamp, frame_id))
+        if self._compressed is not None and self._compressed.get_subscription_count():
+            message = bgr_to_compressed(item.image, stamp, frame_id, self.settings.jpeg_quality)
+            self._compressed.publish(message)
+        self._published += 1
+
+    def _await_delivery(self) -> None:
+        for publisher in (self._raw, self._compressed):
+            if publisher is not None:
+                publisher.wait_for_all_acked(Duration(seconds=_PATIENCE_S))
+
+    def _has_subscriber(self) -> bool:
+        publishers = (self._raw, self._compressed)
+        return any(p is not None and p.get_subscription_count() for p in publishers)
+
+    def _report_source(self) -> Report:
+        level = (
+            Level.ERROR if self._progress.startswith("failed") else Level.OK if self.is_active else Level.WARN
+        )
+        values = {
+            "source": self.settings.source,
+            "published": self._published,
+            "unreadable": self._unreadable,
+            "rate": self.settings.rate,
+        }
+        return Report(level, self._progress, values)
+
+
+def main() -> None:
+    """Entry point of the executable ``image_source``."""
+    exit_process(run_node(ImageSourceNode))
+
+
+if __name__ == "__main__":
+    main()

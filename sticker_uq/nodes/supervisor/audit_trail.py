@@ -1,0 +1,110 @@
+"""The supervisor's audit log as the node uses it: where it lies, what goes in, how it is."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rclpy.logging import get_logging_directory
+from rclpy.node import Node
+
+from sticker_uq.gate.audit import AuditLog, Narrator, entries
+from sticker_uq.gate.events import Effect, Event
+from sticker_uq.gate.state import GateState, Phase
+from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.scene import InvalidInput
+
+MEGABYTE = 1_000_000
+_STANDING = {Phase.FAULT.name: "a fault stood", Phase.INTERVENTION.name: "a person was asked"}
+FLUSH_S = 5.0
+"""The end of the node waits so long at most for its last entries to reach the disk."""
+
+
+class AuditTrail:
+    """Opens the log in ``folder`` (empty: :func:`default_folder`) for ``node``.
+
+    Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
+    """
+
+    def __init__(self, node: Node, folder: str, file_mb: float) -> None:
+        path = Path(folder).expanduser() if folder else default_folder(node)
+        try:
+            self._log = AuditLog(path, round(file_mb * MEGABYTE))
+        except OSError as error:
+            raise InvalidInput(f"audit log {path} cannot be opened: {error.strerror or error}") from None
+        self._narrator = Narrator()
+        self.folder = path
+        self.unfinished = unfinished(path)
+        """What a person was needed for when the last run died, in words; empty when it ended in order or nobody was needed."""
+
+    def step(
+        self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
+    ) -> None:
+        """Tell what one step of the gate did; ``event`` is None for a scene."""
+        for kind, data in self._narrator.tell(event, before, after, effects):
+            self._log.add(kind, data)
+
+    def note(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Tell something that is no step of the gate."""
+        self._log.add(kind, data)
+
+    @property
+    def head(self) -> str:
+        """Hash of the newest entry on the disk."""
+        return self._log.status.head
+
+    @property
+    def problem(self) -> str:
+        """Why entries do not reach the disk; empty when they do."""
+        return self._log.status.problem
+
+    def close(self) -> None:
+        """Bring everything to the disk and end."""
+        self._log.flush(FLUSH_S)
+        self._log.close(FLUSH_S)
+
+    def report(self) -> Report:
+        """How the log is, for /diagnostics."""
+        status = self._log.status
+        values = {
+            "head": status.head,
+            "entries": status.number + 1,
+            "waiting": status.waiting,
+            "lost": status.lost,
+            "slowest_ms": status.slowest_s * 1e3,
+            "file": str(self.folder / status.file),
+        }
+        level = Level.ERROR if status.problem else Level.OK
+        return Report(level, status.problem or "every entry reaches the disk", values)
+
+
+def unfinished(folder: Path) -> str:
+    """What stood when the run before died without a ``stop``: a fault or a question to a person; empty when nothing did."""
+    standing = ""
+    for entry in entries(folder, newest_files=2):
+        if entry.kind == "stop":
+            standing = ""
+        elif entry.kind == "gate":
+            words = _STANDING.get(str(entry.data.get("to")))
+            standing = f"the last run ended while {words}: {entry.data.get('text')}" if words else ""
+    return standing
+
+
+def default_folder(node: Node) -> Path:
+    """A folder of its own for each supervisor of this machine and person, inside ROS's folder of logs."""
+    domain = os.environ.get("ROS_DOMAIN_ID") or "0"
+    name = node.get_fully_qualified_name().strip("/").replace("/", ".")
+    return Path(str(get_logging_directory())) / "audit" / f"domain_{domain}.{name}"
+
+
+def whereabouts() -> dict[str, Any]:
+    """Which process this is: host, user and number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return {"host": socket.gethostname(), "user": user, "pid": os.getpid()}

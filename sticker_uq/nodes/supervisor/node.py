@@ -1,0 +1,277 @@
+"""Node ``supervisor``: scenes in, a permit that expires out; people are asked where the policy is not sure.
+
+It turns messages into events of :class:`sticker_uq.gate.Supervisor` and effects into messages, on one thread that never
+waits. It never loads torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from rclpy.clock import Clock, ClockType
+
+from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings
+from sticker_uq.gate import Supervisor
+from sticker_uq.gate import events as ev
+from sticker_uq.gate.settings import nanoseconds
+from sticker_uq.gate.state import Closed
+from sticker_uq.gate.state import GateState as State
+from sticker_uq.nodes.arm.cell_stop import CellStop
+from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.nodes.common.diagnostics import Report
+from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.common.liveliness import subscribe_to_the_living
+from sticker_uq.nodes.common.poses import PoseSource
+from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
+from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, whereabouts
+from sticker_uq.nodes.supervisor.gate_watch import GateWatch
+from sticker_uq.nodes.supervisor.operator_services import PeopleServices
+from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
+from sticker_uq.nodes.supervisor.removal_client import RemovalClient
+from sticker_uq.nodes.supervisor.status_report import COUNTS, gate_report, policy_line, unconfigured_report
+from sticker_uq.scene import InvalidInput
+from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
+from sticker_uq_msgs.srv import ResolveIntervention
+
+
+class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
+    """The node; see the module's docstring."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(
+            "supervisor", SupervisorNodeSettings, locked_while_active=LOCKED_WHILE_ACTIVE, **arguments
+        )
+        self._core: Supervisor | None = None
+        self._identity = uuid.uuid4().hex
+        self.diagnostics.add("gate", self._report)
+
+    def configure(self) -> None:
+        """Read the policy; open what is heard and said in every state."""
+        settings = self.settings
+        self._core = core = Supervisor(settings.load_policy(), settings.gate(), settings.watch())
+        self.while_configured.callback(setattr, self, "_core", None)
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._audit = AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
+        self.while_configured.callback(self._audit.close)
+        self.diagnostics.add("audit", self._audit.report)
+        self.while_configured.callback(self.diagnostics.remove, "audit")
+        self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
+        self.while_configured.callback(self._out.destroy)
+        self._arm = RemovalClient(self, self._happen, settings.arm_silence)
+        self.while_configured.callback(self._arm.destroy)
+        self._poses = PoseSource(self, settings.poses())
+        self.while_configured.callback(self._poses.destroy)
+        self._stop = CellStop(self, settings.stop())
+        self.while_configured.callback(self._stop.destroy)
+        self._rivals = GateWatch(self, self._identity, settings.listen_time, self._impede)
+        self.while_configured.callback(self._rivals.destroy)
+        people = PeopleServices(self, self._happen, lambda: core.state, self._answered)
+        self.while_configured.callback(people.destroy)
+        workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
+        self.while_configured.callback(self.destroy_subscription, workpiece)
+        self._out.no_request(self._now())
+        # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
+        # not stop when the node is deactivated must be stopped by other means
+        self._timer = self.create_timer(
+            settings.tick_period, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+        self.while_configured.callback(self.destroy_timer, self._timer)
+        self._happen(ev.Tick())
+        self._stop.tick(demanded=False)
+        if self._audit.unfinished:  # a fault or a question outlives the process that had it
+            self._happen(ev.Fault(self._audit.unfinished))
+        self.get_logger().info(f"policy {policy_line(core.policy)}, K={settings.consecutive_scenes}")
+        self.get_logger().info(f"audit log in {self._audit.folder}")
+
+    def activate(self) -> None:
+        """Let scenes in and the gate live."""
+        assert self._core is not None
+        self._apply(self.settings)
+        self._out.restart_sequence()
+        self._audit.note("start", self._about() | {"settings": self.settings.model_dump()})
+        self.while_active.callback(lambda: self._audit.note("stop", self._about()))
+        self._happen(ev.Activated())
+        self.while_active.callback(self._happen, ev.Deactivated())
+        self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
+        scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
+        self.while_active.callback(self.destroy_subscription, scenes)
+        images = subscribe_to_the_living(
+            self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
+        )
+        self.while_active.callback(self.destroy_subscription, images)
+
+    def reason_for_lock(self, name: str) -> str | None:
+        """No threshold changes while the arm has a permit or owes the end of its goal."""
+        if self._core is not None and self._core.state.permit is not None:
+            return f"{name} cannot be changed while a permit is out: hold the gate first"
+        return super().reason_for_lock(name)
+
+    def settings_changed(self, old: SupervisorNodeSettings, new: SupervisorNodeSettings) -> None:
+        """The gate goes on under the new settings and counts anew; another policy is read on the next activation."""
+        if self._core is not None:
+            self._core.configure(self._core.policy, new.gate(), new.watch())
+            self._audit.note("settings", new.model_dump())
+
+    def _apply(self, settings: SupervisorNodeSettings) -> None:
+        assert self._core is not None
+        policy = settings.load_policy()
+        wanted = policy, settings.gate(), settings.watch()
+        if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
+            self._core.configure(*wanted)
+            self.get_logger().info(f"policy {policy_line(policy)}")
+
+    def _about(self) -> dict[str, Any]:
+        """Who supervises, with which model and policy; no model before the first scene."""
+        assert self._core is not None
+        scene = self._core.state.scene
+        return {
+            "node": self.get_fully_qualified_name(),
+            "supervisor": self._identity,
+            "policy_hash": self._core.policy.hash,
+            "model_hash": scene.model_hash if scene is not None else "",
+            **whereabouts(),
+        }
+
+    # what is heard
+
+    def _impede(self, reason: Closed, text: str) -> None:
+        """Close the gate for ``reason``; an empty text ends that."""
+        assert self._core is not None
+        if text != dict(self._core.state.impediments).get(reason, ""):
+            self._happen(ev.Impediment(reason, text))
+
+    def _tick(self) -> None:
+        assert self._core is not None
+        if not self.is_active and self._core.state.permit is None:
+            return
+        self._rivals.look()
+        self._impede(Closed.AUDIT, self._audit.problem)
+        self._arm.discover()
+        self._happen(ev.Tick(time.monotonic_ns()))
+        self._stop.tick(self._core.state.stop_demanded)
+
+    def _on_scene(self, message: SceneAssessment) -> None:
+        assert self._core is not None
+        self._counts["scenes"] += 1
+        try:
+            scene = scene_from_msg(message)
+        except InvalidInput as error:
+            self._counts["unreadable_scenes"] += 1
+            self._happen(ev.SceneUnreadable(str(error)))
+            return
+        self._out.numbers(scene)
+        self._notice_a_jump()
+        before = self._core.state
+        geometry = self._poses.geometry(scene.frame_id, scene.stamp_ns)
+        self._perform(None, before, self._core.on_scene(scene, self._now(), geometry))
+        self._out.drift(self._core.watch.evidence)
+
+    def _on_image(self, message: ImageCheck) -> None:
+        self._happen(ev.ImageArrived(image_check_from_msg(message)))
+
+    def _on_death_of_detector(self) -> None:
+        self._happen(ev.SceneUnreadable("the detector has died or gone"))
+
+    def _on_workpiece(self, message: Workpiece) -> None:
+        if not message.id:
+            self.get_logger().warning("a workpiece without an id was announced; it is ignored")
+            return
+        self._happen(ev.WorkpieceChanged(message.id, stamp_to_ns(message.header.stamp)))
+
+    def _answered(self, request: ResolveIntervention.Request, workpiece_id: str, frame_id: str) -> None:
+        self._out.answer(request, workpiece_id, frame_id, self._now())
+
+    # what follows from it
+
+    def _happen(self, event: ev.Event) -> ev.Reply:
+        """Let ``event`` happen now; the reply to a person's call, a refusal when there is none."""
+        if self._core is None:
+            return ev.Reply(False, f"{self.get_name()} is not configured")
+        if not isinstance(event, ev.Tick):
+            self._notice_a_jump()
+        before = self._core.state
+        return self._perform(event, before, self._core.handle(event, self._now()))
+
+    def _notice_a_jump(self) -> None:
+        """Let a jump of the clock be known before anything that is timed by it; else all waiting would seem to be over."""
+        assert self._core is not None
+        steady_ns = time.monotonic_ns()
+        if self._core.clock_has_jumped(self._now(), steady_ns):
+            self._happen(ev.Tick(steady_ns))
+
+    def _perform(self, event: ev.Event | None, before: State, effects: Sequence[ev.Effect]) -> ev.Reply:
+        """Do what a step wants done and record it; ``event`` is None for a scene."""
+        assert self._core is not None
+        try:
+            self._audit.step(event, before, self._core.state, effects)
+            return self._do(effects)
+        except Exception as error:  # noqa: BLE001 - whatever cannot be said or done, the gate must close
+            self.get_logger().error(f"an effect failed: {type(error).__name__}: {error}")
+            fault = ev.Fault(f"an effect failed: {type(error).__name__}: {error}")
+            before = self._core.state
+            effects = self._core.handle(fault, self._now())
+            with contextlib.suppress(Exception):  # if telling is what fails, closing is all the more urgent
+                self._audit.step(fault, before, self._core.state, effects)
+            return self._do(effects)
+
+    def _do(self, effects: Sequence[ev.Effect]) -> ev.Reply:
+        reply = ev.Reply(False, "")
+        for effect in effects:
+            match effect:
+                case ev.PublishGate():
+                    assert self._core is not None
+                    self._out.gate(effect, self._core.policy.hash, self._now())
+                case ev.PublishDecision():
+                    self._out.decision(effect.decision, effect.poses.poses)
+                case ev.SendGoal():
+                    self._counts["permits"] += 1
+                    self._arm.send(effect.goal_id, effect.target)
+                case ev.CancelGoal():
+                    self._arm.cancel(effect.goal_id)
+                case ev.OpenIntervention():
+                    self._counts["requests"] += 1
+                    self._out.request(effect)
+                case ev.CloseIntervention():
+                    self._out.no_request(self._now())
+                case ev.DeclareDone():
+                    self._out.done(effect)
+                case ev.RemovalVerified():
+                    self._counts["removals"] += 1
+                case ev.Escalate():
+                    self.get_logger().fatal(f"STOP THE ARM: {effect.text}")
+                    self._stop.tick(demanded=True)
+                case ev.Reply():
+                    reply = effect
+                case ev.Log():
+                    self._log(effect)
+        return reply
+
+    def _log(self, line: ev.Log) -> None:
+        # rclpy ties a place in the source to one severity
+        if line.severity is ev.Severity.ERROR:
+            self.get_logger().error(line.text)
+        elif line.severity is ev.Severity.WARNING:
+            self.get_logger().warning(line.text)
+        else:
+            self.get_logger().info(line.text)
+
+    def _now(self) -> int:
+        return int(self.get_clock().now().nanoseconds)
+
+    def _report(self) -> Report:
+        if self._core is None:
+            return unconfigured_report()
+        return gate_report(self._core, self._stop.state, self._counts)
+
+
+def main() -> None:
+    """Entry point of the executable ``supervisor``."""
+    exit_process(run_node(SupervisorNode))
+
+
+if __name__ == "__main__":
+    main()

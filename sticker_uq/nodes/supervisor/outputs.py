@@ -1,0 +1,160 @@
+"""What the supervisor says: the gate, decisions, questions to people, and plain mirrors of them for monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from rclpy.node import Node
+from std_msgs.msg import Bool, Float64, Header, String
+
+from sticker_uq.gate.events import DeclareDone, OpenIntervention, PublishGate
+from sticker_uq.geometry import ObjectPose
+from sticker_uq.nodes.common.conversions import (
+    box_to_msg,
+    decision_to_msg,
+    header_of,
+    ns_to_stamp,
+    reason_to_msg,
+    verdict_to_msg,
+)
+from sticker_uq.nodes.common.qos import GATE, LATCHED, RELIABLE
+from sticker_uq.scene import SceneAssessment, SceneDecision
+from sticker_uq_msgs.msg import (
+    GateState,
+    InterventionAnswer,
+    InterventionRequest,
+    WorkpieceDone,
+)
+from sticker_uq_msgs.msg import SceneDecision as SceneDecisionMsg
+from sticker_uq_msgs.srv import ResolveIntervention
+
+
+class SupervisorOutputs:
+    """The publishers of the supervisor on ``node``. They speak in every state of the node: a closed gate is news too.
+
+    ``identity`` names this process to everybody, ``audit_head`` tells the newest entry of its audit log.
+    """
+
+    def __init__(self, node: Node, identity: str, audit_head: Callable[[], str]) -> None:
+        self._node = node
+        self._identity = identity
+        self._audit_head = audit_head
+        self._sequence = 0
+        self._gate = node.create_publisher(GateState, "gate", GATE)
+        self._decision = node.create_publisher(SceneDecisionMsg, "decision", RELIABLE)
+        self._request = node.create_publisher(InterventionRequest, "intervention/request", LATCHED)
+        self._answer = node.create_publisher(InterventionAnswer, "intervention/answer", RELIABLE)
+        self._done = node.create_publisher(WorkpieceDone, "workpiece/done", LATCHED)
+        self._monitor_open = node.create_publisher(Bool, "monitor/gate_open", RELIABLE)
+        self._monitor_state = node.create_publisher(String, "monitor/state", RELIABLE)
+        self._monitor_uncertainty = node.create_publisher(Float64, "monitor/uncertainty", RELIABLE)
+        self._monitor_dil = node.create_publisher(Float64, "monitor/dil", RELIABLE)
+        self._monitor_drift = node.create_publisher(Float64, "monitor/drift", RELIABLE)
+        self._all = (
+            self._gate,
+            self._decision,
+            self._request,
+            self._answer,
+            self._done,
+            self._monitor_open,
+            self._monitor_state,
+            self._monitor_uncertainty,
+            self._monitor_dil,
+            self._monitor_drift,
+        )
+
+    def destroy(self) -> None:
+        """Withdraw all publishers."""
+        for publisher in self._all:
+            self._node.destroy_publisher(publisher)
+
+    def restart_sequence(self) -> None:
+        """The next gate message is number 1: the supervisor was activated."""
+        self._sequence = 0
+
+    def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
+        """How the gate stands, under the policy with ``policy_hash``."""
+        self._sequence += 1
+        message = GateState(
+            header=header_of(now_ns, gate.frame_id),
+            state=int(gate.phase),
+            open=gate.open,
+            reasons=int(gate.reasons),
+            text=gate.text,
+            sequence=self._sequence,
+            policy_hash=policy_hash,
+            supervisor=self._identity,
+            audit_head=self._audit_head(),
+        )
+        if gate.target is not None:
+            message.valid_until = ns_to_stamp(gate.valid_until_ns)
+            message.decision_id = gate.target.decision_id
+            message.object_id = gate.target.object_id
+            message.box = box_to_msg(np.asarray(gate.target.box))
+            message.image_stamp = ns_to_stamp(gate.target.image_stamp_ns)
+            message.model_hash = gate.target.model_hash
+            message.policy_hash = gate.target.policy_hash
+        self._gate.publish(message)
+        self._monitor_open.publish(Bool(data=gate.open))
+        self._monitor_state.publish(String(data=gate.phase.name))
+
+    def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
+        """What was decided about a scene, and where its objects lie as far as that is known."""
+        self._decision.publish(decision_to_msg(decision, poses))
+
+    def numbers(self, scene: SceneAssessment) -> None:
+        """Mean Shannon entropy of the objects, bits, and DiL of a scene; NaN where there is none."""
+        dil = scene.localization.dil if scene.localization is not None else float("nan")
+        self._monitor_uncertainty.publish(Float64(data=float(scene.uncertainty.shannon_entropy)))
+        self._monitor_dil.publish(Float64(data=float(dil)))
+
+    def drift(self, evidence: float) -> None:
+        """Strongest evidence against what the policy rests on: 0 none, 1 closes the gate; NaN when nothing is watched."""
+        self._monitor_drift.publish(Float64(data=evidence))
+
+    def request(self, request: OpenIntervention) -> None:
+        """A question to a person."""
+        self._request.publish(
+            InterventionRequest(
+                header=header_of(request.stamp_ns, request.frame_id),
+                request_id=request.request_id,
+                decision_id=request.decision_id,
+                workpiece_id=request.workpiece_id,
+                text=request.text,
+                objects=[verdict_to_msg(verdict) for verdict in request.objects],
+                scene_reasons=[reason_to_msg(reason) for reason in request.scene_reasons],
+            )
+        )
+
+    def no_request(self, now_ns: int) -> None:
+        """No question is open."""
+        self._request.publish(InterventionRequest(header=header_of(now_ns, "")))
+
+    def answer(
+        self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
+    ) -> None:
+        """An answer that was accepted."""
+        self._answer.publish(
+            InterventionAnswer(
+                header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),
+                request_id=given.request_id,
+                workpiece_id=workpiece_id,
+                person=given.person,
+                scene_answer=given.scene_answer,
+                answers=given.answers,
+            )
+        )
+
+    def done(self, done: DeclareDone) -> None:
+        """A workpiece is finished."""
+        result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_PEOPLE
+        self._done.publish(
+            WorkpieceDone(
+                header=header_of(done.stamp_ns, done.frame_id),
+                workpiece_id=done.workpiece_id,
+                result=result,
+                text=done.text,
+                decision_id=done.decision_id,
+            )
+        )

@@ -1,0 +1,144 @@
+"""The supervisor's side of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from action_msgs.msg import GoalStatus
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.task import Future
+
+from sticker_uq.gate.events import (
+    ArmLost,
+    ArmReady,
+    Event,
+    GoalAccepted,
+    GoalRejected,
+    RemovalCode,
+    RemovalFinished,
+)
+from sticker_uq.gate.heartbeat import Pulse
+from sticker_uq.gate.state import Target
+from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
+from sticker_uq.nodes.common.liveliness import subscribe_to_the_living
+from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
+from sticker_uq_msgs.action import RemoveSticker
+from sticker_uq_msgs.msg import ArmStatus, ObservedObject
+
+LOOK_PERIOD_S = 0.025
+"""So often it is looked whether the arm still speaks."""
+
+
+class RemovalClient:
+    """Sends goals on ``node`` and tells ``happened`` their fate, and whether the arm is there; never waits.
+
+    An arm is there while exactly one action server is, and exactly one arm says so on ``arm/status`` at least every
+    ``silence_s`` seconds, from a process that lives. A server that was started again knows nothing of its goal; of two nobody
+    knows which one moves.
+    """
+
+    def __init__(self, node: Node, happened: Callable[[Event], object], silence_s: float) -> None:
+        self._client = ActionClient(node, RemoveSticker, "remove_sticker")
+        self._happened = happened
+        self._handles: dict[int, ClientGoalHandle] = {}
+        self._node = node
+        self._status_topic = node.resolve_topic_name("remove_sticker") + "/_action/status"
+        self._servers: frozenset[bytes] = frozenset()
+        self._served = False
+        self._told = False
+        self._pulse = Pulse(math.ceil(silence_s / LOOK_PERIOD_S))
+        self._subscription = subscribe_to_the_living(
+            node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
+        )
+        self._timer = node.create_timer(
+            LOOK_PERIOD_S, self._look, clock=Clock(clock_type=ClockType.STEADY_TIME)
+        )
+
+    def destroy(self) -> None:
+        """Withdraw the client; nothing is told any more."""
+        self._happened = lambda event: None
+        self._node.destroy_timer(self._timer)
+        self._node.destroy_subscription(self._subscription)
+        self._client.destroy()
+
+    def discover(self) -> None:
+        """Look for action servers; called with every tick."""
+        found = self._node.get_publishers_info_by_topic(self._status_topic)
+        before, self._servers = self._servers, frozenset(bytes(info.endpoint_gid) for info in found)
+        self._served = len(self._servers) == 1 and bool(self._client.server_is_ready())
+        if before and before != self._servers:
+            self._lose()
+        self._tell()
+
+    def _on_status(self, message: ArmStatus) -> None:
+        if self._pulse.beat(message.arm):
+            self._lose()
+        self._tell()
+
+    def _on_death(self) -> None:
+        self._pulse.lost()
+        self._tell()
+
+    def _look(self) -> None:
+        self._pulse.look()
+        self._tell()
+
+    def _tell(self) -> None:
+        ready = self._served and self._pulse.alone
+        if ready != self._told:
+            self._told = ready
+            self._happened(ArmReady(ready))
+
+    def _lose(self) -> None:
+        self._told = False
+        self._happened(ArmLost())
+
+    def send(self, goal_id: int, target: Target) -> None:
+        """Ask for the removal of ``target``. Whatever its label: it is a sticker, by the policy or by a person's word."""
+        goal = RemoveSticker.Goal(
+            decision_id=target.decision_id,
+            object_id=target.object_id,
+            label=ObservedObject.LABEL_STICKER,
+            box=box_to_msg(np.asarray(target.box)),
+            image_stamp=ns_to_stamp(target.image_stamp_ns),
+            pose_valid=target.pose is not None,
+            pose=pose_to_msg(target.pose),
+            frame_id=target.pose.frame_id if target.pose is not None else "",
+        )
+        self._client.send_goal_async(goal).add_done_callback(
+            lambda future: self._on_response(goal_id, future)
+        )
+
+    def cancel(self, goal_id: int) -> None:
+        """Ask the arm to stop; a goal that it has not accepted yet is cancelled when it does."""
+        handle = self._handles.get(goal_id)
+        if handle is not None:
+            handle.cancel_goal_async()
+
+    def _on_response(self, goal_id: int, future: Future) -> None:
+        handle = future.result()
+        if not handle.accepted:
+            self._happened(GoalRejected(goal_id))
+            return
+        self._handles[goal_id] = handle
+        handle.get_result_async().add_done_callback(lambda result: self._on_result(goal_id, result))
+        self._happened(GoalAccepted(goal_id))
+
+    def _on_result(self, goal_id: int, future: Future) -> None:
+        self._handles.pop(goal_id, None)
+        response = future.result()
+        code = removal_code(response.status, response.result.error_code)
+        self._happened(RemovalFinished(goal_id, code, response.result.error_text))
+
+
+def removal_code(status: int, error_code: int) -> RemovalCode:
+    """How a removal ended. A result that nobody filled has code 0: only together with the status it means success."""
+    code = RemovalCode(error_code) if error_code in set(RemovalCode) else RemovalCode.UNKNOWN
+    if status == GoalStatus.STATUS_SUCCEEDED or code is not RemovalCode.NONE:
+        return code
+    return RemovalCode.OPERATOR_ABORT if status == GoalStatus.STATUS_CANCELED else RemovalCode.UNKNOWN

@@ -1,0 +1,61 @@
+"""How the supervisor stands, in the words of /diagnostics and the log."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from sticker_uq.gate import Phase, Policy, Supervisor
+from sticker_uq.nodes.arm.cell_stop import StopState
+from sticker_uq.nodes.common.diagnostics import Level, Report
+
+COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
+"""What is counted from configuration on."""
+
+_POLICY_KEYS = ("policy_hash", "policy_model_hash", "policy_valid_until", "policy_guarantee")
+_WATCH_KEYS = ("assumption", "drift", "watched_workpieces", "spot_checks")
+_KEYS = (
+    *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop"),
+    *_POLICY_KEYS,
+    *_WATCH_KEYS,
+    *COUNTS,
+)
+_LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
+
+
+def gate_report(core: Supervisor, stop: StopState, counts: Mapping[str, int]) -> Report:
+    """Phase, policy, watch over it and ``counts`` of a configured supervisor."""
+    state, policy, watch = core.state, core.policy, core.watch
+    age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
+    values = {
+        "phase": state.phase.name,
+        "reasons": int(state.reasons),
+        "image_age_ms": age_ms,
+        "workpiece": state.workpiece_id or None,
+        "arm_ready": state.arm_ready,
+        "stop": stop.value,
+        "policy_hash": policy.hash[:12],
+        "policy_model_hash": policy.validity.model_hash[:12] or None if policy.validity else None,
+        "policy_valid_until": policy.validity.until if policy.validity else None,
+        "policy_guarantee": str(policy.guarantee or "") or None,
+        "assumption": state.assumption or ("holds so far" if watch.active else "not watched"),
+        "drift": None if math.isnan(watch.evidence) else watch.evidence,
+        "watched_workpieces": watch.workpieces,
+        "spot_checks": watch.spot_checks,
+        **counts,
+    }
+    return Report(_LEVELS.get(state.phase, Level.OK), state.text or state.phase.name, values)
+
+
+def unconfigured_report() -> Report:
+    """The same values while there are none."""
+    return Report(Level.WARN, "not configured", dict.fromkeys(_KEYS))
+
+
+def policy_line(policy: Policy) -> str:
+    """Hash, guarantee and validity of a policy for the log."""
+    parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
+    if policy.validity is not None:
+        parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")
+        parts += [f"valid until {policy.validity.until}"] if policy.validity.until else []
+    return ", ".join(parts)

@@ -1,0 +1,102 @@
+"""Whether something lies in a place that the detector was never shown: a small head on the maps that it computes anyway.
+
+Objectness tells what resembles the trained classes; a hand over a sticker or a coin need not. This head learns from clean
+scenes on which shapes of no particular kind were laid (outlier exposure, Hendrycks et al. 2019) which activations only such
+places have. The detector stays as it is, and every score of it too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.weights import load_weights, save_weights
+from sticker_uq.novelty.network import NETWORK_ROLE, StrangerNetwork, load_network
+from sticker_uq.scene import InvalidInput
+
+STRIDE = 16
+"""Px of the network's input per cell: the two finest maps from here on are read."""
+STRONGEST = 4
+"""Cells whose mean is the strangeness of an image."""
+ROLE = "strangeness"
+_HIDDEN = 64
+
+
+class StrangenessHead(nn.Module):
+    """Takes activations (N, C) of cells to logits (N,) that something strange covers them."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("scale", torch.ones(channels))
+        self.layers = nn.Sequential(
+            nn.Linear(channels, _HIDDEN), nn.GELU(), nn.Dropout(0.2), nn.Linear(_HIDDEN, 1)
+        )
+
+    def forward(self, cells: Tensor) -> Tensor:
+        """The logits."""
+        return torch.as_tensor(self.layers((cells - self.mean) / self.scale)[:, 0])
+
+
+def strangeness_map(head: StrangenessHead, maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
+    """Probability that something strange covers each cell, (n, h, w), about STRIDE px of the network's input each.
+
+    ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
+    """
+    cells = cells_of(maps, padded)
+    with torch.inference_mode():
+        flat = head(cells.permute(0, 2, 3, 1).flatten(0, 2))
+    return torch.sigmoid(flat).unflatten(0, (cells.shape[0], *cells.shape[2:]))
+
+
+def strangeness(probabilities: Tensor) -> float:
+    """Strangeness of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
+    return float(probabilities.flatten().topk(min(STRONGEST, probabilities.numel())).values.mean())
+
+
+def save_head(head: StrangenessHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
+    """Write ``head`` with the hash of the weights of ``detector`` that it reads. OSError when the disk fails."""
+    metadata = {"model": detector.name, "role": ROLE, "detector": detector.weights_hash}
+    save_weights(head, path, metadata, half=True)
+
+
+def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> StrangenessHead:
+    """The head in file ``path``; InvalidInput if it holds none, or one for other weights."""
+    state, metadata = load_weights(path)
+    if metadata.get("role") != ROLE:
+        raise InvalidInput(
+            f"{path}: is no strangeness head, expected a file that `sticker-uq dil learn` wrote"
+        )
+    if metadata.get("detector") != detector.weights_hash:
+        raise InvalidInput(
+            f"{path}: was learned on weights {str(metadata.get('detector'))[:16]}, expected {detector.weights_hash[:16]}"
+        )
+    head = StrangenessHead(len(state["mean"]))
+    head.load_state_dict(state)
+    return head.eval().requires_grad_(False).to(detector.device)
+
+
+def load_strangeness(
+    detector: StochasticDetector, path: str | os.PathLike[str]
+) -> StrangerNetwork | StrangenessHead:
+    """The network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
+    _, metadata = load_weights(path)
+    if metadata.get("role") == NETWORK_ROLE:
+        return load_network(path, detector.device)
+    return load_head(detector, path)
+
+
+def cells_of(maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
+    """The two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged."""
+    coarse = [m.detach() for m in maps if m.shape[-1] * STRIDE <= padded[1] + STRIDE - 1]
+    first = coarse[0]
+    others = [F.interpolate(m, first.shape[-2:], mode="bilinear", align_corners=False) for m in coarse[1:2]]
+    return torch.cat([first, *others], dim=1).float()

@@ -1,0 +1,226 @@
+"""A small network of its own that looks for strangers: things on the lid that no training picture had.
+
+It sees the picture, not the detector's maps, so that it errs elsewhere than the detector does, and it serves every detector
+that was trained on pictures of the same world. For every cell it tells how probably a stranger, a logo or a sticker lies there
+(outlier exposure, Hendrycks et al. 2019).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+from torchvision.models import mobilenet_v3_large
+from torchvision.ops import nms
+
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
+from sticker_uq.scene import FloatArray, InvalidInput
+
+NETWORK_ROLE = "strangeness network"
+STRIDE = 8
+"""Px of the network's input per cell."""
+SIZE = (384, 288)
+"""Width and height of the input for a picture of that shape; others have as many pixels."""
+CHANNELS = ("stranger", "logo", "sticker")
+"""What a cell may show."""
+BOX = 5
+"""Channels for boxes: whether the cell lies in the middle of a sticker, and its distances to the left, top, right and bottom
+edge of what is visible of that, as logarithms of cells."""
+_LEAST_SCORE = 0.05
+_SAME_STICKER = 0.5
+"""IoU from which two boxes are of the same sticker."""
+FARTHEST = 4.5
+"""Largest logarithm of a distance in cells."""
+_BLOCKS = 13
+_TAPPED = {3: 24, 6: 40, 12: 112}
+"""Blocks of the encoder that the decoder reads, with their channels: 4, 8 and 16 px per cell."""
+_WIDTH, _FINE = 48, 24
+_NORM = partial(nn.BatchNorm2d, eps=0.001, momentum=0.03)
+_MEAN, _SPREAD = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class StrangerMaps:
+    """What the network says of a picture of ``image_size`` (width, height) px.
+
+    ``stranger`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
+    ``boxes`` (K, 4) float32 px: what is visible of the stickers that it sees, of known kinds and of others; ``scores`` (K,): how
+    probably each is one, the surest first.
+    """
+
+    stranger: FloatArray
+    sticker: FloatArray
+    image_size: tuple[int, int]
+    cell: tuple[float, float]
+    boxes: FloatArray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
+    scores: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class StrangerNetwork(nn.Module):
+    """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
+
+    A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = mobilenet_v3_large(weights=None, norm_layer=_NORM).features[:_BLOCKS]
+        quarter, eighth, sixteenth = _TAPPED.values()
+        self.coarse = nn.Sequential(_layer(sixteenth + eighth, _WIDTH, kernel=1), _layer(_WIDTH, _WIDTH))
+        self.fine = _layer(quarter, _FINE, stride=2)
+        self.head = nn.Sequential(
+            _layer(_WIDTH + _FINE, _WIDTH, kernel=1),
+            _layer(_WIDTH, _WIDTH),
+            nn.Conv2d(_WIDTH, len(CHANNELS) + BOX, 1),
+        )
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Logits and boxes."""
+        maps = pictures
+        tapped = []
+        for number, block in enumerate(self.encoder):
+            maps = block(maps)
+            if number in _TAPPED:
+                tapped.append(maps)
+        quarter, eighth, sixteenth = tapped
+        larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
+        joined = self.coarse(torch.cat([larger, eighth], dim=1))
+        return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
+
+    def start_from(self, blocks: nn.Sequential) -> None:
+        """Take over the weights of the first ``blocks`` of another MobileNetV3."""
+        self.encoder.load_state_dict(blocks[:_BLOCKS].state_dict())
+
+
+def _layer(inside: int, outside: int, *, stride: int = 1, kernel: int = 3) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(inside, outside, kernel, stride, kernel // 2, bias=False),
+        nn.BatchNorm2d(outside),
+        nn.ReLU(),
+    )
+
+
+def input_size(width: int, height: int) -> tuple[int, int]:
+    """Width and height of the network's input for a picture of ``width`` x ``height`` px: its shape, as many px as SIZE has."""
+    scale = math.sqrt(SIZE[0] * SIZE[1] / (width * height))
+    return max(STRIDE, round(width * scale)), max(STRIDE, round(height * scale))
+
+
+def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
+    """Input (n, 3, H, W) of the network for ``pictures`` (H, W, 3) uint8 BGR, all of one size, that of :func:`input_size`."""
+    stacked = torch.from_numpy(np.stack([picture.transpose(2, 0, 1) for picture in pictures]))
+    scaled = (stacked.float() / 255 - _MEAN) / _SPREAD
+    return scaled.contiguous(memory_format=torch.channels_last)
+
+
+def stranger_maps(network: StrangerNetwork, image: NDArray[np.uint8]) -> StrangerMaps:
+    """What ``network`` says of ``image`` (H, W, 3) uint8 BGR of any size."""
+    height, width = image.shape[:2]
+    across, down = input_size(width, height)
+    shrinks = across <= width
+    small = cv2.resize(image, (across, down), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    device = next(network.parameters()).device
+    cell = (STRIDE * width / across, STRIDE * height / down)
+    with torch.inference_mode():
+        pictures = uploaded(network_input([np.asarray(small, np.uint8)]), device)
+        found = network(pictures)[0].float().cpu()
+    stranger, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
+    boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
+    return StrangerMaps(stranger, sticker, (width, height), cell, boxes, scores)
+
+
+def _boxes(
+    middle: Tensor, edges: Tensor, cell: tuple[float, float], limits: tuple[int, int]
+) -> tuple[FloatArray, FloatArray]:
+    """Boxes (K, 4) px and scores (K,) of stickers from the probabilities (h, w) of their middles and ``edges`` (4, h, w)."""
+    rows, columns = torch.nonzero(middle >= _LEAST_SCORE, as_tuple=True)
+    scores = middle[rows, columns]
+    away = edges[:, rows, columns].clamp(max=FARTHEST).exp()
+    x, y = columns + 0.5, rows + 0.5
+    sides = torch.stack([x - away[0], y - away[1], x + away[2], y + away[3]], dim=1)
+    boxes = (sides * torch.tensor([*cell, *cell])).clamp_min(0).minimum(torch.tensor([*limits, *limits]))
+    kept = nms(boxes, scores, _SAME_STICKER)
+    return boxes[kept].numpy(), scores[kept].numpy()
+
+
+def save_network(
+    network: StrangerNetwork, detector: StochasticDetector, path: str | os.PathLike[str]
+) -> None:
+    """Write ``network``, which started from ``detector``, in half precision. OSError when the disk fails."""
+    metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash}
+    save_weights(network, path, metadata, half=True)
+
+
+def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> StrangerNetwork:
+    """The network in file ``path``, ready to look; InvalidInput if it holds none."""
+    return ready(read_network(path)).to(device)
+
+
+def read_network(path: str | os.PathLike[str]) -> StrangerNetwork:
+    """The network in file ``path`` as it was saved, to learn on; InvalidInput if it holds none."""
+    state, metadata = load_weights(path)
+    if metadata.get("role") != NETWORK_ROLE:
+        raise InvalidInput(
+            f"{path}: is no strangeness network, expected a file that `sticker-uq dil learn --network` wrote"
+        )
+    network = StrangerNetwork()
+    own = network.state_dict()
+    expected = {name: value.shape for name, value in own.items() if not name.endswith(COUNTERS)}
+    if expected != {name: value.shape for name, value in state.items()}:
+        raise InvalidInput(
+            f"{path}: has other layers than this version's network, expected one that it wrote"
+        )
+    network.load_state_dict(state, strict=False)
+    return network
+
+
+def ready(network: StrangerNetwork) -> StrangerNetwork:
+    """``network`` itself, made ready to look and only that: normalisation is part of the convolutions, which is faster."""
+    network.eval().requires_grad_(False)
+    _fuse(network)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network
+
+
+def packaged_file(name: str) -> Path | None:
+    """The network that came with the package for the packaged weights of model ``name``, or None when there is none."""
+    path = Path(__file__).parent / "weights" / f"{name}_strangers.safetensors"
+    return path if path.is_file() else None
+
+
+def packaged_for(detector: StochasticDetector) -> Path | None:
+    """File of the network that came with the package for ``detector``; None unless this has packaged weights."""
+    path = packaged_file(detector.name)
+    if path is None or load_weights(path)[1].get("detector") != detector.weights_hash:
+        return None
+    return path
+
+
+def packaged_network(detector: StochasticDetector) -> StrangerNetwork | None:
+    """The network that came with the package for ``detector``; None unless this has packaged weights."""
+    path = packaged_for(detector)
+    return None if path is None else load_network(path, detector.device)
+
+
+def _fuse(module: nn.Module) -> None:
+    for child in module.children():
+        convolution = next(iter(child.children()), None)
+        if isinstance(child, nn.Sequential) and len(child) > 1 and isinstance(child[1], nn.BatchNorm2d):
+            assert isinstance(convolution, nn.Conv2d)
+            child[0] = fuse_conv_bn_eval(convolution, child[1])
+            child[1] = nn.Identity()
+        else:
+            _fuse(child)

@@ -1,0 +1,97 @@
+"""Where the network that looks for strangers sees something that no predicted box explains."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from sticker_uq.novelty.network import StrangerMaps
+from sticker_uq.scene import FloatArray
+from sticker_uq.uncertainty import iou_matrix
+
+MOST_CELLS = 8
+"""Cells that a picture's strangeness is the mean of, as log odds."""
+SEEN = 0.5
+"""Probability of a stranger or sticker from which a cell belongs to a place."""
+_LEAST_CELLS = 2
+_EXPLAINED = 0.5
+"""Part of a place in predicted boxes from which these explain it."""
+SHOWN_IOU = 0.4
+"""IoU with a predicted box from which this shows the same sticker, however badly it is drawn."""
+_NEAREST = 1e-6
+"""Least distance of a probability from 0 and 1."""
+
+
+def scene_strangeness(maps: StrangerMaps) -> float:
+    """Strangeness of a picture: of its MOST_CELLS strongest cells the mean log odds of a stranger, as a probability."""
+    return _strongest(maps.stranger)
+
+
+def overlooked(maps: StrangerMaps, predicted: FloatArray) -> float:
+    """How strange the picture is outside of the ``predicted`` boxes (N, 4) px, as :func:`scene_strangeness`."""
+    return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.stranger))
+
+
+def unshown(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stickers that the network sees and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
+
+    Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
+    """
+    alone = iou_matrix(maps.boxes, predicted).max(axis=1, initial=0.0) < SHOWN_IOU
+    return maps.boxes[alone], maps.scores[alone]
+
+
+def oversight(maps: StrangerMaps, predicted: FloatArray) -> float:
+    """How probably a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: the surest of :func:`unshown`."""
+    return float(unshown(maps, predicted)[1].max(initial=0.0))
+
+
+def _strongest(cells: FloatArray) -> float:
+    strongest = np.clip(np.sort(cells.astype(np.float64), axis=None)[-MOST_CELLS:], _NEAREST, 1 - _NEAREST)
+    return float(expit(logit(strongest).mean()))
+
+
+def unseen_places(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stickers and strangers that the ``predicted`` boxes (N, 4) px do not explain.
+
+    Boxes (K, 4) float32 px and probabilities (K,) float32: stickers of :func:`unshown` of SEEN or more, then connected cells with
+    a stranger or a sticker of which no such box covers half; both the surest first.
+    """
+    stickers, sure = unshown(maps, predicted)
+    stickers, sure = stickers[sure >= SEEN], sure[sure >= SEEN]
+    boxes, values = _connected(maps, np.concatenate([predicted, stickers]))
+    return np.concatenate([stickers, boxes]), np.concatenate([sure, values])
+
+
+def _connected(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Boxes (K, 4) px around connected cells with a stranger or a sticker, and their probabilities (K,), the surest first."""
+    seen = np.maximum(maps.stranger, maps.sticker)
+    covered = _covered(maps, predicted)
+    count, numbers, found, _ = cv2.connectedComponentsWithStats(
+        (seen >= SEEN).astype(np.uint8), connectivity=4
+    )
+    boxes, values = [], []
+    for place in range(1, count):
+        cells = numbers == place
+        if cells.sum() < _LEAST_CELLS or covered[cells].mean() >= _EXPLAINED:
+            continue
+        left, top, width, height = found[place][:4]
+        boxes.append((left, top, left + width, top + height))
+        values.append(seen[cells & ~covered].max())
+    order = np.argsort(-np.array(values, np.float32), kind="stable")
+    edges = np.array(boxes, np.float32).reshape(-1, 4)[order] * np.array([*maps.cell, *maps.cell], np.float32)
+    limits = np.array([*maps.image_size, *maps.image_size], np.float32)
+    return np.minimum(edges, limits), np.array(values, np.float32)[order]
+
+
+def _covered(maps: StrangerMaps, boxes: FloatArray) -> NDArray[np.bool_]:
+    """Cells (h, w) whose centre lies in one of ``boxes`` (N, 4) px."""
+    rows, columns = (
+        (np.arange(n) + 0.5) * size for n, size in zip(maps.stranger.shape, maps.cell[::-1], strict=True)
+    )
+    covered = np.zeros(maps.stranger.shape, np.bool_)
+    for left, top, right, bottom in np.asarray(boxes, np.float64).reshape(-1, 4):
+        covered |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))[None]
+    return covered

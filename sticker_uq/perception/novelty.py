@@ -1,0 +1,122 @@
+"""How strange an image and the places of its objects are to the detector, where somebody taught it to tell."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection import Features, StochasticDetector
+from sticker_uq.novelty.head import ROLE, StrangenessHead, load_strangeness, strangeness, strangeness_map
+from sticker_uq.novelty.network import StrangerMaps, StrangerNetwork, packaged_for, stranger_maps
+from sticker_uq.novelty.regions import scene_strangeness
+from sticker_uq.perception.settings import PerceptionSettings
+from sticker_uq.scene import FloatArray, ObservedObject
+
+
+class Strangeness:
+    """What tells how strange a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
+
+    ``settings_hash``: of the settings and of the file of network or head.
+    """
+
+    def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
+        """Take what tells strangeness for the weights that ``settings`` name.
+
+        For the packaged weights that is the packaged network, for others the file ``NAME_strangeness.safetensors`` beside
+        ``NAME.safetensors``. Without one, or switched off, nothing is measured. Raises :class:`InvalidInput` for a file that is
+        neither a network nor a head of these weights.
+        """
+        self._detector = detector
+        self.settings_hash = settings.hash
+        self._teacher: StrangerNetwork | StrangenessHead | None = None
+        self._beside = ThreadPoolExecutor(1, "strangeness")
+        if not settings.strangeness:
+            return
+        path = _file(settings, detector)
+        if path is not None:
+            self._teacher = load_strangeness(detector, path)
+            both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+            self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
+
+    def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], StrangePlaces]:
+        """Begin to look at ``image``; what is returned waits, given its features, for how strange it is and where.
+
+        A network of its own looks while the detector does, on another core if there is one. On a GPU both would wait in one line.
+        """
+        network = self._teacher
+        if not isinstance(network, StrangerNetwork):
+            return self._felt
+        if self._detector.device.type != "cpu":
+            return lambda _: _seen(network, image)
+        looking = self._beside.submit(_seen, network, image)
+        return lambda _: looking.result()
+
+    def _felt(self, features: Features) -> StrangePlaces:
+        if self._teacher is None:
+            return StrangePlaces()
+        assert isinstance(self._teacher, StrangenessHead)
+        maps = self._detector.head_maps(features)
+        cells = strangeness_map(self._teacher, maps, features.padded)[0].cpu()
+        return StrangePlaces(cells.numpy(), cell_of(features, *cells.shape), strangeness(cells))
+
+
+def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:
+    """The file of network or head for the weights that ``settings`` name, None where there is none."""
+    if not settings.weights:
+        return packaged_for(detector)
+    weights = Path(settings.weights)
+    path = weights.with_name(f"{weights.stem}_{ROLE}.safetensors")
+    return path if path.is_file() else None
+
+
+def _seen(network: StrangerNetwork, image: NDArray[np.uint8]) -> StrangePlaces:
+    maps = stranger_maps(network, image)
+    return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
+
+
+def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
+    """Width and height of a cell in px of the image, of ``rows`` x ``columns`` cells over the padded input of ``features``."""
+    width, height = features.image_size
+    return (
+        width * features.padded[1] / features.resized[1] / columns,
+        height * features.padded[0] / features.resized[0] / rows,
+    )
+
+
+class StrangePlaces:
+    """The strangeness of one image, ``scene``, 0..1 and NaN where it was not measured, and of places in it."""
+
+    def __init__(
+        self,
+        cells: FloatArray | None = None,
+        cell: tuple[float, float] = (1.0, 1.0),
+        scene: float = math.nan,
+        maps: StrangerMaps | None = None,
+    ) -> None:
+        """``cells`` (h, w): strangeness of cells of ``cell`` (width, height) px; ``maps``: those of a network."""
+        self.scene, self.maps = scene, maps
+        self._cells = cells
+        self._cells_per_px = 1 / np.array([*cell, *cell])
+
+    def at(self, box: FloatArray) -> float:
+        """Mean strangeness of the cells that ``box`` (4,) px touches."""
+        if self._cells is None or not np.isfinite(box).all():
+            return math.nan
+        rows, columns = self._cells.shape
+        edges = box * self._cells_per_px
+        left, top = (int(np.clip(np.floor(edges[i]), 0, n - 1)) for i, n in ((0, columns), (1, rows)))
+        right, bottom = (int(np.clip(np.ceil(edges[i]), 1, n)) for i, n in ((2, columns), (3, rows)))
+        return float(self._cells[top : max(bottom, top + 1), left : max(right, left + 1)].mean())
+
+    def on(self, objects: Iterable[ObservedObject]) -> tuple[ObservedObject, ...]:
+        """``objects`` with the strangeness of their boxes."""
+        if self._cells is None:
+            return tuple(objects)
+        return tuple(replace(o, strangeness=self.at(o.box)) for o in objects)

@@ -1,0 +1,124 @@
+"""What never came is counted by its number, whatever becomes of the publishers; with real processes too."""
+
+import signal
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Time
+from hypothesis import given
+from hypothesis import strategies as st
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+
+from sticker_uq.cell.message_loss import SequenceWatch
+from sticker_uq.nodes.common.images import bgr_to_image
+from test.helpers.ros import Bench, NodeProcess
+
+PART = "detector: images"
+ALL = ("received", "lost", "skipped")
+WHILE_STOPPED = 12
+
+
+def watched(*numbers: int | None) -> int | None:
+    watch = SequenceWatch()
+    for number in numbers:
+        watch.saw(number)
+    return watch.missing
+
+
+@given(st.integers(1, 50), st.sets(st.integers(0, 60)), st.integers(2, 40))
+def test_every_gap_is_counted_once_the_next_message_is_there(
+    first: int, absent: set[int], count: int
+) -> None:
+    sent = range(first, first + count)
+    came = [n for n in sent if n - first not in absent or n in (sent[0], sent[-1])]
+    assert watched(*came, sent[-1] + 1) == count - len(came)
+
+
+def test_what_was_sent_before_the_first_message_came_is_not_missing() -> None:
+    assert watched(700, 701, 702) == 0
+
+
+def test_a_publisher_that_begins_anew_is_not_a_gap() -> None:
+    assert watched(5, 6, 1, 2, 4, 5) == 1
+
+
+def test_another_publisher_is_no_gap_whenever_its_coming_is_told() -> None:
+    for told_after in (False, True):
+        watch = SequenceWatch()
+        watch.saw(3)
+        watch.saw(4)
+        if not told_after:
+            watch.publishers(1)
+        watch.saw(900)
+        if told_after:
+            watch.publishers(1)
+        for number in (901, 903, 904):
+            watch.saw(number)
+        assert watch.missing == 1
+
+
+def test_nothing_can_be_told_of_several_publishers_or_without_numbers() -> None:
+    watch = SequenceWatch()
+    watch.saw(1)
+    watch.publishers(2)
+    watch.saw(800)
+    assert watch.missing is None
+    watch.publishers(1)
+    assert watch.missing == 0
+    assert watched(None, None) is None
+
+
+def picture(number: int) -> Image:
+    return bgr_to_image(np.full((48, 64, 3), 100 + number % 100, np.uint8), Time(sec=number), "camera")
+
+
+@pytest.mark.parametrize("reliability", [ReliabilityPolicy.BEST_EFFORT, ReliabilityPolicy.RELIABLE])
+def test_what_a_stopped_detector_never_took_is_counted(bench: Bench, reliability: ReliabilityPolicy) -> None:
+    # a reliable camera keeps two images and drops older ones on its own side; of the others all but one are replaced in the
+    # queue of the detector
+    newest = bench.diagnostics()
+    with NodeProcess("test.nodes.fake_perception", {"autostart": "true"}) as detector:
+        detector.wait_for("waiting for first image on /image")
+        camera = bench.publisher(Image, "image", QoSProfile(depth=2, reliability=reliability))
+        if reliability is ReliabilityPolicy.RELIABLE:
+            bench.until_heard(camera)
+        sent = 0
+
+        def publish() -> bool:
+            nonlocal sent
+            sent += 1
+            camera.publish(picture(sent))
+            return True
+
+        def counted(*names: str) -> int:
+            told = [newest.value(PART, name) for name in names]
+            return sum(int(value) for value in told if value is not None and value != "n/a")
+
+        def after_reports(count: int) -> None:
+            for _ in range(count):
+                before = newest.get(PART)
+                bench.until(lambda b=before: newest.get(PART) is not b, "a report")
+
+        # a best-effort camera is not told when the other side has found it
+        bench.until(lambda: publish() and counted("received") > 0, "an image")
+        after_reports(3)
+        unheard = sent - counted(*ALL)
+        detector.process.send_signal(signal.SIGSTOP)
+        for _ in range(WHILE_STOPPED):
+            publish()
+        detector.process.send_signal(signal.SIGCONT)
+        before = counted("skipped")
+        # what is missing before a message is counted when another one has followed
+        bench.until(
+            lambda: publish() and counted("skipped") > before,
+            "what was skipped while the detector stood still",
+        )
+        after_reports(1)
+        publish()
+        after_reports(1)
+        publish()
+        bench.until(
+            lambda: unheard + counted(*ALL) == sent,
+            "every image was received, reported as lost, or is known to be skipped",
+        )

@@ -1,0 +1,118 @@
+"""Which Fast DDS profile a process uses, and that camera images reach another process with it.
+
+Fast DDS's own settings lose most of them; the detector reports that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
+from sticker_uq.cli.checks import MIB, RMEM_MAX
+from sticker_uq.io.share import share_folder
+from test.helpers.ros import Bench, NodeProcess
+
+RELAY = str(Path(__file__).with_name("image_relay.py"))
+IMAGES = 20
+ERROR = b"\x02"
+
+
+CONFIG = share_folder() / "config"
+LOCALHOST = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "profile"),
+    [
+        ({}, "fastdds.xml"),
+        ({"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}, "fastdds.xml"),
+        ({"ROS_LOCALHOST_ONLY": "0"}, "fastdds.xml"),
+        (LOCALHOST, "fastdds_localhost.xml"),
+        ({"ROS_LOCALHOST_ONLY": "1"}, "fastdds_localhost.xml"),
+        (LOCALHOST | {"FASTDDS_DEFAULT_PROFILES_FILE": str(CONFIG / "fastdds.xml")}, "fastdds_localhost.xml"),
+        (LOCALHOST | {"ROS_STATIC_PEERS": "10.0.0.2"}, "fastdds.xml"),
+    ],
+)
+def test_the_profile_follows_the_discovery_range(environment: dict[str, str], profile: str) -> None:
+    given = transport_environment(environment)
+    assert {given[name] for name in PROFILE_VARIABLES} == {str(CONFIG / profile)}
+    # for LOCALHOST rmw_fastrtps would add shared memory to the profile
+    assert given.get("ROS_AUTOMATIC_DISCOVERY_RANGE") == (
+        "SYSTEM_DEFAULT" if profile == "fastdds_localhost.xml" else None
+    )
+    assert given.get("ROS_LOCALHOST_ONLY", "0") == "0"
+
+
+def test_a_users_own_profile_and_other_middlewares_are_left_alone() -> None:
+    assert transport_environment({"FASTDDS_DEFAULT_PROFILES_FILE": "mine.xml"} | LOCALHOST) == {}
+    assert transport_environment(LOCALHOST, "rmw_cyclonedds_cpp") == {}
+
+
+SEGMENTS = """
+import os, pathlib, rclpy
+from sticker_uq.nodes.common.lifecycle import init_ros
+init_ros([])
+node = rclpy.create_node("one", enable_rosout=False)
+maps = pathlib.Path(f"/proc/{os.getpid()}/maps").read_text()
+print(sum("/dev/shm/fast" in line for line in maps.splitlines()))
+"""
+
+
+@pytest.mark.parametrize("reach", ["LOCALHOST", "SUBNET"])
+def test_a_node_maps_no_shared_memory(ros_domain: int, reach: str) -> None:
+    """A killed process can leave a lock in shared memory, on which the others wait for seconds."""
+    environment = without_profile() | {"ROS_AUTOMATIC_DISCOVERY_RANGE": reach}
+    command = [sys.executable, "-c", SEGMENTS]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.strip() == "0", ran.stderr
+
+
+def without_profile() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in PROFILE_VARIABLES}
+
+
+@pytest.mark.usefixtures("ros_domain")
+@pytest.mark.parametrize("size", ["1280x960", "1920x1080"])
+@pytest.mark.parametrize("reliability", ["reliable", "best_effort"])
+def test_camera_images_arrive_with_the_profile_of_the_nodes(size: str, reliability: str) -> None:
+    if reliability == "best_effort" and int(RMEM_MAX.read_text()) < 4 * MIB:
+        pytest.skip(f"best-effort images need {RMEM_MAX} of 4 MiB: sudo sysctl -w net.core.rmem_max=16777216")
+    environment = without_profile() | LOCALHOST
+    environment |= transport_environment(environment)
+    with subprocess.Popen([sys.executable, RELAY, "receive", reliability], env=environment) as receiver:
+        try:
+            command = [sys.executable, RELAY, "send", size, str(IMAGES), reliability]
+            sender = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        finally:
+            receiver.kill()
+    assert sender.returncode == 0, sender.stderr
+    # The very first image may leave before the two ends have agreed on the transport.
+    assert int(sender.stdout.split()[-1]) >= IMAGES - 1
+
+
+def test_what_a_camera_without_the_profile_loses_is_reported(bench: Bench) -> None:
+    newest = bench.diagnostics()
+    with NodeProcess("test.nodes.fake_perception", {"autostart": "true"}) as detector:
+        detector.wait_for("waiting for first image on /image")
+        command = [sys.executable, RELAY, "flood", "1920x1080", str(2 * IMAGES)]
+        with subprocess.Popen(command, env=without_profile(), stdout=subprocess.PIPE, text=True) as camera:
+            try:
+                assert camera.stdout is not None
+                sent = int(camera.stdout.readline().split()[-1])
+
+                def told() -> bool:
+                    counts = [newest.value("detector: images", name) for name in ("received", "lost")]
+                    if None in counts or "n/a" in counts:
+                        return False
+                    received, lost = map(int, counts)  # type: ignore[arg-type]
+                    # the last one lost is noticed only when another one follows
+                    return received + lost >= sent - 1 or newest["detector: images"].level == ERROR
+
+                bench.until(told, "every image arrived, was counted as lost, or is missed loudly")
+            finally:
+                camera.kill()

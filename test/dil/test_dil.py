@@ -1,0 +1,229 @@
+"""Distinctive localization of all six models on one small picture."""
+
+import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from torchvision.models.detection import fcos_resnet50_fpn
+from torchvision.ops import box_iou
+
+from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector
+from sticker_uq.detection.deterministic_pass import by_level
+from sticker_uq.detection.models.custom_detector import Heads, look_of
+from sticker_uq.dil import (
+    LocalizationSettings,
+    distinctive_localization,
+    dynamic_threshold,
+    localize,
+    objectness_saliency,
+)
+from sticker_uq.dil.score import covered_pixels
+from sticker_uq.dil.settings import Technique
+from sticker_uq.scene import Detections, Localization, to_plain
+from test.helpers.models import MODEL_NAMES, picture, tiny_detector
+
+FAMILIES = ["fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "ssdlite320_mobilenet_v3_large"]
+NOTHING = Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32))
+
+
+def localized(
+    detector: StochasticDetector,
+    detections: Detections | None = None,
+    settings: LocalizationSettings | None = None,
+    keep_saliency: bool = False,
+) -> Localization:
+    """The localization of the test picture, as if ``detections`` had been detected."""
+    look = detector.look(detector.encode(picture()))
+    if detections is not None:
+        look = replace(look, detections=(detections,))
+    (found,) = localize(look, settings or LocalizationSettings(), keep_saliency)
+    return found
+
+
+@pytest.mark.parametrize("technique", get_args(Technique))
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_has_a_dil(name: str, technique: Technique) -> None:
+    detector = tiny_detector(name)
+    features = detector.encode(picture())
+    detections = detector.detect(features)
+    settings = LocalizationSettings(technique=technique)
+    found = localized(detector, settings=settings, keep_saliency=True)
+
+    assert found.saliency is not None
+    assert found.saliency.shape == picture().shape[:2]
+    assert found.saliency.min() >= 0
+    assert found.saliency.std() > 0
+    assert found.complete_localization > 0
+    assert 0 <= found.background_localization <= found.complete_localization
+    predicted = detections.boxes[detections.scores >= settings.decision_threshold]
+    assert len(predicted) > 0
+    expected = distinctive_localization(found.saliency, predicted)
+    sums = (found.complete_localization, found.background_localization, found.dil)
+    assert sums == pytest.approx(expected, rel=1e-4)
+    for region in found.unexplained:
+        outside = np.where(covered_pixels(predicted, *found.saliency.shape), 0, found.saliency)
+        inside = outside[covered_pixels(region.box[None], *found.saliency.shape)].sum(dtype=np.float64)
+        assert region.share == pytest.approx(inside / expected[1], rel=1e-4, abs=1e-6)
+    assert to_plain(replace(found, saliency=None)) == to_plain(localized(detector, settings=settings))
+    assert 0 <= found.dil <= 1
+    assert found.decision_threshold == dynamic_threshold(found.dil, 0.5, 0.2)
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_saliency_leaves_no_trace(name: str) -> None:
+    detector = tiny_detector(name)
+    features = detector.encode(picture())
+    before = [m.clone() for m in detector.head_maps(features)]
+    first, second = (objectness_saliency(detector.look(features))[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    for kept, untouched in zip(detector.head_maps(features), before, strict=True):
+        assert torch.equal(kept, untouched)
+        assert not kept.requires_grad
+    assert all(p.grad is None for p in detector.model.parameters())
+
+
+def test_without_a_prediction_everything_is_unexplained() -> None:
+    detector = tiny_detector("ssdlite320_mobilenet_v3_large")
+    found = localized(detector, NOTHING, LocalizationSettings(alpha=0.3))
+    assert found.dil == 1.0
+    assert found.decision_threshold == pytest.approx(0.2)
+    assert found.saliency is None
+
+
+def test_a_box_around_everything_explains_everything() -> None:
+    detector = tiny_detector("ssdlite320_mobilenet_v3_large")
+    features = detector.encode(picture())
+    width, height = features.image_size
+    all_of_it = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.1, 0.1, 0.8]]))
+    found = localized(detector, all_of_it)
+    assert (found.unexplained_objectness, found.unexplained) == (0.0, ())
+    assert (found.background_localization, found.dil, found.decision_threshold) == (0.0, 0.0, 0.5)
+
+
+def test_only_boxes_that_reach_the_threshold_are_predictions() -> None:
+    detector = tiny_detector("ssdlite320_mobilenet_v3_large")
+    features = detector.encode(picture())
+    width, height = features.image_size
+    half = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.25, 0.25, 0.5]]))
+    assert localized(detector, half, LocalizationSettings(decision_threshold=0.5)).dil == 0.0
+    assert localized(detector, half, LocalizationSettings(decision_threshold=0.51)).dil == 1.0
+
+
+def test_an_object_that_is_not_predicted_raises_dil() -> None:
+    detector = tiny_detector("retinanet_resnet50_fpn")
+    found, missed = localized(detector), localized(detector, NOTHING)
+    # the sum runs over the cells between the boxes' edges, and so in another order
+    assert missed.complete_localization == pytest.approx(found.complete_localization, rel=1e-12)
+    assert missed.dil > found.dil
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_a_look_at_the_surer_detections_tells_the_same(name: str) -> None:
+    detector = tiny_detector(name)
+    settings = LocalizationSettings()
+    look = detector.look(detector.encode(picture()), least_score=settings.decision_threshold)
+    (found,) = localize(look, settings)
+    assert to_plain(found) == to_plain(localized(detector, settings=settings))
+
+
+def broken_detector(name: str, value: float) -> StochasticDetector:
+    healthy = tiny_detector(name)
+    model = deepcopy(healthy.model)
+    classification = model.head.classification_head
+    with torch.no_grad():
+        for parameter in classification.parameters():
+            parameter.fill_(value)
+    return StochasticDetector(model, healthy.settings, healthy.weights_hash)
+
+
+def test_objectness_that_is_no_number_is_an_error() -> None:
+    detector = broken_detector("ssdlite320_mobilenet_v3_large", float("nan"))
+    with pytest.raises(NonFiniteOutput, match="not finite"):
+        localized(detector, NOTHING)
+
+
+def test_a_head_that_feels_nothing_has_no_dil() -> None:
+    detector = broken_detector("ssdlite320_mobilenet_v3_large", 0.0)
+    found = localized(detector, NOTHING, LocalizationSettings(technique="gradcam"))
+    assert (found.complete_localization, found.background_localization) == (0.0, 0.0)
+    assert math.isnan(found.dil)
+    assert found.decision_threshold == 0.5
+
+
+@pytest.mark.parametrize(
+    "values", [{"technique": "lime"}, {"decision_threshold": 1.5}, {"alpha": -0.1}, {"unknown": 1}]
+)
+def test_settings_have_ranges(values: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(values))):
+        LocalizationSettings.model_validate(values)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_is_detected_but_not_predicted_is_an_unexplained_region(name: str) -> None:
+    detector = tiny_detector(name)
+    seen = detector.detect(detector.encode(picture()))
+    found = localized(detector, NOTHING)
+    assert found.unexplained_objectness > 0.3
+    values = [region.objectness for region in found.unexplained]
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(found.unexplained_objectness)
+    assert all(0.0 <= region.share <= 1.0 for region in found.unexplained)
+    assert max(region.share for region in found.unexplained) > 0.0
+    boxes = torch.from_numpy(np.stack([region.box for region in found.unexplained]))
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
+    if not name.startswith("fasterrcnn"):  # its second stage moves the boxes of the first
+        assert box_iou(boxes, torch.from_numpy(seen.boxes)).amax(dim=1)[0] > 0.5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_box_explains_its_own_region_and_no_other(name: str) -> None:
+    detector = tiny_detector(name)
+    without = localized(detector, NOTHING)
+    strongest = without.unexplained[0]
+    alone = Detections(strongest.box[None], np.float32([[0.1, 0.1, 0.8]]))
+    explained = localized(detector, alone)
+    assert explained.unexplained_objectness <= without.unexplained_objectness
+    assert explained.background_localization <= without.background_localization
+    for region in explained.unexplained:
+        overlap = box_iou(torch.from_numpy(region.box[None]), torch.from_numpy(strongest.box[None]))
+        assert overlap.item() < 0.9
+
+
+def test_a_user_s_own_detector_has_a_dil() -> None:
+    torch.manual_seed(0)
+    model = fcos_resnet50_fpn(weights=None, weights_backbone=None, num_classes=3, min_size=96, max_size=160)
+    model.eval().requires_grad_(False)
+
+    def heads(features: Features, maps: list[torch.Tensor]) -> Heads:
+        outputs = model.head(maps)
+        centred = outputs["bbox_ctrness"][..., 0].sigmoid()
+        scores = (outputs["cls_logits"].sigmoid().amax(dim=2) * centred).sqrt()
+        anchors = model.anchor_generator(features.image_list(1), maps)[0]
+
+        def decode(image: int, rows: torch.Tensor) -> torch.Tensor:
+            deltas = outputs["bbox_regression"][image, rows].detach()
+            boxes: torch.Tensor = model.box_coder.decode(deltas, anchors[rows])
+            return boxes
+
+        levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())
+        return Heads(levels, anchors, decode)
+
+    look = look_of(model, picture(), heads, NOTHING)
+    own = model.head([m.detach() for m in look.maps])
+    expected = (own["cls_logits"].sigmoid().amax(dim=2) * own["bbox_ctrness"][..., 0].sigmoid()).sqrt()
+    torch.testing.assert_close(look.probability(), expected)
+    settings = LocalizationSettings(region_objectness=0.0)
+    (found,) = localize(look, settings, keep_saliency=True)
+    assert found.dil == 1.0
+    assert found.saliency is not None
+    assert found.saliency.shape == picture().shape[:2]
+    assert found.unexplained
+    height, width = picture().shape[:2]
+    everything = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.1, 0.1, 0.8]]))
+    look = look_of(model, picture(), heads, everything)
+    (found,) = localize(look, settings)
+    assert (found.dil, found.unexplained_objectness, found.unexplained) == (0.0, 0.0, ())

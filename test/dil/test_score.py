@@ -1,0 +1,99 @@
+"""CL, BL, DiL and the dynamic threshold from a saliency map and boxes."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sticker_uq.dil import distinctive_localization, dynamic_threshold
+from sticker_uq.dil.score import covered_pixels
+
+NO_BOX = np.zeros((0, 4), np.float32)
+saliencies = hnp.arrays(
+    np.float32, st.tuples(st.integers(1, 12), st.integers(1, 12)), elements=st.floats(0, 100, width=32)
+)
+
+
+@st.composite
+def box_lists(draw: st.DrawFn) -> np.ndarray:
+    numbers = draw(hnp.arrays(np.float64, (draw(st.integers(0, 4)), 4), elements=st.floats(-3, 15)))
+    return np.hstack([numbers[:, :2], numbers[:, :2] + np.abs(numbers[:, 2:])])
+
+
+def test_a_box_covers_the_pixels_whose_centres_it_holds() -> None:
+    covered = covered_pixels(np.array([[0.5, 1.6, 2.4, 3.0]]), 4, 4)
+    assert covered.astype(int).tolist() == [[0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
+
+
+def test_boxes_beyond_the_image_are_cut() -> None:
+    assert covered_pixels(np.array([[-5, -5, 99, 99]]), 3, 2).all()
+    assert not covered_pixels(np.array([[-5, -5, 0.4, 99], [2, 0, 9, 9]]), 3, 2).any()
+
+
+@given(box_lists(), st.integers(1, 12), st.integers(1, 12))
+def test_covered_pixels_are_those_with_a_centre_in_a_box(boxes: np.ndarray, height: int, width: int) -> None:
+    x, y = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    inside = [(x >= x1) & (x < x2) & (y >= y1) & (y < y2) for x1, y1, x2, y2 in boxes]
+    expected = np.any(inside, axis=0) if inside else np.zeros((height, width), bool)
+    assert (covered_pixels(boxes, height, width) == expected).all()
+
+
+def test_worked_example() -> None:
+    saliency = np.array([[1, 2], [3, 4]], np.float32)
+    boxes = np.array([[0, 0, 1, 1], [0, 1, 1, 2], [0, 0, 1, 2]])  # overlaps count once
+    assert distinctive_localization(saliency, boxes) == (10.0, 6.0, 0.6)
+
+
+def test_saliency_without_any_box_is_all_background() -> None:
+    saliency = np.random.default_rng(0).random((720, 960), np.float32)
+    complete, background, dil = distinctive_localization(saliency, NO_BOX)
+    assert complete == background > 0
+    assert dil == 1.0
+
+
+def test_saliency_in_boxes_only_is_fully_explained() -> None:
+    saliency = np.zeros((9, 9), np.float32)
+    saliency[2:4, 3:5] = 7
+    complete, background, dil = distinctive_localization(saliency, np.array([[3, 2, 5, 4]]))
+    assert (complete, background, dil) == (28.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("boxes", [NO_BOX, np.array([[0, 0, 2, 2]])])
+def test_without_saliency_there_is_no_dil(boxes: np.ndarray) -> None:
+    complete, background, dil = distinctive_localization(np.zeros((4, 4), np.float32), boxes)
+    assert (complete, background) == (0.0, 0.0)
+    assert math.isnan(dil)
+
+
+@given(saliencies, box_lists())
+def test_dil_is_a_share(saliency: np.ndarray, boxes: np.ndarray) -> None:
+    complete, background, dil = distinctive_localization(saliency, boxes)
+    assert 0.0 <= background <= complete
+    assert (0.0 <= dil <= 1.0) if complete > 0 else math.isnan(dil)
+
+
+@given(saliencies, box_lists(), box_lists())
+def test_another_box_never_raises_dil(saliency: np.ndarray, boxes: np.ndarray, more: np.ndarray) -> None:
+    _, background, _ = distinctive_localization(saliency, boxes)
+    assert distinctive_localization(saliency, np.concatenate([boxes, more]))[1] <= background
+
+
+@given(saliencies, box_lists(), st.sampled_from([2.0**-10, 4.0, 2.0**20]))
+def test_the_unit_of_the_saliency_does_not_matter(
+    saliency: np.ndarray, boxes: np.ndarray, unit: float
+) -> None:
+    # Multiples of 1/16 stay exact under these units, whatever the order of the sum.
+    saliency = np.round(saliency * 16) / 16
+    scaled = distinctive_localization((saliency * np.float32(unit)).astype(np.float32), boxes)[2]
+    assert scaled == pytest.approx(distinctive_localization(saliency, boxes)[2], rel=1e-12, nan_ok=True)
+
+
+def test_the_dynamic_threshold_falls_with_dil() -> None:
+    assert dynamic_threshold(0.0, 0.5, 0.2) == 0.5
+    assert dynamic_threshold(0.5, 0.5, 0.2) == pytest.approx(0.4)
+    assert dynamic_threshold(1.0, 0.5, 0.2) == pytest.approx(0.3)
+    assert dynamic_threshold(1.0, 0.1, 0.2) == 0.0
+    assert dynamic_threshold(float("nan"), 0.5, 0.2) == 0.5

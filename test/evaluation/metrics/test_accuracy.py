@@ -1,0 +1,174 @@
+"""Detection accuracy: against cases whose figures are known, on the packaged weights, and through the command."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app
+from sticker_uq.detection import DetectorSettings, load_detector
+from sticker_uq.evaluation.metrics.accuracy import (
+    as_json,
+    evaluate_detector,
+    evaluate_passes,
+    mean_average_precision,
+)
+from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+
+LOGO, STICKER = ObjectClass.LOGO, ObjectClass.STICKER
+BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150], [20, 120, 70, 170]])
+
+
+def truth(labels: list[int], boxes: np.ndarray = BOXES) -> LabelledImage:
+    count = len(labels)
+    return LabelledImage(Path("x.png"), 1, 300, 200, boxes[:count], np.array(labels, np.int64))
+
+
+def detections(labels: list[int], boxes: np.ndarray, scores: list[float]) -> Detections:
+    rows = np.zeros((len(labels), 3), np.float32)
+    for row, label, score in zip(rows, labels, scores, strict=True):
+        row[label], row[0] = score, 1 - score
+    return Detections(np.float32(boxes).reshape(-1, 4), rows)
+
+
+def test_perfect_detections_score_one() -> None:
+    accuracy = mean_average_precision([detections([1, 2, 2], BOXES[:3], [0.9, 0.8, 0.7])], [truth([1, 2, 2])])
+    assert accuracy.map50 == pytest.approx(1)
+    for label, count in ((LOGO, 1), (STICKER, 2)):
+        row = accuracy.classes[label]
+        assert (row.objects, row.precision, row.recall) == (count, 1, 1)
+        assert row.average_precision == pytest.approx(1)
+
+
+def test_wrong_classes_score_nothing() -> None:
+    accuracy = mean_average_precision([detections([2, 1], BOXES[:2], [0.9, 0.9])], [truth([1, 2])])
+    assert accuracy.map50 == 0
+    assert accuracy.classes[LOGO].precision == 0
+    assert accuracy.classes[STICKER].recall == 0
+
+
+def test_half_of_the_objects_is_half_of_the_recall() -> None:
+    accuracy = mean_average_precision([detections([2, 2], BOXES[:2], [0.9, 0.8])], [truth([2, 2, 2, 2])])
+    row = accuracy.classes[STICKER]
+    assert row.recall == 0.5
+    assert row.precision == 1
+    assert row.average_precision == pytest.approx(
+        51 / 101
+    )  # COCO's 101 recall levels, 0 to 0.5 of them reached
+
+
+def test_a_second_box_on_the_same_object_is_a_false_one() -> None:
+    twice = np.stack([BOXES[0], BOXES[0] + 1])
+    accuracy = mean_average_precision([detections([2, 2], twice, [0.9, 0.8])], [truth([2])])
+    assert accuracy.classes[STICKER].precision == 0.5
+    assert accuracy.classes[STICKER].recall == 1
+
+
+def test_only_sure_detections_count_for_precision_and_recall() -> None:
+    accuracy = mean_average_precision([detections([2, 2], BOXES[:2], [0.9, 0.4])], [truth([2, 2])])
+    assert accuracy.classes[STICKER].recall == 0.5
+    assert accuracy.classes[STICKER].average_precision == pytest.approx(1)
+
+
+def test_boxes_that_overlap_too_little_are_misses() -> None:
+    shifted = BOXES[:1] + np.float32([30, 0, 30, 0])
+    accuracy = mean_average_precision([detections([2], shifted, [0.9])], [truth([2])])
+    assert accuracy.map50 == 0
+
+
+def test_a_class_without_objects_is_not_measured_and_does_not_count() -> None:
+    nothing = detections([], np.zeros((0, 4)), [])
+    accuracy = mean_average_precision(
+        [detections([1, 2], BOXES[:2], [0.9, 0.9]), nothing], [truth([2], BOXES[1:]), truth([])]
+    )
+    assert math.isnan(accuracy.classes[LOGO].average_precision)
+    assert math.isnan(accuracy.classes[LOGO].recall)
+    assert accuracy.map50 == pytest.approx(1)
+    assert as_json(accuracy)["classes"]["logo"]["average_precision"] is None
+    json.dumps(as_json(accuracy), allow_nan=False)
+
+
+def test_pictures_without_any_object_leave_nothing_to_measure() -> None:
+    assert math.isnan(mean_average_precision([detections([2], BOXES[:1], [0.9])], [truth([])]).map50)
+
+
+@pytest.mark.parametrize(
+    "found", [[], [Detections(np.zeros((0, 4), np.float32), np.zeros((0, 3), np.float32))] * 2]
+)
+def test_detections_and_pictures_must_belong_together(found: list[Detections]) -> None:
+    with pytest.raises(InvalidInput, match="1 pictures"):
+        mean_average_precision(found, [truth([2])])
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unseen")
+    spec = [(seed, render(sample_scene(seed), (480, 360))) for seed in range(4_000_000, 4_000_012)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    return folder
+
+
+def test_the_packaged_weights_find_what_is_on_scenes_they_never_saw(scenes: Path) -> None:
+    items = read_coco(scenes)
+    detector = load_detector(DetectorSettings(score_floor=0.01, threads=1))
+    accuracy = evaluate_detector(detector, items)
+    assert accuracy.images == 12
+    assert accuracy.map50 > 0.8
+    assert accuracy.classes[STICKER].objects == sum(int((item.labels == STICKER).sum()) for item in items)
+
+
+def test_clusters_of_stochastic_passes_are_measured_like_detections(scenes: Path) -> None:
+    items = read_coco(scenes)[:4]
+    seen: list[None] = []
+    measured = evaluate_passes(
+        load_detector(DetectorSettings(passes=6, dropout_rate=0.2, threads=1)),
+        items,
+        progress=lambda: seen.append(None),
+    )
+    assert len(seen) == 4
+    assert (measured.passes, measured.dropout_rate) == (6, 0.2)
+    assert measured.accuracy.map50 > 0.5
+    assert measured.objects_per_image > 0
+    assert measured.uncertainty["total_variance"] > 0  # passes differ
+    again = evaluate_passes(load_detector(DetectorSettings(passes=6, dropout_rate=0.2, threads=1)), items)
+    assert again == measured
+
+
+def test_without_dropout_the_passes_agree(scenes: Path) -> None:
+    detector = load_detector(DetectorSettings(passes=4, dropout_rate=0.0, threads=1))
+    measured = evaluate_passes(detector, read_coco(scenes)[:2])
+    assert measured.uncertainty["total_variance"] == pytest.approx(0, abs=1e-6)
+    assert measured.uncertainty["mutual_information"] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_command_prints_and_writes_the_figures(scenes: Path, tmp_path: Path) -> None:
+    file = tmp_path / "accuracy.json"
+    result = CliRunner().invoke(
+        app, ["evaluate", "--data", str(scenes), "--passes", "4", "--json", str(file)]
+    )
+    assert result.exit_code == 0, result.output
+    content = json.loads(file.read_text())
+    assert f"{content['deterministic']['map50']:.3f}" in result.output
+    assert f"{content['stochastic']['accuracy']['map50']:.3f}" in result.output
+    assert content["model"] == "ssdlite320_mobilenet_v3_large"
+    assert content["deterministic"]["classes"]["sticker"]["objects"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "yolo"], "--model"),
+        (["--passes", "1000"], "--passes"),
+        (["--weights", "missing.safetensors"], "missing.safetensors"),
+    ],
+)
+def test_the_command_refuses_in_one_line(scenes: Path, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["evaluate", "--data", str(scenes), *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output

@@ -1,0 +1,81 @@
+"""The table of matches says what torchmetrics with faster-coco-eval says, for every image once and for any selection."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sticker_uq.evaluation.metrics.accuracy import coco_summary, count_matches
+from sticker_uq.evaluation.metrics.match_table import MatchTable
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.scene import Detections, InvalidInput
+
+
+def random_case(seed: int, images: int = 6) -> tuple[list[Detections], list[LabelledImage]]:
+    """Objects of all sizes, most of them found more or less well, and boxes where nothing is."""
+    rng = np.random.default_rng(seed)
+    detections, truths = [], []
+    for index in range(images):
+        count = int(rng.integers(0, 5))
+        corner = rng.uniform(0, 200, (count, 2))
+        size = np.exp(rng.uniform(np.log(8), np.log(160), (count, 2)))
+        boxes = np.hstack([corner, corner + size]).astype(np.float32)
+        labels = rng.integers(1, 3, count)
+        found = boxes[rng.random(count) < 0.8]
+        found = found + rng.normal(0, 6, found.shape)
+        nowhere = np.tile(rng.uniform(0, 150, (2, 2)), 2) + np.array([0, 0, 40, 30])
+        found = np.vstack([found, nowhere]).astype(np.float32)
+        found[:, 2:] = np.maximum(found[:, 2:], found[:, :2] + 1)
+        rows = rng.dirichlet((0.5, 1, 1), len(found)).astype(np.float32)
+        detections.append(Detections(found, rows))
+        truths.append(LabelledImage(Path("x.png"), index, 400, 400, boxes, labels))
+    return detections, truths
+
+
+@settings(max_examples=15)
+@given(seed=st.integers(0, 10_000))
+def test_every_figure_is_that_of_the_reference(seed: int) -> None:
+    detections, truths = random_case(seed)
+    reference = coco_summary(detections, truths)
+    for area, suffix in (("all", ""), ("small", "_small"), ("medium", "_medium"), ("large", "_large")):
+        table = MatchTable(detections, truths, area)
+        ap = table.average_precision()
+        assert float(ap.mean()) == pytest.approx(reference[f"ap{suffix}"], abs=1e-6, nan_ok=True)
+        recall = table.average_recall(100)
+        expected = reference["ar_100" if area == "all" else f"ar{suffix}"]
+        assert recall == pytest.approx(expected, abs=1e-6, nan_ok=True)
+    table = MatchTable(detections, truths)
+    assert table.average_precision()[0] == pytest.approx(reference["ap50"], abs=1e-6, nan_ok=True)
+    assert table.average_precision()[5] == pytest.approx(reference["ap75"], abs=1e-6, nan_ok=True)
+    for most in (1, 10):
+        assert table.average_recall(most) == pytest.approx(reference[f"ar_{most}"], abs=1e-6, nan_ok=True)
+
+
+def test_a_weight_is_as_many_copies_of_the_image() -> None:
+    detections, truths = random_case(4)
+    weights = np.array([2.0, 0.0, 1.0, 3.0, 0.0, 1.0])
+    copies = [i for i, count in enumerate(weights.astype(int)) for _ in range(count)]
+    table = MatchTable(detections, truths)
+    reference = coco_summary([detections[i] for i in copies], [truths[i] for i in copies])
+    # copies have equal scores, between which COCO sees intermediate points that weights do not have
+    assert table.average_precision(weights).mean() == pytest.approx(reference["ap"], abs=0.02)
+    assert table.average_recall(100, weights) == pytest.approx(reference["ar_100"], abs=1e-6)
+
+
+def test_without_objects_nothing_is_measured() -> None:
+    nothing = LabelledImage(Path("x.png"), 1, 100, 100, np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+    found = Detections(np.float32([[0, 0, 10, 10]]), np.float32([[0, 0, 1]]))
+    table = MatchTable([found], [nothing])
+    assert np.isnan(table.average_precision()).all()
+    assert math.isnan(table.average_recall(100))
+    assert math.isnan(coco_summary([found], [nothing])["ap"])
+    counts = count_matches(found, nothing)
+    assert (counts.true_positives, counts.false_positives, counts.false_negatives) == (0, 1, 0)
+
+
+def test_as_many_detections_as_images_are_needed() -> None:
+    with pytest.raises(InvalidInput, match="0 detections for 0 pictures"):
+        MatchTable([], [])

@@ -1,0 +1,238 @@
+"""Measures of probability quality: against values worked out by hand, against each other, and a published observation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KNeighborsClassifier
+
+from sticker_uq.evaluation.metrics import probability_quality as pq
+from sticker_uq.evaluation.metrics.recalibration import cross_calibrated
+from sticker_uq.evaluation.metrics.reliability import (
+    detection_calibration_error,
+    localization_aware_calibration_error,
+    reliability,
+    wilson,
+)
+from sticker_uq.scene import InvalidInput
+
+P = np.array([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7], [0.95, 0.05]])
+Y = np.array([0, 1, 1, 0])
+
+
+def random_probabilities(rng: np.random.Generator, n: int, k: int) -> np.ndarray:
+    return rng.dirichlet(np.ones(k), n)
+
+
+def calibrated(rng: np.random.Generator, n: int = 4000, k: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and classes drawn from them: calibrated by construction."""
+    p = random_probabilities(rng, n, k)
+    return p, (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+
+
+def test_values_worked_out_by_hand() -> None:
+    assert pq.accuracy(P, Y) == 0.75
+    assert pq.brier_score(P, Y) == pytest.approx(2 * (0.2**2 + 0.6**2 + 0.3**2 + 0.05**2) / 4)
+    assert pq.negative_log_likelihood(P, Y) == pytest.approx(-np.log([0.8, 0.4, 0.7, 0.95]).mean())
+    # bins of the predicted class: 0.8 right, 0.6 wrong, 0.7 right, 0.95 right; each in a bin of its own
+    assert pq.expected_calibration_error(P, Y) == pytest.approx((0.2 + 0.6 + 0.3 + 0.05) / 4)
+    # of the true class: 0.8, 0.4 (predicted wrongly), 0.7, 0.95
+    assert pq.expected_calibration_error(P, Y, variant="true_class") == pytest.approx(
+        (0.2 + 0.4 + 0.3 + 0.05) / 4
+    )
+
+
+def test_log_likelihood_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    p, y = calibrated(rng, 200)
+    assert pq.negative_log_likelihood(p, y) == pytest.approx(log_loss(y, p))
+
+
+def test_one_subset_of_everything_is_the_error_in_numbers() -> None:
+    errors = pq.class_errors(P, Y, pq.Sampling(subsets=3, ratio=1.0))
+    assert errors.errors == pytest.approx(np.full((3, 2), 0.65))  # E(#0) = 2.65, #0 = 2
+    assert errors.eace == pytest.approx([0.65, 0.65])
+    assert errors.vace == pytest.approx([0.0, 0.0], abs=1e-12)
+
+
+def test_the_presets_differ_by_the_mean_class_count_of_a_subset() -> None:
+    rng = np.random.default_rng(1)
+    p, y = calibrated(rng, 1000, 10)
+    paper, code = (pq.class_errors(p, y, preset) for preset in (pq.PAPER, pq.CODE))
+    assert paper.errors.shape == (1000, 10)
+    assert code.eace == pytest.approx(paper.eace / 5)  # 50 objects of 10 classes
+    assert code.vace == pytest.approx(paper.vace / 25)
+    assert pq.class_errors(p, y, pq.PAPER).errors == pytest.approx(paper.errors)
+    assert not np.array_equal(pq.class_errors(p, y, pq.PAPER, seed=1).errors, paper.errors)
+
+
+def test_cancelling_errors_are_invisible_to_ace_and_not_to_the_brier_score() -> None:
+    p = np.array([[0.9, 0.1], [0.1, 0.9]])
+    y = np.array([1, 0])
+    assert pq.class_errors(p, y, pq.Sampling(5, 1.0)).eace == pytest.approx([0, 0], abs=1e-12)
+    assert pq.brier_score(p, y) > 1.6
+
+
+def test_a_better_model_can_have_the_worse_error_of_one_class() -> None:
+    """Ullah et al., sections V-A and V-B: on handwritten digits a model is better by accuracy, Brier score and ECE, and still
+
+    EACE and VACE of one class are lower for the other one. There CNN and ResNet, here two classifiers that train at once.
+    """
+    pictures, digits = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(digits))
+    train, test = order[:900], order[900:]
+    y = digits[test]
+    better, worse = (
+        model.fit(pictures[train], digits[train]).predict_proba(pictures[test])
+        for model in (KNeighborsClassifier(5), LinearDiscriminantAnalysis())
+    )
+    assert pq.accuracy(better, y) > pq.accuracy(worse, y) + 0.01
+    assert pq.brier_score(better, y) < 0.8 * pq.brier_score(worse, y)
+    assert pq.expected_calibration_error(better, y) < 0.8 * pq.expected_calibration_error(worse, y)
+    errors = [pq.class_errors(p, y, pq.CODE) for p in (better, worse)]
+    assert (errors[0].eace < errors[1].eace).sum() >= 6, "most classes follow the overall figures"
+    assert errors[0].eace[2] > 1.5 * errors[1].eace[2]
+    assert errors[0].vace[2] > 1.5 * errors[1].vace[2]
+
+    def excess(chosen: np.ndarray) -> np.ndarray:
+        drawn = (pq.class_errors(p[chosen], y[chosen], pq.Sampling(200, 0.05, True)) for p in (better, worse))
+        return np.subtract(*(one.eace for one in drawn))
+
+    low, _ = pq.bootstrap(excess, np.arange(len(y)), 100)
+    assert low[2] > 0, "not by chance"
+
+
+def test_calibrated_probabilities_have_small_errors_and_sharpened_ones_large() -> None:
+    rng = np.random.default_rng(2)
+    p, y = calibrated(rng)
+    sharp = p**4 / (p**4).sum(axis=1, keepdims=True)
+    assert pq.expected_calibration_error(p, y) < 0.03
+    assert pq.expected_calibration_error(sharp, y) > 0.15
+    assert (pq.class_calibration_errors(p, y) < 0.03).all()
+    assert (pq.class_calibration_errors(sharp, y) > 0.08).all()
+    assert pq.brier_score(p, y) < pq.brier_score(sharp, y)
+    assert pq.class_brier_scores(p, y).sum() == pytest.approx(pq.brier_score(p, y))
+
+
+@pytest.mark.parametrize("method", ["isotonic", "temperature"])
+def test_calibration_repairs_what_it_can(method: str) -> None:
+    rng = np.random.default_rng(3)
+    p, y = calibrated(rng, k=2)
+    sharp = p**3 / (p**3).sum(axis=1, keepdims=True)
+    units = np.arange(len(y)) // 4
+    repaired = cross_calibrated(sharp, y, units, method)  # type: ignore[arg-type]
+    assert repaired.sum(axis=1) == pytest.approx(np.ones(len(y)))
+    before, after = (pq.expected_calibration_error(q, y) for q in (sharp, repaired))
+    assert after < 0.4 * before
+    assert pq.negative_log_likelihood(repaired, y) < pq.negative_log_likelihood(sharp, y)
+
+
+def test_an_object_is_calibrated_by_other_images_only() -> None:
+    """One image is wrong throughout: what was learned for it knows nothing of that."""
+    p = np.tile([0.1, 0.9], (60, 1))
+    units = np.arange(60) // 6
+    y = np.where(units == 0, 0, 1)
+    repaired = cross_calibrated(p, y, units, "isotonic", folds=10)
+    assert repaired[units == 0] == pytest.approx(np.tile([0.0, 1.0], (6, 1)))
+    assert (repaired[units == 1][:, 1] < 0.95).all()
+
+
+def test_too_few_images_to_calibrate_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="2 images with objects, expected at least 5"):
+        cross_calibrated(P, Y, np.array([0, 0, 1, 1]), "isotonic")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(2, 20))
+def test_a_bin_holds_what_lies_above_its_lower_edge(values: list[float], bins: int) -> None:
+    edges = np.linspace(0, 1, bins + 1)
+    for value, index in zip(values, pq.bin_index(np.array(values), bins), strict=True):
+        assert value <= edges[index + 1]
+        assert value > edges[index] or index == 0
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 40))
+def test_measures_stay_in_their_ranges(seed: int, k: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, y = random_probabilities(rng, n, k), rng.integers(0, k, n)
+    assert 0 <= pq.brier_score(p, y) <= 2
+    for variant in ("standard", "true_class"):
+        assert 0 <= pq.expected_calibration_error(p, y, variant=variant) <= 1  # type: ignore[arg-type]
+    assert (pq.class_errors(p, y, pq.Sampling(5, 0.5)).errors >= 0).all()
+
+
+def test_reliability_bins_count_everything_once() -> None:
+    rng = np.random.default_rng(4)
+    confidence, right = rng.random(500), rng.random(500) < 0.5
+    bins = reliability(confidence, right, 7)
+    assert sum(b.count for b in bins) == 500
+    gap = sum(b.count * abs(b.right - b.confidence) for b in bins) / 500
+    assert gap == pytest.approx(pq.calibration_error(confidence, right, 7))
+    assert all(b.low < b.confidence <= b.high for b in bins)
+    assert all(b.right_low <= b.right <= b.right_high for b in bins)
+    (empty,) = reliability(np.zeros(0), np.zeros(0, bool), 1)
+    assert math.isnan(empty.right)
+
+
+def test_wilson_interval() -> None:
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson(0, 20)[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_detection_errors_worked_out_by_hand() -> None:
+    score = np.array([0.95, 0.95, 0.35, 0.35])
+    right = np.array([True, False, True, False])
+    iou = np.array([0.8, 0.0, 0.6, 0.0])
+    assert detection_calibration_error(score, right) == pytest.approx((0.45 + 0.15) / 2)
+    # precision 1/2 times IoU 0.8 and 0.6 against the scores
+    assert localization_aware_calibration_error(score, right, iou) == pytest.approx((0.55 + 0.05) / 2)
+
+
+def test_bootstrap_draws_whole_images() -> None:
+    """Ten images of 20 equal objects each are ten observations, not 200."""
+    rng = np.random.default_rng(5)
+    units = np.repeat(np.arange(10), 20)
+    right = (rng.random(10) < 0.5)[units]
+    low, high = pq.bootstrap(lambda chosen: np.array([right[chosen].mean()]), units, 300)
+    alone = pq.bootstrap(lambda chosen: np.array([right[chosen].mean()]), np.arange(200), 300)
+    assert high[0] - low[0] > 3 * (alone[1][0] - alone[0][0])
+
+
+def test_of_nothing_nothing_is_measured() -> None:
+    p, y = np.zeros((0, 3)), np.zeros(0, int)
+    for measure in (
+        pq.accuracy,
+        pq.brier_score,
+        pq.negative_log_likelihood,
+        pq.expected_calibration_error,
+    ):
+        assert math.isnan(measure(p, y))
+    with pytest.raises(InvalidInput, match="no objects"):
+        pq.class_errors(p, y, pq.PAPER)
+
+
+@pytest.mark.parametrize(
+    ("p", "y", "message"),
+    [
+        (np.ones((2, 1)), [0, 0], "at least two classes"),
+        (np.array([[0.5, 0.6]]), [0], "object 0"),
+        (np.array([[0.5, np.nan]]), [0], "object 0"),
+        (np.array([[1.5, -0.5]]), [0], "object 0"),
+        (np.array([[0.5, 0.5]]), [2], "expected 0 to 1"),
+    ],
+)
+def test_impossible_probabilities_are_refused(p: np.ndarray, y: list[int], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        pq.check(p, np.array(y))
+
+
+@pytest.mark.parametrize(("subsets", "ratio"), [(0, 0.5), (10, 0.0), (10, 1.5)])
+def test_impossible_samplings_are_refused(subsets: int, ratio: float) -> None:
+    with pytest.raises(InvalidInput, match="subsets of ratio"):
+        pq.Sampling(subsets, ratio)

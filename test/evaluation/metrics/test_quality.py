@@ -1,0 +1,263 @@
+"""Probability quality of detectors: what their boxes show, files of vectors, the report and the command."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app
+from sticker_uq.evaluation.metrics.matching import match
+from sticker_uq.evaluation.metrics.probability_vectors import (
+    Vectors,
+    of_detections,
+    read_vectors,
+    write_vectors,
+)
+from sticker_uq.evaluation.metrics.quality import AS_IS, QualitySettings, measure_quality
+from sticker_uq.evaluation.reporting.quality_charts import error_scatter
+from sticker_uq.evaluation.reporting.quality_report import write_quality
+from sticker_uq.io.coco import LabelledImage, write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.scene import Detections, InvalidInput, ObjectClass
+
+BOXES = np.float32([[10, 10, 60, 40], [100, 20, 160, 90], [200, 100, 260, 150]])
+
+
+def truth(labels: list[int]) -> LabelledImage:
+    return LabelledImage(Path("x.png"), 1, 300, 200, BOXES[: len(labels)], np.array(labels, np.int64))
+
+
+def detections(rows: list[tuple[np.ndarray, list[float]]]) -> Detections:
+    return Detections(
+        np.array([box for box, _ in rows], np.float32).reshape(-1, 4),
+        np.array([p for _, p in rows], np.float32).reshape(-1, 3),
+    )
+
+
+def test_each_detection_gets_the_class_of_what_it_lies_on() -> None:
+    found = detections(
+        [
+            (BOXES[0], [0.1, 0.1, 0.8]),  # the sticker there
+            (BOXES[0] + 2, [0.3, 0.1, 0.6]),  # the same again
+            (BOXES[1], [0.0, 0.3, 0.7]),  # a logo taken for a sticker
+            (BOXES[1], [0.4, 0.5, 0.1]),  # the same logo as a logo, less sure
+            (BOXES[2] + 90, [0.2, 0.2, 0.6]),  # nothing
+        ]
+    )
+    matched = match([found, detections([])], [truth([2, 1, 2]), truth([1])])
+    assert matched.truth.tolist() == [2, 0, 1, 0, 0]
+    assert matched.right.tolist() == [True, False, False, True, False]
+    assert matched.iou[[0, 3]] == pytest.approx([1.0, 1.0])
+    assert matched.iou[[1, 2, 4]].tolist() == [0, 0, 0]
+    assert matched.labels.tolist() == [2, 2, 2, 1, 2]
+    assert matched.missed == {ObjectClass.LOGO: 1, ObjectClass.STICKER: 1}
+
+
+def test_detections_for_other_pictures_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="detections of 0 images, expected 1"):
+        match([], [truth([2])])
+
+
+def some_vectors(name: str = "a", seed: int = 0, images: int = 12) -> Vectors:
+    """Detections whose score is their precision, three to an image."""
+    rng = np.random.default_rng(seed)
+    found, truths = [], []
+    for _ in range(images):
+        labels = [int(v) for v in rng.integers(1, 3, 3)]
+        rows = []
+        for number, label in enumerate(labels):
+            score = float(rng.uniform(0.4, 0.95))
+            vector = [1 - score, 0.0, 0.0]
+            vector[label] = score
+            rows.append((BOXES[number] + (0 if rng.random() < score else 100), vector))
+        found.append(detections(rows))
+        truths.append(truth(labels))
+    return of_detections(name, match(found, truths))
+
+
+def test_a_file_of_vectors_says_what_was_written(tmp_path: Path) -> None:
+    written = some_vectors()
+    write_vectors(written, tmp_path / "a.csv")
+    read = read_vectors(tmp_path / "a.csv")
+    assert (read.name, read.classes) == ("a", ("background", "logo", "sticker"))
+    np.testing.assert_array_equal(read.p, written.p)
+    np.testing.assert_array_equal(read.y, written.y)
+    np.testing.assert_array_equal(read.units, written.units)
+    assert read.detections is not None
+    assert written.detections is not None
+    np.testing.assert_array_equal(read.detections.right, written.detections.right)
+    np.testing.assert_array_equal(read.detections.iou, written.detections.iou)
+
+
+def test_an_npz_of_any_classifier_is_read(tmp_path: Path) -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(4), 9)
+    np.savez(tmp_path / "net.npz", probabilities=p, labels=np.arange(9) % 4)
+    read = read_vectors(tmp_path / "net.npz")
+    assert read.classes == ("0", "1", "2", "3")
+    assert read.detections is None
+    assert read.units.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "expected p_NAME"),
+        ("p_a,p_b\n0.5,0.5\n", "and label"),
+        ("p_a,p_b,label\n", "found none"),
+        ("p_a,p_b,label\n0.5,0.5,c\n", "line 2: label 'c': expected one of a, b"),
+        ("p_a,p_b,label\n0.5,0.4,a\n", "object 0"),
+        ("p_a,p_b,label\nx,0.4,a\n", "could not convert"),
+        ("p_a,p_b,label\n0.5\n", "line 2: expected 3 values"),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=rf"bad\.csv: .*{message}"):
+        read_vectors(path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"labels": np.zeros(2, int)}, "probabilities is missing"),
+        ({"probabilities": np.full((2, 2), 0.5), "labels": np.zeros(2)}, "expected whole numbers"),
+        ({"probabilities": np.full(2, 0.5), "labels": np.zeros(2, int)}, "expected .N, K."),
+    ],
+)
+def test_broken_arrays_are_named(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(InvalidInput, match=message):
+        read_vectors(tmp_path / "bad.npz")
+    (tmp_path / "none.npz").write_text("no archive")
+    with pytest.raises(InvalidInput, match="none"):
+        read_vectors(tmp_path / "none.npz")
+
+
+def test_everything_is_measured_overall_and_by_class_with_intervals() -> None:
+    settings = QualitySettings(resamples=50)
+    plain, calibrated = measure_quality(some_vectors(images=60), settings, ["isotonic"])
+    assert (plain.state, calibrated.state) == (AS_IS, "isotonic")
+    measures = {row.measure for row in plain.rows}
+    assert measures == {
+        *("accuracy", "brier", "nll", "ece", "ece_true_class", "eace", "vace"),
+        *("class_ece", "d_ece", "laece"),
+    }
+    for row in plain.rows:
+        if row.measure in ("accuracy", "brier", "nll"):
+            assert row.low < row.value < row.high, row
+    assert {row.subject for row in plain.rows if row.measure == "d_ece"} == {"all", "logo", "sticker"}
+    assert plain.value("d_ece") < 0.2
+    assert 0 < plain.value("eace", "sticker") < 5
+    with pytest.raises(KeyError):
+        plain.value("d_ece", "background")
+
+
+def test_without_detections_there_is_no_error_of_boxes_and_nothing_to_draw_from_is_refused() -> None:
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet(np.ones(3), 30)
+    plain = Vectors("net", ("a", "b", "c"), p, rng.integers(0, 3, 30), np.arange(30))
+    (quality,) = measure_quality(plain, QualitySettings(resamples=0))
+    assert "d_ece" not in {row.measure for row in quality.rows}
+    assert np.isnan(quality.rows[0].low)
+    empty = Vectors("none", ("a", "b"), np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int))
+    with pytest.raises(InvalidInput, match="none: no objects"):
+        measure_quality(empty, QualitySettings())
+
+
+def test_the_report_is_one_page_two_tables_and_charts_that_stand_alone(tmp_path: Path) -> None:
+    settings = QualitySettings(resamples=20)
+    measured = [q for seed in (0, 1) for q in measure_quality(some_vectors(f"<{seed}>", seed), settings)]
+    write_quality(measured, settings, ["24 pictures."], tmp_path)
+    page = (tmp_path / "quality.html").read_text()
+    assert not re.search(r"<script|src=|href=", page)
+    assert "&lt;0&gt;" in page
+    rows = list(csv.DictReader((tmp_path / "quality.csv").open()))
+    assert len(rows) == sum(len(q.rows) for q in measured)
+    assert float(rows[0]["value"]) == measured[0].rows[0].value
+    table = (tmp_path / "quality.md").read_text()
+    assert table.count("| <0> | as is |") == 4  # overall and for each class
+    charts = sorted(path.name for path in tmp_path.glob("*.svg"))
+    assert charts[:2] == ["error_scatter.svg", "error_variance.svg"]
+    assert len(charts) == 2 + 2 * 4
+    for path in tmp_path.glob("*.svg"):
+        ElementTree.parse(path)
+
+
+def test_the_scatter_shows_every_detector_in_every_class() -> None:
+    errors = np.random.default_rng(0).random((100, 3))
+    chart = str(error_scatter(("a", "b", "c"), [("one", errors), ("two", 2 * errors)], "objects"))
+    assert chart.count("<circle") == 600
+    assert chart.count('stroke-width="3"') == 6
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["quality", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_the_command_compares_files_of_vectors(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_vectors(some_vectors(seed=number), tmp_path / f"net{number}.csv")
+    files = [part for n in (1, 2) for part in ("--vectors", tmp_path / f"net{n}.csv")]
+    options = ("--bootstrap", 10, "--calibration", "both", "--preset", "code", "--subsets", 50)
+    status, output = run("--out", tmp_path / "out", *files, *options)
+    assert status == 0, output
+    rows = list(csv.DictReader((tmp_path / "out" / "quality.csv").open()))
+    assert {row["name"] for row in rows} == {"net1", "net2"}
+    assert {row["state"] for row in rows} == {"as is", "isotonic", "temperature"}
+
+
+def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
+    scenes = [encode_scene(seed, render(sample_scene(seed, stickers=4), (480, 360))) for seed in (11, 12)]
+    write_coco(tmp_path / "data", scenes)
+    options = ("--passes", 3, "--bootstrap", 5, "--calibration", "none", "--subsets", 20, "--device", "cpu")
+    status, output = run("--data", tmp_path / "data", "--out", tmp_path / "out", *options)
+    assert status == 0, output
+    one_pass, clusters = (read_vectors(tmp_path / "out" / f"vectors_{n}.csv") for n in (1, 2))
+    assert len(one_pass.y) >= 2
+    assert len(clusters.y) >= 2
+    assert "3 passes" in (tmp_path / "out" / "quality.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give --data with labelled pictures or --vectors"),
+        (("--vectors", "none.csv"), "none.csv: no such file"),
+        (("--vectors", "x.csv", "--model", "ssd300_vgg16"), "--model and --weights need --data"),
+        (("--data", "none"), "no such file"),
+        (("--data", "none", "--model", "yolo"), "--model 'yolo'"),
+        (("--data", "none", "--weights", "a", "--weights", "b"), "2 --weights for 1 --model"),
+        (("--data", "none", "--passes", "0"), "--passes 0"),
+        (("--data", "none", "--of", "twice"), "--of twice"),
+        (("--data", "none", "--preset", "mine"), "--preset mine"),
+        (("--data", "none", "--calibration", "platt"), "--calibration platt"),
+        (("--data", "none", "--ratio", "2"), "ratio 2.0"),
+        (("--data", "none", "--bins", "1"), "bins 1"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_use_and_leaves_nothing(
+    tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    status, output = run("--out", tmp_path / "out", *arguments)
+    assert status == 2
+    assert message in output.replace("\n", " ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_files_and_classifiers_with_other_classes_are_refused(tmp_path: Path) -> None:
+    write_vectors(some_vectors(), tmp_path / "a.csv")
+    status, output = run("--out", tmp_path, "--vectors", tmp_path / "a.csv")
+    assert (status, "not an empty folder" in output) == (2, True)
+    (tmp_path / "b.csv").write_text("p_x,p_y,label\n0.5,0.5,x\n")
+    status, output = run(
+        "--out", tmp_path / "out", "--vectors", tmp_path / "a.csv", "--vectors", tmp_path / "b.csv"
+    )
+    assert (status, "the classes differ" in output) == (2, True)

@@ -1,0 +1,327 @@
+"""A replay assesses every image once, says what it could not read, and leaves whole files or none."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import hashlib
+import itertools
+import json
+import tracemalloc
+from dataclasses import replace as changed
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from sticker_uq.evaluation.replay.assessing import one_by_one
+from sticker_uq.evaluation.replay.comparison import Comparison
+from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
+from sticker_uq.evaluation.replay.replay import replay
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io import files
+from sticker_uq.io.sources import open_source
+from sticker_uq.scene import InvalidInput, Status, to_plain
+
+NAN = float("nan")
+
+
+class Perception:
+    """Stands in for the real one: the same objects in every image, and a digest of its pixels."""
+
+    def __init__(self, assessment):
+        self.assessment = assessment
+        self.stamps = []
+
+    def assess(self, image, stamp_ns=0, frame_id="", keep_saliency=False, facts=None):
+        self.stamps.append(stamp_ns)
+        digest = hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest()
+        if not image.any():
+            raise InvalidInput("image is black: expected a picture")
+        saliency = np.ones(image.shape[:2], np.float32) if keep_saliency else None
+        localization = changed(self.assessment.localization, saliency=saliency)
+        return changed(
+            self.assessment,
+            stamp_ns=stamp_ns,
+            frame_id=frame_id,
+            image_digest=digest,
+            localization=localization,
+        )
+
+    def failed_assessment(self, stamp_ns, frame_id, reason):
+        return changed(
+            self.assessment,
+            stamp_ns=stamp_ns,
+            frame_id=frame_id,
+            status=Status.FAILED,
+            status_text=reason,
+            image_size=(0, 0),
+            objects=(),
+            unstable=(),
+            uncertainty=changed(self.assessment.uncertainty, objects=0, unstable=0),
+            localization=None,
+            timings={},
+        )
+
+
+@pytest.fixture
+def perception(assessment):
+    return Perception(assessment)
+
+
+@pytest.fixture
+def folder(tmp_path, image):
+    """Four pictures: two good ones, one that is no picture, one that is black."""
+    path = tmp_path / "pictures"
+    path.mkdir()
+    for index, name in enumerate(("lid1.png", "lid2.png")):
+        picture = image.copy()
+        picture[0, 0] = index + 1
+        cv2.imwrite(str(path / name), picture)
+    (path / "lid3.png").write_bytes(b"not a picture")
+    cv2.imwrite(str(path / "lid4.png"), np.zeros_like(image))
+    return path
+
+
+def run(folder, perception, out, **options):
+    source = open_source(folder)
+    return replay(source, "pictures", one_by_one(source, perception), Policy(), out, **options)
+
+
+def test_every_image_is_a_row_with_what_the_policy_says_of_it(folder, perception, tmp_path, assessment):
+    summary = run(folder, perception, tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out/images.parquet").to_pylist()
+    assert [(r["image"], r["stamp_ns"], r["status"]) for r in rows] == [
+        ("lid1.png", 0, "OK"),
+        ("lid2.png", 1, "OK"),
+        ("lid3.png", 2, "FAILED"),
+        ("lid4.png", 3, "FAILED"),
+    ]
+    assert "expected a JPEG or PNG" in rows[2]["status_text"]
+    assert rows[3]["status_text"] == "image is black: expected a picture"
+    image = open_source(folder)
+    first = perception.assess(next(iter(image)).image, 0, "")
+    decision = judge(first, Policy())
+    assert rows[0]["assessment_digest"] == first.digest
+    assert rows[0]["decision_id"] == decision.decision_id
+    assert rows[0]["outcome"] == decision.outcome.name == "WORK"
+    assert rows[0]["shannon_entropy"] == assessment.uncertainty.shannon_entropy
+    assert dict(rows[0]["timings_ms"]) == assessment.timings
+    assert [r["outcome"] for r in rows[2:]] == ["BLOCKED", "BLOCKED"]
+    assert (summary.images, summary.failed, summary.objects, summary.unstable) == (4, 2, 6, 2)
+    assert summary.outcomes == {"BLOCKED": 2, "WORK": 2}
+
+
+def test_every_object_is_a_row_with_all_its_numbers(folder, perception, tmp_path, assessment, decision):
+    run(folder, perception, tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out/objects.parquet").to_pylist()
+    assert len(rows) == 8
+    for row, observed, verdict in zip(
+        rows[:4], (*assessment.objects, *assessment.unstable), decision.verdicts, strict=True
+    ):
+        assert np.float32([row["x1"], row["y1"], row["x2"], row["y2"]]).tolist() == observed.box.tolist()
+        assert row["p_sticker"] == float(observed.probabilities[2])
+        assert row["label"] == observed.label.name.lower()
+        np.testing.assert_equal(row["mutual_information"], observed.mutual_information)
+        np.testing.assert_equal(np.reshape(row["box_covariance"], (4, 4)), observed.box_covariance)
+        assert row["verdict"] == verdict.verdict.name
+
+
+def test_csv_holds_the_same_numbers_to_the_last_digit(folder, perception, tmp_path):
+    run(folder, perception, tmp_path / "a")
+    run(folder, perception, tmp_path / "b", table_format="csv")
+    for table in ("images", "objects"):
+        binary = pq.read_table(tmp_path / f"a/{table}.parquet").to_pylist()
+        with open(tmp_path / f"b/{table}.csv", newline="") as file:
+            text = list(csv.DictReader(file))
+        assert list(text[0]) == list(binary[0])
+        for row, line in zip(binary, text, strict=True):
+            for name, value in row.items():
+                if isinstance(value, float):
+                    np.testing.assert_equal(
+                        np.float32(float(line[name])) if name[:2] in ("x1", "p_") else float(line[name]),
+                        value,
+                    )
+                elif name in ("timings_ms", "supervisors"):
+                    assert json.loads(line[name]) == dict(value)
+                elif name == "box_covariance":
+                    np.testing.assert_equal(json.loads(line[name]), value)
+                else:
+                    assert line[name] == str(value)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "expected"),
+    [(None, {"lid1.png.jpg", "lid2.png.jpg", "lid4.png.jpg"}), (1, {"lid1.png.jpg"}), (0, None)],
+)
+def test_as_many_pictures_as_asked_for(folder, perception, tmp_path, pictures, expected):
+    summary = run(folder, perception, tmp_path / "out", pictures=pictures)
+    drawn = tmp_path / "out/pictures"
+    assert ({f.name for f in drawn.iterdir()} if drawn.exists() else None) == expected
+    assert {f for f in summary.files if f.startswith("pictures/")} == {
+        f"pictures/{name}" for name in expected or ()
+    }
+    assert all((tmp_path / "out" / f).is_file() for f in summary.files)
+
+
+def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_path):
+    seen = []
+    summary = run(folder, perception, tmp_path / "out", environment={"Python": "3"}, on_image=seen.append)
+    html = (tmp_path / "out/report.html").read_text("utf-8")
+    for words in (
+        "4 images of pictures",
+        "2 of them could not be used",
+        "image is black",
+        "Image lid1.png",
+        "What the detector noticed",
+        summary.policy_hash,
+    ):
+        assert words in html
+    stored = json.loads((tmp_path / "out/summary.json").read_text())
+    assert stored == to_plain(summary)
+    assert stored["environment"] == {"Python": "3"}
+    assert stored["timings_ms"] == {"encode": 10.0, "decode": 30.0, "total": 40.0}
+    assert [scene.stamp_ns for scene in seen] == [0, 1, 2, 3]
+
+
+def test_a_folder_with_files_is_not_touched(folder, perception, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/precious.txt").write_text("mine")
+    with pytest.raises(InvalidInput, match="not an empty folder"):
+        run(folder, perception, tmp_path / "out")
+    assert [f.name for f in (tmp_path / "out").iterdir()] == ["precious.txt"]
+    assert perception.stamps == []
+
+
+@pytest.mark.parametrize("fails_at", [1, 2, 3, 4])
+def test_a_full_disk_ends_the_replay_and_leaves_no_half_file(
+    folder, perception, tmp_path, monkeypatch, fails_at
+):
+    real, calls = files.os.fsync, []
+
+    def full(descriptor):
+        calls.append(descriptor)
+        if len(calls) >= fails_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(folder, perception, tmp_path / "out")
+    left = [f for f in (tmp_path / "out").rglob("*") if f.is_file()]
+    assert len(left) == fails_at - 1
+    assert not [f for f in left if f.suffix == ".tmp"]
+
+
+def test_a_long_source_shows_where_something_changed(perception, tmp_path, assessment):
+    class Long:
+        topic = "/image"
+        continuous = True
+
+        def __iter__(self):
+            from sticker_uq.io.sources import SourceImage
+
+            for index in range(100):
+                image = None if index in (40, 41) else np.full((360, 480, 3), 90, np.uint8)
+                yield SourceImage(
+                    image, index, "camera", f"{index:06d}", "" if image is not None else "broken"
+                )
+
+    replay(Long(), "long", one_by_one(Long(), perception), Policy(), tmp_path / "out", pictures=0)
+    html = (tmp_path / "out/report.html").read_text("utf-8")
+    shown = [index for index in range(100) if f"Image {index:06d}" in html]
+    assert shown == [0, 40, 42]
+
+
+@pytest.mark.parametrize(("most", "count"), [(1, 1), (1, 50), (7, 100), (SHOWN, 1000), (5, 3), (0, 10)])
+def test_a_spread_is_even_and_never_too_large(most, count):
+    spread = Spread(most)
+    for number in range(count):
+        place = spread.place()
+        if place is not None:
+            spread.add(place, number)
+    kept = spread.kept()
+    assert len(kept) <= most
+    assert len(kept) >= min(count, most) / 2
+    assert len({b - a for a, b in itertools.pairwise(kept)}) <= 1
+    assert not kept or kept[0] == 0
+
+
+def test_a_spread_stays_even_when_things_come_later_than_they_were_asked_about():
+    spread = Spread(4)
+    waiting = []
+    for number in range(40):
+        place = spread.place()
+        if place is not None:
+            waiting.append((place, number))
+        if len(waiting) > 3:
+            spread.add(*waiting.pop(0))
+    for place, number in waiting:
+        spread.add(place, number)
+    kept = spread.kept()
+    assert 2 <= len(kept) <= 4
+    assert len({b - a for a, b in itertools.pairwise(kept)}) == 1
+
+
+def test_a_replay_that_says_the_same_agrees(assessment):
+    live = Comparison("/scene", lambda: [assessment])
+    live.add(changed(assessment, timings={"encode": 99.0}))
+    live.add(changed(assessment, stamp_ns=99))
+    assert (live.identical, live.differing(), live.missing, live.agrees) == (1, [], 0, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings_hash": "00", "image_digest": "11"}, "settings_hash was efefef"),
+        ({"image_digest": "11"}, "image_digest was abab"),
+        ({"unstable": ()}, "other unstable"),
+        ({"status": Status.FAILED, "status_text": "?"}, "status was 1, is 3"),
+    ],
+)
+def test_one_difference_is_named_and_disagrees(assessment, change, words):
+    live = Comparison("/scene", lambda: [assessment, changed(assessment, stamp_ns=1)])
+    live.add(changed(assessment, **change))
+    assert not live.agrees
+    assert live.missing == 1
+    assert words in live.differing()[0]
+
+
+def test_a_difference_in_the_last_bit_counts(assessment):
+    box = assessment.objects[0].box.copy()
+    box[0] = np.nextafter(box[0], np.float32(1e9))
+    other = changed(assessment, objects=(changed(assessment.objects[0], box=box), *assessment.objects[1:]))
+    live = Comparison("/scene", lambda: [assessment])
+    live.add(other)
+    assert live.differing() == [f"image at {assessment.stamp_ns} ns: other objects"]
+
+
+def test_nothing_compared_is_no_agreement(assessment):
+    assert not Comparison("/scene", lambda: [assessment]).agrees
+
+
+def test_of_several_with_one_stamp_the_last_counts(assessment):
+    other = changed(assessment, image_digest="11")
+    live = Comparison("/scene", lambda: [other, changed(assessment, stamp_ns=1), assessment])
+    live.add(assessment)
+    assert (live.count, live.identical, live.different, live.missing) == (2, 1, 0, 1)
+
+
+def test_a_comparison_of_many_scenes_needs_no_memory_for_them(assessment):
+    def peak(count):
+        def scenes():
+            return (changed(assessment, stamp_ns=stamp) for stamp in range(count, 0, -1))
+
+        tracemalloc.start()
+        live = Comparison("/scene", scenes)
+        for stamp in range(1, count + 1):
+            live.add(changed(assessment, stamp_ns=stamp, image_digest="11"))
+        top = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert (live.different, live.missing, len(live.differing())) == (count, 0, 10)
+        return top
+
+    few, many = peak(200), peak(1200)
+    # an assessment takes some ten thousand bytes, what is noted of it some two hundred
+    assert (many - few) / 1000 < 2000

@@ -1,0 +1,183 @@
+"""The report is one file, says what happened, and stays small."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import cv2
+import numpy as np
+import pytest
+
+from sticker_uq.evaluation.reporting import report as report_module
+from sticker_uq.evaluation.reporting.annotated_images import annotate
+from sticker_uq.evaluation.reporting.report import render_report, write_report
+from sticker_uq.evaluation.reporting.report_model import (
+    Course,
+    Headline,
+    Report,
+    ReportEntry,
+    ReportLaptop,
+    TimelineEvent,
+    Tone,
+)
+from sticker_uq.io import files
+from sticker_uq.scene import Status
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects text and links."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.links: list[str] = []
+        self.feed(html)
+        assert not self.open
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.links += [value for name, value in attributes if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+@pytest.fixture
+def full(image, assessment, decision) -> Report:
+    entry = ReportEntry(
+        "First look", assessment, decision, annotate(image, assessment, decision), "As it came in."
+    )
+    broken = replace(
+        assessment, status=Status.FAILED, status_text="image data is truncated", objects=(), unstable=()
+    )
+    events = (
+        TimelineEvent(2_000_000_000, "cell", "laptop handed over"),
+        TimelineEvent(3_500_000_000, "arm", "peeled #0", Tone.GOOD),
+    )
+    laptop = ReportLaptop(
+        "Laptop <1>",
+        (entry, ReportEntry("Broken", broken)),
+        events,
+        "left to a person",
+        Tone.WARN,
+        (("stickers", "2"),),
+        (Course("DiL", (0.1, float("nan"), 0.7, 0.2), 0.6),),
+    )
+    return Report(
+        "Two laptops",
+        "What happened & why.",
+        (laptop, ReportLaptop("Laptop 2", ())),
+        (Headline("removed", "1", Tone.GOOD),),
+        ("laptop", "removed", "ms"),
+        (("Laptop <1>", 1, 123.456), ("Laptop 2", 0, None)),
+        {"score": 0.8, "shannon_entropy": 0.9, "dil": 0.6},
+        {"encode": 10.0, "decode": 30.0, "total": 40.0},
+        {"model": "ssdlite320_mobilenet_v3_large"},
+        ("A note.",),
+    )
+
+
+def test_the_page_is_whole_and_says_what_happened(full):
+    page = Page(render_report(full))
+    for words in (
+        "Two laptops",
+        "What happened & why.",
+        "Laptop <1>",
+        "? left to a person",
+        "2 stickers and 1 logo seen, 1 more too seldom to be measured.",
+        "Decision: a sticker may be removed.",
+        "✓ remove",
+        "#0 sticker within all limits",
+        "probability of sticker 0.6 is below the limit 0.8",
+        "The image could not be assessed: image data is truncated.",
+        "+1.5 s arm peeled #0",
+        "DiL, limit 0.6",
+        "decode 30.0 ms",
+        "not a safety function",
+        "ssdlite320_mobilenet_v3_large",
+        "A note.",
+        "123",
+        "–",
+    ):
+        assert words in page.text, words
+
+
+def test_the_page_refers_to_nothing_but_itself(full):
+    html = render_report(full)
+    assert all(link.startswith(("data:", "#")) for link in Page(html).links)
+    assert not re.findall(r"https?://|@import|url\(|<script", html)
+
+
+def test_the_picture_is_inside(full):
+    (link,) = [link for link in Page(render_report(full)).links if link.startswith("data:image/jpeg;base64,")]
+    data = np.frombuffer(base64.b64decode(link.split(",", 1)[1]), np.uint8)
+    picture = full.laptops[0].entries[0].picture
+    assert np.abs(cv2.imdecode(data, cv2.IMREAD_COLOR).astype(int) - picture).mean() < 6
+
+
+def test_what_the_detector_noticed_lies_below_the_picture(full):
+    first, *others = full.laptops[0].entries
+    noticed = np.full((40, 60, 3), 77, np.uint8)
+    assert "What the detector noticed" not in render_report(full)
+    laptop = replace(full.laptops[0], entries=(replace(first, attention=noticed), *others))
+    html = render_report(replace(full, laptops=(laptop,)))
+    assert html.count("data:image/jpeg") == 2
+    assert "What the detector noticed" in html
+    data = np.frombuffer(base64.b64decode(Page(html).links[-1].split(",", 1)[1]), np.uint8)
+    assert np.abs(cv2.imdecode(data, cv2.IMREAD_COLOR).astype(int) - 77).mean() < 2
+
+
+def test_bars_are_held_against_the_limits_of_removable_stickers_only(full, assessment):
+    html = render_report(full)
+    # two clustered stickers with two limits each, and DiL of one scene; the second sticker fails both its limits
+    assert html.count("<u style") == 5 + 1
+    assert html.count('class="track warn"') == 2
+
+
+def test_many_pictures_are_made_smaller_until_the_file_fits(full, monkeypatch):
+    monkeypatch.setattr(report_module, "PICTURE_BUDGET", 60_000)
+    noise = [np.random.default_rng(i).integers(0, 255, (480, 640, 3), np.uint8) for i in range(6)]
+    entries = tuple(ReportEntry(f"{i}", None, picture=p) for i, p in enumerate(noise))
+    html = render_report(replace(full, laptops=(ReportLaptop("one", entries),)))
+    assert html.count("data:image/jpeg") == 6
+    assert len(html) < 60_000 * 4 / 3 + 40_000
+
+
+def test_an_empty_report_is_a_page_too():
+    assert "Nothing" in Page(render_report(Report("Nothing", "", ()))).text
+
+
+def test_a_full_disk_leaves_the_old_report(full, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(full, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_course_keeps_its_peak_when_it_is_long():
+    values = [0.1] * 5000
+    values[3333] = 0.9
+    html = render_report(Report("r", "", (ReportLaptop("l", (), courses=(Course("DiL", tuple(values)),)),)))
+    (points,) = re.findall(r'points="([^"]*)"', html)
+    heights = [float(p.split(",")[1]) for p in points.split()]
+    assert len(heights) <= 600
+    assert min(heights) < 10 < max(heights)

@@ -1,0 +1,304 @@
+"""The supervisor closes the gate when what its policy rests on does not hold any more, and keeps it closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy, SceneAnswer, WatchSettings
+from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.gate.box_overlap import Box
+from sticker_uq.gate.controller import Supervisor
+from sticker_uq.gate.events import (
+    Activated,
+    AnswerGiven,
+    ArmReady,
+    AssumptionBroken,
+    CancelGoal,
+    CloseIntervention,
+    Effect,
+    Event,
+    OpenIntervention,
+    PublishDecision,
+    RemovalCode,
+    RemovalFinished,
+    Reply,
+    Reset,
+    Tick,
+    WorkpieceChanged,
+)
+from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
+from sticker_uq.scene import Outcome, SceneAssessment
+from test.helpers.assessments import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
+from test.helpers.gate import SETTINGS, permitted
+
+
+def look(rng: np.random.Generator, number: int, dil: float = 0.0, **changes: Any) -> SceneAssessment:
+    return assessment(
+        observed(HERE), dil=dil + float(rng.uniform(0.1, 0.3)), image_digest=f"{number:032x}", **changes
+    )
+
+
+_RNG = np.random.default_rng(0)
+REFERENCE = Reference.of(look(_RNG, number) for number in range(100))
+POLICY = Policy(reference=REFERENCE, max_dil=1.0, max_dil_clean=1.0)
+
+
+class Line:
+    """A cell to which workpieces come; each is looked at several times."""
+
+    def __init__(self, policy: Policy = POLICY, **watch: Any) -> None:
+        self.core = Supervisor(policy, SETTINGS, WatchSettings(**watch))
+        self.rng = np.random.default_rng(1)
+        self.now, self.count, self.number = START, 0, 0
+        self.effects: list[Effect] = []
+        self.send(Activated())
+        self.send(ArmReady(True))
+
+    def send(self, event: Event) -> tuple[Effect, ...]:
+        return self._happened(self.core.handle(event, self.now))
+
+    def _happened(self, effects: tuple[Effect, ...]) -> tuple[Effect, ...]:
+        """The arm stops whenever it is told to."""
+        self.effects += effects
+        for effect in effects:
+            if isinstance(effect, CancelGoal):
+                self.send(RemovalFinished(effect.goal_id, RemovalCode.PERMIT_REVOKED))
+        return effects
+
+    def workpiece(self) -> None:
+        self.count += 1
+        self.now += 100 * MS
+        self.send(WorkpieceChanged(f"laptop-{self.count}", self.now))
+
+    def see(self, times: int = 1, **changes: Any) -> None:
+        for _ in range(times):
+            self.now += 100 * MS
+            self.number += 1
+            changes.setdefault("dil", 0.0)
+            scene = look(self.rng, 10_000 + self.number, stamp_ns=self.now - MS, **changes)
+            self._happened(self.core.on_scene(scene, self.now))
+
+    def laptops(self, count: int, frames: int = 3, **changes: Any) -> int:
+        """Let ``count`` workpieces come; how many had come when the gate closed, else ``count``."""
+        for number in range(1, count + 1):
+            self.workpiece()
+            self.see(frames, **changes)
+            if self.broken:
+                return number
+        return count
+
+    def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> Reply:
+        request = self.core.state.request
+        assert request is not None
+        given = tuple(PersonAnswer(answer, box) for answer, box in answers)
+        effects = self.send(AnswerGiven(request.request_id, "Ada", scene_answer, given))
+        return next(effect for effect in effects if isinstance(effect, Reply))
+
+    @property
+    def broken(self) -> bool:
+        return bool(self.core.state.reasons & Closed.ASSUMPTION)
+
+    def sent(self, kind: type) -> list[Any]:
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+
+@pytest.fixture
+def broken() -> Line:
+    """A line whose light has changed."""
+    line = Line()
+    assert line.laptops(5) == 5
+    assert line.laptops(20, dil=0.5) < 15
+    return line
+
+
+def test_workpieces_like_the_reference_leave_the_gate_alone() -> None:
+    line = Line()
+    assert line.laptops(150) == 150
+    assert not line.broken
+    assert line.core.watch.workpieces == 150
+    assert 0 <= line.core.watch.evidence < 1
+
+
+def test_the_frames_of_one_laptop_count_once() -> None:
+    line = Line()
+    line.workpiece()
+    line.see(40, dil=0.5)
+    assert line.core.watch.workpieces == 1
+    assert not line.broken
+
+
+def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count() -> None:
+    line = Line()
+    line.workpiece()
+    old = look(line.rng, 1, stamp_ns=line.now - 200 * MS)
+    line.core.on_scene(old, line.now)
+    line.core.on_scene(look(line.rng, 2, stamp_ns=line.now, status=3), line.now)
+    assert line.core.watch.workpieces == 0
+
+
+def test_a_broken_assumption_closes_says_why_and_asks_once(broken: Line) -> None:
+    assert broken.core.state.phase is Phase.INTERVENTION
+    assert "background saliency has changed since the policy was made, seen on" in broken.core.state.text
+    broken.answer(SceneAnswer.RESCAN)
+    broken.see(5)
+    assert broken.core.state.phase is Phase.BLOCKED
+    assert broken.broken
+    told = [r for r in broken.sent(OpenIntervention) if "the policy does not hold here" in r.text]
+    assert len(told) == 1
+
+
+def test_a_question_that_left_with_its_workpiece_is_asked_again(broken: Line) -> None:
+    broken.workpiece()
+    broken.see()
+    told = [r for r in broken.sent(OpenIntervention) if "the policy does not hold here" in r.text]
+    assert len(told) == 2
+
+
+def test_an_open_permit_is_revoked() -> None:
+    cell = permitted()
+    cell.send(AssumptionBroken("the light has changed"))
+    assert [cancelled.goal_id for cancelled in cell.sent(CancelGoal)] == [cell.goal]
+    assert cell.phase is Phase.INTERVENTION
+    assert cell.state.reasons & Closed.ASSUMPTION
+
+
+def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:
+    broken.laptops(3)
+    assert broken.broken
+    reply = next(effect for effect in broken.send(Reset()) if isinstance(effect, Reply))
+    assert reply.accepted
+    assert "begins anew" in reply.message
+    assert isinstance(broken.sent(CloseIntervention)[-1], CloseIntervention)
+    assert not broken.broken
+    assert broken.core.watch.workpieces == 0
+    broken.workpiece()
+    broken.see(2)
+    assert broken.core.state.phase is Phase.PERMITTED
+
+
+def test_another_policy_ends_it_and_the_same_does_not(broken: Line) -> None:
+    broken.core.configure(POLICY, SETTINGS)
+    broken.see()
+    assert broken.broken
+    broken.core.configure(POLICY.model_copy(update={"min_probability": 0.9}), SETTINGS)
+    broken.see()
+    assert not broken.broken
+
+
+@pytest.mark.parametrize(
+    "line", [Line(watch_assumption=False), Line(Policy(max_dil=1.0))], ids=["switched off", "no reference"]
+)
+def test_nothing_is_watched_without_a_reference_or_when_switched_off(line: Line) -> None:
+    assert line.laptops(30, dil=0.5) == 30
+    assert not line.core.watch.active
+    assert np.isnan(line.core.watch.evidence)
+
+
+def test_a_clock_that_jumps_brings_no_other_workpiece() -> None:
+    line = Line()
+    line.workpiece()
+    line.see(2)
+    steady = 10**9
+    for leap in (0, 3600 * 10**9, -1800 * 10**9):
+        line.now += leap
+        line.send(Tick(steady))
+        steady += 1
+        line.see(2)
+    assert line.core.watch.workpieces == 1
+
+
+def test_without_names_a_workpiece_begins_where_the_last_one_was_done() -> None:
+    line = Line()
+    for _ in range(3):
+        line.see(2)  # the arm gets its permit
+        assert line.core.state.permit is not None
+        line.core._state = line.core.state.__class__(
+            active=True, arm_ready=True, done=True, now_ns=line.now
+        )  # as after the last removal
+        line.see(2)
+    assert line.core.watch.workpieces == 4
+
+
+def promise(level: float) -> Proof:
+    return Proof(
+        level=level,
+        confidence=0.9,
+        method="test",
+        images=300,
+        events=0,
+        bound=level,
+        smallest_level=level,
+        limit=0.1,
+    )
+
+
+PROMISED = Guarantee(match_iou=0.5, wrongful_removal=promise(0.02), missed_sticker=promise(0.02))
+PROMISING = Policy(max_dil=1.0, max_dil_clean=1.0, guarantee=PROMISED)
+
+
+def checking(rate: float = 1.0) -> Line:
+    """A line on which a person checks that share of the workpieces."""
+    return Line(PROMISING, spot_check_rate=rate)
+
+
+def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on() -> None:
+    line = checking()
+    line.workpiece()
+    line.see(2)
+    assert line.sent(PublishDecision)[-1].decision.outcome is Outcome.ASK
+    (asked,) = line.sent(OpenIntervention)
+    assert "spot check of the policy" in asked.text
+    assert [tuple(v.object.box) for v in asked.objects] == [HERE]
+    assert line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE)).accepted
+    line.see(2)
+    assert line.core.state.phase is Phase.PERMITTED
+    assert line.core.watch.spot_checks == 1
+
+
+def test_removals_that_people_would_not_make_close_the_gate() -> None:
+    line = checking()
+    for number in range(1, 30):
+        line.workpiece()
+        line.see(2)
+        line.answer(SceneAnswer.NONE, (Answer.KEEP if number % 2 else Answer.REMOVE, HERE))
+        line.see()
+        if line.broken:
+            break
+    assert 2 < number < 15
+    assert "something would have been removed wrongly: on" in line.core.state.text
+
+
+def test_answers_that_agree_with_the_policy_are_no_evidence() -> None:
+    line = checking()
+    for _ in range(40):
+        line.workpiece()
+        line.see(2)
+        line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE), (Answer.MISSED, ELSEWHERE))
+    assert not line.broken
+    assert line.core.watch.evidence == 0.0
+
+
+def test_stickers_drawn_on_laptops_called_clean_close_the_gate() -> None:
+    line = checking()
+    for _ in range(30):
+        line.workpiece()
+        for _ in range(2):
+            line.now += 100 * MS
+            empty = assessment(stamp_ns=line.now, image_digest=f"{line.now:032x}")
+            line.effects += line.core.on_scene(empty, line.now)
+        line.answer(SceneAnswer.NONE, (Answer.MISSED, THERE))
+        line.see()
+        if line.broken:
+            break
+    assert "a laptop with a sticker would have been called clean" in line.core.state.text
+
+
+def test_only_the_drawn_share_is_checked() -> None:
+    line = checking(rate=0.2)
+    for _ in range(200):
+        line.workpiece()
+        line.see(2)
+    assert 20 <= len(line.sent(OpenIntervention)) <= 60

@@ -1,0 +1,226 @@
+"""The writer of the audit log: continues, rotates, survives crashes and a full disk, and never makes anybody wait."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from sticker_uq.gate.audit import AuditLog, entries, log, verify
+from sticker_uq.scene import InvalidInput
+
+BIG = 10**6
+
+
+def wait_until(log_: AuditLog, condition: object, patience_s: float = 30.0) -> None:
+    """Wait for the writer's own news."""
+    with log_._changed:
+        assert log_._changed.wait_for(condition, patience_s)  # type: ignore[arg-type]
+
+
+def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path) -> None:
+    for start in range(3):
+        writer = AuditLog(tmp_path, 600)
+        for index in range(5):
+            writer.add("gate", {"start": start, "index": index})
+        writer.close()
+        assert writer.status.problem == ""
+        assert writer.status.number == start * 5 + 4
+    assert [(e.data["start"], e.data["index"]) for e in entries(tmp_path)] == [
+        (s, i) for s in range(3) for i in range(5)
+    ]
+    found = verify(tmp_path, head=writer.status.head)
+    assert found.findings == []
+    assert found.files == 3  # each start finds its file full
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    writer = AuditLog(tmp_path, BIG)
+    with pytest.raises(InvalidInput, match="second supervisor"):
+        AuditLog(tmp_path, BIG)
+    writer.close()
+    AuditLog(tmp_path, BIG).close()
+
+
+@pytest.mark.parametrize("left", [1, 40, -2])
+def test_a_line_torn_by_a_crash_is_kept_and_sealed(tmp_path: Path, left: int) -> None:
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {"index": 0})
+    writer.add("gate", {"index": 1})
+    writer.close()
+    path = tmp_path / "audit-000001.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + second[:left])
+    assert "no later start" in str(verify(tmp_path).findings[0])
+    again = AuditLog(tmp_path, BIG)
+    again.add("gate", {"index": 2})
+    again.close()
+    assert path.read_bytes().startswith(first + second[:left] + b"\n")
+    assert [e.kind for e in entries(tmp_path)] == ["gate", "sealed", "gate"]
+    found = verify(tmp_path, head=again.status.head)
+    assert (found.findings, found.seals) == ([], 1)
+
+
+def test_an_entry_that_lacks_only_its_line_feed_is_good(tmp_path: Path) -> None:
+    AuditLog(tmp_path, BIG).close()
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {})
+    writer.close()
+    path = tmp_path / "audit-000001.jsonl"
+    path.write_bytes(path.read_bytes()[:-1])
+    again = AuditLog(tmp_path, BIG)
+    again.add("gate", {})
+    again.close()
+    found = verify(tmp_path)
+    assert (found.findings, found.entries, found.seals) == ([], 2, 0)
+
+
+def test_a_log_torn_in_its_very_first_line_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "audit-000001.jsonl").write_bytes(b'{"da')
+    AuditLog(tmp_path, BIG).close()
+    assert verify(tmp_path).whole
+
+
+def test_a_new_file_torn_in_its_first_line_goes_on(tmp_path: Path) -> None:
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {})
+    writer.close()
+    (tmp_path / "audit-000002.jsonl").write_bytes(b"\0\0\0")
+    again = AuditLog(tmp_path, BIG)
+    again.add("gate", {})
+    again.close()
+    found = verify(tmp_path)
+    assert (found.findings, found.files, found.entries, found.seals) == ([], 2, 3, 1)
+
+
+def test_an_empty_newest_file_goes_on(tmp_path: Path) -> None:
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {})
+    writer.close()
+    (tmp_path / "audit-000002.jsonl").touch()
+    again = AuditLog(tmp_path, BIG)
+    again.add("gate", {})
+    again.close()
+    assert verify(tmp_path).entries == 2
+    assert verify(tmp_path).whole
+
+
+class Disk:
+    """``os.write`` and ``os.fsync`` of the log, which may refuse after some bytes or hang."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free: int | None = None
+        self.refused = threading.Event()
+        self.go = threading.Event()
+        self.go.set()
+        self._write, self._fsync = os.write, os.fsync
+        monkeypatch.setattr(log.os, "write", self.write)
+        monkeypatch.setattr(log.os, "fsync", self.fsync)
+
+    def write(self, file: int, data: bytes) -> int:
+        if self.free is None:
+            return self._write(file, data)
+        if self.free == 0:
+            self.refused.set()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(file, bytes(data)[: self.free])
+        self.free -= written
+        return written
+
+    def fsync(self, file: int) -> None:
+        assert self.go.wait(60)
+        self._fsync(file)
+
+
+def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "RETRY_S", 0.01)
+    disk = Disk(monkeypatch)
+    writer = AuditLog(tmp_path, BIG, capacity=3)
+    writer.add("gate", {"index": 0})
+    assert writer.flush(30)
+    disk.free = 25  # it takes a part of the next entry
+    writer.add("gate", {"index": 1})
+    assert disk.refused.wait(30)
+    wait_until(writer, lambda: writer._error)
+    assert "cannot be written: No space left on device" in writer.status.problem
+    for index in range(2, 7):
+        writer.add("gate", {"index": index})
+    assert (writer.status.waiting, writer.status.lost) == (3, 3)
+    assert verify(tmp_path).whole  # what is there is whole at any time
+    disk.free = None
+    assert writer.flush(30)
+    assert writer.status.problem == ""
+    writer.add("gate", {"index": 7})
+    writer.close()
+    told = [(e.kind, e.data.get("index")) for e in entries(tmp_path)]
+    assert told == [("gate", 0), ("gate", 1), ("gate", 2), ("gate", 3), ("gap", None), ("gate", 7)]
+    [gap] = [e.data for e in entries(tmp_path) if e.kind == "gap"]
+    assert gap["lost"] == 3
+    assert gap["since_ns"] < gap["until_ns"]
+    assert "No space left" in gap["reason"]
+    found = verify(tmp_path, head=writer.status.head)
+    assert (found.findings, found.gaps) == ([], 1)
+
+
+def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    disk.free = 0
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("gate", {})
+    assert disk.refused.wait(30)
+    writer.close(30)
+    assert not writer._thread.is_alive()
+
+
+def test_a_disk_that_hangs_makes_nobody_wait_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "BEHIND_S", 0.0)
+    disk = Disk(monkeypatch)
+    writer = AuditLog(tmp_path, BIG)
+    disk.go.clear()
+    for index in range(100):
+        writer.add("gate", {"index": index})  # would never return if it waited for the disk
+    assert "the disk is behind" in writer.status.problem
+    assert writer.status.waiting == 100
+    disk.go.set()
+    writer.close(30)
+    assert writer.status.problem == ""
+    assert verify(tmp_path).entries == 100
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from sticker_uq.gate.audit import AuditLog
+writer = AuditLog(Path(sys.argv[1]), 5000)
+index = told = 0
+begun = writer.status.number
+while True:
+    if writer.status.waiting < 20:
+        writer.add("gate", {"index": index, "ballast": "x" * (index % 300)})
+        index += 1
+    if not told and writer.status.number - begun > 100:
+        told = print("going", flush=True) or 1
+"""
+
+
+def test_kill_9_while_writing_leaves_a_log_that_goes_on(tmp_path: Path) -> None:
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"going\n"
+        process.kill()
+        process.wait()
+    writer = AuditLog(tmp_path, 5000)
+    writer.close()
+    found = verify(tmp_path, head=writer.status.head)
+    assert found.findings == []
+    assert found.entries >= 200

@@ -1,0 +1,167 @@
+"""What the audit log tells about the life of a gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sticker_uq.gate import Answer, Closed, GateState, PersonAnswer
+from sticker_uq.gate.audit import Narrator
+from sticker_uq.gate.events import (
+    AnswerGiven,
+    Fault,
+    GoalAccepted,
+    Hold,
+    Impediment,
+    Release,
+    RemovalCode,
+    RemovalFinished,
+    Reset,
+    WorkpieceChanged,
+)
+from test.helpers.assessments import HERE, assessment, observed
+from test.helpers.gate import Cell, K, asking, removing, running
+
+
+class Story:
+    """Tells what happens in a cell from now on."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.told: list[tuple[str, Any]] = []
+        self._narrator = Narrator()
+        self._seen = len(cell.effects)
+
+    def send(self, event: Any) -> Story:
+        before = self.cell.state
+        effects = self.cell.send(event)
+        self._seen = len(self.cell.effects)
+        self.told += self._narrator.tell(event, before, self.cell.state, effects)
+        return self
+
+    def scene(self, *objects: Any, times: int = 1) -> Story:
+        for _ in range(times):
+            self.cell.wait(0.1)
+            before = self.cell.state
+            self.cell.assess(assessment(*objects, stamp_ns=self.cell.now - 1000))
+            effects = self.cell.effects[self._seen :]
+            self._seen = len(self.cell.effects)
+            self.told += self._narrator.tell(None, before, self.cell.state, effects)
+        return self
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.told]
+
+    def only(self, kind: str) -> dict[str, Any]:
+        [data] = [data for k, data in self.told if k == kind]
+        return dict(data)
+
+
+def test_a_removal_from_the_first_scene_to_its_proof() -> None:
+    story = Story(running())
+    story.scene(observed(), times=K)
+    cell = story.cell
+    story.send(GoalAccepted(cell.goal)).send(RemovalFinished(cell.goal, RemovalCode.NONE, "peeled"))
+    story.scene(times=K)
+    expected = ["model", "decision", "permit", "goal", "permit_end", "result", "decision", "verified"]
+    assert sorted(k for k in story.kinds() if k != "gate") == sorted(expected)
+    permit = story.only("permit")
+    assert (permit["goal_id"], permit["label"], permit["box"]) == (1, "STICKER", list(HERE))
+    assert len(permit["decision_id"]) > 0
+    assert {"model_hash", "policy_hash", "image_stamp_ns"} <= set(permit)
+    assert story.only("result")["code"] == "NONE"
+    assert story.only("permit_end")["revoked"] is False
+    gates = [(d["from"], d["to"]) for k, d in story.told if k == "gate" and d["from"] != d["to"]]
+    assert gates == [
+        ("BLOCKED", "MONITORING"),
+        ("MONITORING", "PERMITTED"),
+        ("PERMITTED", "REMOVING"),
+        ("REMOVING", "VERIFYING"),
+        ("VERIFYING", "MONITORING"),
+    ]
+    json.dumps(story.told, allow_nan=False)
+
+
+def test_the_same_decision_is_told_once() -> None:
+    story = Story(running())
+    story.scene(observed(shannon_entropy=1.5), times=5)
+    assert story.kinds().count("decision") == 1
+    decision = story.only("decision")
+    assert decision["verdicts"][0]["verdict"] == "ASK"
+    assert "1.5" in decision["verdicts"][0]["reasons"][0]
+    story.scene(observed(shannon_entropy=1.5), observed((300.0, 100.0, 400.0, 180.0)))
+    assert story.kinds().count("decision") == 2
+
+
+def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
+    story = Story(asking())
+    request = story.cell.state.request
+    assert request is not None
+    answer = AnswerGiven(request.request_id, "Ada", answers=(PersonAnswer(Answer.REMOVE, HERE),))
+    story.send(answer).send(answer)  # the second one comes too late
+    first, second = [data for kind, data in story.told if kind == "answer"]
+    assert (first["person"], first["accepted"]) == ("Ada", True)
+    assert first["answers"] == [{"answer": "REMOVE", "box": list(HERE)}]
+    assert second["accepted"] is False
+    assert "not open" in second["message"]
+    assert story.kinds().count("request_closed") == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (Hold(), Closed.HELD),
+        (Fault("boom"), Closed.FAULT),
+        (Impediment(Closed.AUDIT, "disk full"), Closed.AUDIT),
+        (Impediment(Closed.SECOND_SUPERVISOR, "b speaks here, too"), Closed.SECOND_SUPERVISOR),
+        (WorkpieceChanged("laptop-2", 0), Closed.CONTRADICTED),
+    ],
+)
+def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: Closed) -> None:
+    story = Story(removing()).send(event)
+    end = story.only("permit_end")
+    assert end["revoked"] is True
+    assert end["text"]
+    assert story.only("cancel") == {"goal_id": 1}
+    assert reason.name in story.only("gate")["reasons"]
+
+
+def test_hold_release_reset_and_faults_are_told() -> None:
+    story = Story(running())
+    story.send(Hold()).send(Release()).send(Fault("boom")).send(Reset())
+    assert [k for k in story.kinds() if k != "gate"] == ["hold", "release", "fault", "reset"]
+    assert story.only("fault") == {"text": "boom"}
+    assert story.only("reset")["accepted"] is True
+
+
+@pytest.mark.parametrize("start", [removing, asking, running])
+def test_an_impediment_closes_at_once_and_nothing_opens_before_it_ends(start: Callable[[], Cell]) -> None:
+    cell = start()
+    cell.send(Impediment(Closed.AUDIT, "disk full"))
+    assert not cell.state.open
+    assert cell.state.reasons & Closed.AUDIT
+    assert "disk full" in cell.state.text
+    cell.scene(observed(), times=K + 2)
+    assert not cell.state.open
+    cell.send(Impediment(Closed.SECOND_SUPERVISOR, "b"))
+    cell.send(Impediment(Closed.AUDIT, ""))
+    assert cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR) == Closed.SECOND_SUPERVISOR
+    cell.send(Impediment(Closed.SECOND_SUPERVISOR, ""))
+    assert not cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR)
+
+
+def test_a_stop_for_an_impediment_is_no_failed_attempt() -> None:
+    cell = removing()
+    cell.send(Impediment(Closed.AUDIT, "disk full"))
+    cell.send(RemovalFinished(cell.goal, RemovalCode.PERMIT_REVOKED))
+    assert cell.state.attempts == ()
+    cell.send(Impediment(Closed.AUDIT, ""))
+    cell.scene(observed(), times=K)
+    assert cell.state.open
+
+
+def test_nothing_is_told_when_nothing_happens() -> None:
+    assert Narrator().tell(None, GateState(), GateState(), ()) == []

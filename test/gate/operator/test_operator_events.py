@@ -1,0 +1,340 @@
+"""The gate and people: questions, answers, holds, and the workpieces they are about."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy, SceneAnswer, Supervisor
+from sticker_uq.gate.box_overlap import Box
+from sticker_uq.gate.events import (
+    Activated,
+    AnswerGiven,
+    CloseIntervention,
+    Deactivated,
+    DeclareDone,
+    Fault,
+    GoalAccepted,
+    Hold,
+    OpenIntervention,
+    Release,
+    RemovalVerified,
+    Reset,
+    SendGoal,
+    WorkpieceChanged,
+)
+from sticker_uq.scene import ObjectClass
+from test.helpers.assessments import ELSEWHERE, HERE, SECOND, THERE, observed
+from test.helpers.gate import (
+    STICKER,
+    UNSURE,
+    K,
+    Make,
+    answer,
+    asking,
+    faulted,
+    finish,
+    permitted,
+    removing,
+    running,
+    verifying,
+)
+
+
+def test_k_uncertain_scenes_ask_once() -> None:
+    cell = running().scene(UNSURE, times=K - 1)
+    assert cell.state.reasons == Closed.INCONSISTENT | Closed.UNCERTAIN
+    cell.scene(UNSURE)
+    assert cell.phase is Phase.INTERVENTION
+    (request,) = cell.sent(OpenIntervention)
+    assert request.workpiece_id == "laptop-1"
+    assert request.decision_id == cell.state.decision.decision_id  # type: ignore[union-attr]
+    assert [v.object.id for v in request.objects] == [0]
+    cell.scene(UNSURE, times=10).scene(STICKER, times=10).scene(times=10).tick(30)
+    assert cell.phase is Phase.INTERVENTION
+    assert len(cell.sent(OpenIntervention)) == 1
+
+
+def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed() -> None:
+    cell = asking()
+    while cell.now < cell.state.request.opened_ns + 20 * SECOND:  # type: ignore[union-attr]
+        cell.scene(UNSURE)
+    assert cell.phase is Phase.INTERVENTION
+    assert cell.state.request is not None
+    assert cell.state.request.overdue
+    overdue = [e for e in cell.effects if "nobody has answered" in getattr(e, "text", "")]
+    assert len(overdue) == 1
+
+
+def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert len(cell.sent(CloseIntervention)) == 1
+    cell.scene(UNSURE, times=K)
+    assert cell.phase is Phase.PERMITTED
+    assert cell.state.permit is not None
+    assert cell.state.permit.target.by_person
+    cell.send(GoalAccepted(cell.goal))
+    finish(cell).scene(times=K)
+    assert cell.state.memory.answers == ()
+    cell.scene(UNSURE, times=K)
+    assert cell.phase is Phase.INTERVENTION
+
+
+def test_what_a_person_keeps_is_asked_about_no_more() -> None:
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    cell.scene(UNSURE, times=K)
+    assert cell.phase is Phase.MONITORING
+    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+
+
+def test_a_drawn_sticker_is_removed_and_verified() -> None:
+    cell = running().scene(dil=0.9, times=K)
+    assert cell.phase is Phase.INTERVENTION
+    assert answer(cell, PersonAnswer(Answer.MISSED, ELSEWHERE))
+    cell.scene(dil=0.9, times=K)
+    assert cell.phase is Phase.PERMITTED
+    cell.send(GoalAccepted(cell.goal))
+    cell.scene(dil=0.9)
+    finish(cell).scene(dil=0.9, times=K)
+    assert len(cell.sent(RemovalVerified)) == 1
+    cell.scene(dil=0.9, times=K)
+    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+
+
+def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
+    cell = running().scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
+    (request,) = cell.sent(OpenIntervention)
+    assert [reason.metric for reason in request.scene_reasons] == ["dil"]
+    assert [v.object.id for v in request.objects] == [0]
+    assert not answer(cell)
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
+    assert cell.phase is Phase.PERMITTED
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"request_id": "other"}, "not open"),
+        ({"person": " "}, "person is empty"),
+        ({"answers": ()}, "the answer is empty"),
+        ({"answers": (PersonAnswer(Answer.UNKNOWN, HERE),)}, "UNKNOWN"),
+        (
+            {"answers": (PersonAnswer(Answer.REMOVE, THERE),)},
+            "not answered: the objects at 100, 100, 180, 160",
+        ),
+        ({"answers": (PersonAnswer(Answer.REMOVE, (9.0, 9.0, 5.0, 5.0)),)}, "no area"),
+        (
+            {"answers": (PersonAnswer(Answer.MISSED, (600.0, 400.0, 700.0, 470.0)),)},
+            "outside the image of 640 x 480",
+        ),
+        ({"answers": (PersonAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "not finite"),
+    ],
+)
+def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], message: str) -> None:
+    cell = asking()
+    assert cell.state.request is not None
+    before = cell.state
+    values: dict[str, Any] = {
+        "request_id": cell.state.request.request_id,
+        "person": "Ada",
+        "answers": (PersonAnswer(Answer.REMOVE, HERE),),
+    }
+    cell.send(AnswerGiven(**{**values, **given}))
+    assert not cell.reply().accepted
+    assert message in cell.reply().message
+    assert cell.state == before
+
+
+def test_a_second_answer_comes_too_late() -> None:
+    cell = asking()
+    assert cell.state.request is not None
+    event = AnswerGiven(cell.state.request.request_id, "Ada", answers=(PersonAnswer(Answer.KEEP, HERE),))
+    cell.send(event)
+    assert cell.reply().accepted
+    cell.send(replace(event, answers=(PersonAnswer(Answer.REMOVE, HERE),)))
+    assert not cell.reply().accepted
+    assert cell.state.memory.approvals == ()
+
+
+def test_look_again_asks_again() -> None:
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.RESCAN)
+    assert cell.phase is Phase.MONITORING
+    cell.scene(UNSURE, times=K)
+    assert len({e.request_id for e in cell.sent(OpenIntervention)}) == 2
+
+
+def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one() -> None:
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.SKIP_LAPTOP)
+    (done,) = cell.sent(DeclareDone)
+    assert not done.clean
+    cell.scene(STICKER, times=5)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.WAITING_FOR_PERSON)
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_person_may_report_a_fault_or_a_clean_lid() -> None:
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.FAULT)
+    assert cell.phase is Phase.FAULT
+    assert "Ada" in cell.state.text
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.CLEAN)
+    cell.scene(UNSURE, STICKER, dil=0.9, times=K)
+    assert [e.clean for e in cell.sent(DeclareDone)] == [True]
+
+
+def test_scenes_that_never_agree_become_a_question() -> None:
+    cell = running()
+    for _ in range(25):
+        cell.scene(STICKER).scene(UNSURE)
+    assert cell.phase is Phase.INTERVENTION
+    (request,) = cell.sent(OpenIntervention)
+    assert "disagreed" in request.text
+
+
+def test_a_hold_closes_until_it_is_released() -> None:
+    cell = running()
+    cell.send(Hold())
+    cell.scene(STICKER, times=5)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.HELD)
+    cell.send(Release())
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
+    cell = running().scene(times=K - 1)
+    assert cell.state.reasons == Closed.INCONSISTENT | Closed.NOTHING_TO_REMOVE
+    cell.scene(times=20)
+    (done,) = cell.sent(DeclareDone)
+    assert (done.workpiece_id, done.clean) == ("laptop-1", True)
+    assert cell.state.reasons == Closed.NOTHING_TO_REMOVE
+    # hands may be in the picture while it is taken away
+    cell.scene(STICKER, times=5).scene(UNSURE, times=5)
+    assert cell.phase is Phase.MONITORING
+    assert len(cell.sent(SendGoal)) == len(cell.sent(OpenIntervention)) == 0
+
+
+def test_another_workpiece_begins_anew() -> None:
+    cell = asking()
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    assert len(cell.sent(CloseIntervention)) == 1
+    assert cell.phase is Phase.MONITORING
+    cell = asking()
+    answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.scene(UNSURE, times=K + 1)
+    assert cell.phase is Phase.INTERVENTION
+
+
+def test_the_same_workpiece_said_again_changes_nothing() -> None:
+    cell = asking()
+    before = cell.state
+    cell.send(WorkpieceChanged("laptop-1", cell.now))
+    assert cell.state == before
+
+
+def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() -> None:
+    cell = running(workpiece="").scene(UNSURE, times=K)
+    answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    cell.scene(UNSURE, times=K + 3)
+    assert len(cell.sent(DeclareDone)) == 1
+    # something else lies there: nothing that was said before holds
+    cell.scene(observed(THERE), UNSURE, times=K)
+    assert cell.phase is Phase.PERMITTED
+    assert cell.state.memory.answers == ()
+
+
+def test_without_names_a_released_hold_may_have_brought_another_workpiece() -> None:
+    cell = running(workpiece="").scene(UNSURE, times=K)
+    answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.send(Hold())
+    assert cell.state.memory.approvals
+    cell.send(Release())
+    assert not cell.state.memory.approvals
+
+
+@pytest.mark.parametrize("make", [running, permitted, removing, verifying, asking, faulted])
+def test_deactivation_closes_and_keeps_what_must_be_kept(make: Make) -> None:
+    cell = make()
+    request, fault, permit = cell.state.request, cell.state.fault, cell.state.permit
+    cell.send(Deactivated())
+    assert not cell.state.open
+    cell.send(Activated())
+    assert not cell.state.open
+    assert (cell.state.request, cell.state.fault) == (request, fault)
+    assert (cell.state.permit is None) == (permit is None)
+
+
+def test_the_core_reads_no_clock_and_repeats() -> None:
+    def run() -> list[Any]:
+        cell = running().scene(STICKER, UNSURE, times=K)
+        cell.send(GoalAccepted(cell.goal))
+        return finish(cell.tick(3)).scene(UNSURE, times=2 * K).effects
+
+    assert [repr(e) for e in run()] == [repr(e) for e in run()]
+    assert Supervisor(Policy()).state == Supervisor(Policy()).state
+
+
+# --- at the limits of each rule ---------------------------------------------------------------------------------------------
+
+
+def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
+    cell = running().scene(dil=0.9, times=K)
+    assert answer(cell, scene=SceneAnswer.RESCAN)
+    assert not cell.state.memory.scene_checked
+    assert cell.reply().message == "scene RESCAN"
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    assert not cell.state.memory.scene_checked, "only one object was in question"
+    assert cell.reply().message == "KEEP"
+
+
+@pytest.mark.parametrize(
+    ("box", "accepted"),
+    [
+        ((0.0, 0.0, 640.0, 480.0), True),
+        ((-1.0, 0.0, 640.0, 480.0), False),
+        ((0.0, -1.0, 640.0, 480.0), False),
+        ((0.0, 0.0, 641.0, 480.0), False),
+        ((0.0, 0.0, 640.0, 481.0), False),
+    ],
+)
+def test_a_drawn_box_may_reach_to_the_edges_of_the_image(box: Box, accepted: bool) -> None:
+    cell = asking()
+    given = (PersonAnswer(Answer.KEEP, HERE), PersonAnswer(Answer.MISSED, box))
+    assert answer(cell, *given) is accepted
+
+
+def test_only_a_hold_can_be_released() -> None:
+    cell = running(workpiece="").scene(UNSURE, times=K)
+    cell.send(Release())
+    assert cell.phase is Phase.INTERVENTION
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.send(Hold())
+    cell.send(Release())
+    assert cell.state.memory.approvals, "the cell says which workpiece it holds: it is still the same"
+
+
+def test_a_reset_says_what_it_did() -> None:
+    cell = running()
+    cell.send(Fault("test"))
+    cell.send(Reset())
+    assert cell.reply().message == "the fault is reset"
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(-SECOND, -SECOND), (0, 0), (SECOND, 0)])
+def test_a_workpiece_that_comes_in_the_future_has_come_now(offset: int, expected: int) -> None:
+    cell = running()
+    cell.send(WorkpieceChanged("laptop-2", cell.now + offset))
+    assert cell.state.workpiece_ns == cell.now + expected
+    cell.send(WorkpieceChanged("laptop-3", 0))
+    assert cell.state.workpiece_ns == cell.now

@@ -1,0 +1,171 @@
+"""What the policy and the gate make of a panel of supervisors."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.events import CancelGoal, OpenIntervention
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
+from sticker_uq.scene import ObjectClass, ObservedObject, Outcome, SupervisorScore, Verdict
+from test.helpers.assessments import THERE, assessment, observed
+from test.helpers.gate import K, answer, running
+
+SCORES = (SupervisorScore("pcs", 0.2, 0.5), SupervisorScore("mdsa", 9000.0, 8000.0))
+
+
+def scored(*scores: SupervisorScore, **changes: object) -> ObservedObject:
+    return observed(supervisors=scores, **changes)  # type: ignore[arg-type]
+
+
+def test_one_objection_is_enough_to_ask() -> None:
+    decision = judge(assessment(scored(*SCORES), scored(SCORES[0], box=THERE)), Policy())
+    asked, removed = decision.verdicts
+    assert (asked.verdict, asked.objectors) == (Verdict.ASK, ("mdsa",))
+    (reason,) = asked.reasons
+    assert (reason.metric, reason.value, reason.limit) == ("supervisor.mdsa", 9000.0, 8000.0)
+    assert "supervisor mdsa" in reason.text
+    assert (removed.verdict, removed.objectors) == (Verdict.REMOVE, ())
+    assert "supervisor.pcs" in [r.metric for r in removed.reasons]
+    assert decision.outcome is Outcome.WORK
+
+
+@pytest.mark.parametrize(
+    ("score", "limit", "objects"),
+    [
+        (1.0, 1.0, False),
+        (math.nextafter(1.0, 2.0), 1.0, True),
+        (math.nan, 1.0, True),
+        (math.inf, 1.0, True),
+        (0.0, math.nan, True),
+    ],
+)
+def test_what_is_no_number_is_an_objection(score: float, limit: float, objects: bool) -> None:
+    vote = SupervisorScore("lsa", score, limit)
+    (verdict,) = judge(assessment(scored(vote)), Policy()).verdicts
+    assert vote.objection is objects
+    assert (verdict.verdict is Verdict.ASK) is objects
+
+
+def test_the_panel_never_makes_anything_removable() -> None:
+    vote = SupervisorScore("pcs", 0.0, 0.5)
+    assert judge(assessment(scored(vote, shannon_entropy=1.5)), Policy()).verdicts[0].verdict is Verdict.ASK
+    logo = judge(assessment(scored(*SCORES, label=ObjectClass.LOGO)), Policy()).verdicts[0]
+    assert (logo.verdict, logo.objectors) == (Verdict.KEEP, ())
+
+
+def test_scores_as_signals_of_the_risk() -> None:
+    terms = (RiskTerm(signal="supervisor.mdsa", knots=(0.0, 10_000.0), log_odds=(0.0, 10.0)),)
+    risk = RiskScore(intercept=-5.0, terms=terms, max_removal=0.5)
+    policy = Policy(panel=PanelRule(combination="risk"), risk=risk)
+    low = judge(assessment(scored(SupervisorScore("mdsa", 100.0, 50.0))), policy).verdicts[0]
+    assert (low.verdict, low.objectors) == (Verdict.REMOVE, ())  # above its own limit, but not risky
+    high = judge(assessment(scored(SCORES[1])), policy).verdicts[0]
+    assert high.verdict is Verdict.ASK
+    assert [r.metric for r in high.reasons] == ["risk"]
+    # a detector without that supervisor: the risk cannot be told
+    assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
+
+
+CASCADE = {
+    "removes": SupervisorScore("task_cascade", 0.1, 0.4),
+    "asks": SupervisorScore("task_cascade", 0.9, 0.4),
+    "contradicts": SupervisorScore("task_cascade", 1.0, 0.4),
+    "keeps": SupervisorScore("task_cascade", 1.8, 0.4),
+    "keeps, within its limit": SupervisorScore("task_cascade", 1.2, 1.5),
+    "cannot tell": SupervisorScore("task_cascade", math.nan, 0.4),
+}
+THREE = Policy(panel=PanelRule(keep=True))
+
+
+@pytest.mark.parametrize(
+    ("said", "two", "three"),
+    [
+        ("removes", Verdict.REMOVE, Verdict.REMOVE),
+        ("asks", Verdict.ASK, Verdict.ASK),
+        ("contradicts", Verdict.ASK, Verdict.ASK),
+        ("keeps", Verdict.ASK, Verdict.KEEP),
+        ("keeps, within its limit", Verdict.REMOVE, Verdict.REMOVE),
+        ("cannot tell", Verdict.ASK, Verdict.ASK),
+    ],
+)
+def test_a_cascade_has_three_answers_where_the_policy_hears_them(
+    said: str, two: Verdict, three: Verdict
+) -> None:
+    scene = assessment(scored(CASCADE[said]))
+    assert judge(scene, Policy()).verdicts[0].verdict is two
+    assert judge(scene, THREE).verdicts[0].verdict is three
+
+
+def test_the_most_restrictive_of_remove_ask_and_keep_wins() -> None:
+    doubtful = scored(CASCADE["keeps"], SCORES[1], shannon_entropy=1.5)
+    decision = judge(assessment(doubtful), THREE)
+    (verdict,) = decision.verdicts
+    assert (verdict.verdict, verdict.objectors, decision.outcome) == (Verdict.KEEP, (), Outcome.CLEAN)
+    (reason,) = verdict.reasons
+    assert (reason.metric, reason.value, reason.limit) == ("kept_by.task_cascade", 1.8, 1.0)
+    # it removes nothing that the policy does not, and nothing that another one objects to
+    willing = scored(CASCADE["removes"], SCORES[1])
+    assert judge(assessment(willing), THREE).verdicts[0].verdict is Verdict.ASK
+    logo = scored(CASCADE["removes"], label=ObjectClass.LOGO)
+    assert judge(assessment(logo), THREE).verdicts[0].verdict is Verdict.KEEP
+    # nobody else keeps anything, however high the score
+    assert judge(assessment(scored(SCORES[1])), THREE).verdicts[0].verdict is Verdict.ASK
+
+
+def test_a_signal_that_nobody_has_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected one of improbability, .* or supervisor\.NAME"):
+        RiskTerm(signal="mdsa", knots=(0.0,), log_odds=(0.0,))
+
+
+def test_a_policy_may_insist_on_its_panel() -> None:
+    policy = Policy(validity=Validity(panel_hash="p" * 64))
+    assert judge(assessment(observed(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
+    decision = judge(assessment(observed()), policy)
+    assert decision.outcome is Outcome.BLOCKED
+    assert "panel of supervisors pppppppppppp, not with none" in decision.reasons[0].text
+    assert (
+        judge(assessment(observed(), panel_hash="q" * 64), Policy(validity=Validity())).outcome
+        is Outcome.WORK
+    )
+
+
+def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
+    cell = running().scene(scored(*SCORES), times=K - 1)
+    assert cell.state.reasons & Closed.PANEL
+    cell.scene(scored(*SCORES))
+    assert cell.phase is Phase.INTERVENTION
+    assert cell.state.reasons == Closed.WAITING_FOR_PERSON | Closed.PANEL
+    (request,) = cell.sent(OpenIntervention)
+    assert request.text == "1 object to be decided; objected by the supervisor mdsa"
+    assert [v.objectors for v in request.objects] == [("mdsa",)]
+    assert answer(cell, PersonAnswer(Answer.REMOVE, as_box(request.objects[0].object.box)))
+    cell.scene(scored(*SCORES), times=K)
+    assert cell.phase is Phase.PERMITTED  # a person has looked
+    assert not cell.state.reasons
+
+
+def test_one_objection_among_objects_without_any_is_told() -> None:
+    logo = observed(THERE, label=ObjectClass.LOGO)
+    cell = running().scene(scored(*SCORES), logo, times=K - 1)
+    assert cell.state.reasons & Closed.PANEL
+
+
+def test_an_objection_ends_a_permit() -> None:
+    cell = running().scene(scored(SCORES[0]), times=K)
+    assert cell.phase is Phase.PERMITTED
+    cell.scene(scored(*SCORES))
+    assert cell.sent(CancelGoal)
+    assert cell.phase not in (Phase.PERMITTED, Phase.REMOVING)
+
+
+def test_another_panel_closes_the_gate() -> None:
+    cell = running().scene(scored(SCORES[0]), panel_hash="p" * 64, times=K)
+    assert cell.phase is Phase.PERMITTED
+    cell.scene(scored(SCORES[0]), panel_hash="q" * 64)
+    assert cell.state.reasons & Closed.MODEL_CHANGED
+    assert "panel of supervisors" in cell.state.text

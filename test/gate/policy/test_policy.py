@@ -1,0 +1,80 @@
+"""The policy is one validated file, and its hash identifies it."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from sticker_uq.gate import Policy
+from sticker_uq.scene import InvalidInput
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", ["policy", "policy_thorough"])
+def test_the_packaged_files_are_valid_and_name_every_limit(name: str) -> None:
+    path = ROOT / "config" / f"{name}.yaml"
+    Policy.load(path)
+    named = {
+        line.split(":")[0] for line in path.read_text().splitlines() if line and not line.startswith("#")
+    }
+    limits = {name for name, field in Policy.model_fields.items() if field.annotation in (float, bool)}
+    assert limits <= named <= set(Policy.model_fields)
+
+
+def test_the_thorough_policy_differs_in_what_may_have_been_missed_alone() -> None:
+    usual, thorough = (
+        Policy.load(ROOT / "config" / name) for name in ("policy.yaml", "policy_thorough.yaml")
+    )
+    stricter = {"max_unexplained_objectness", "max_strangeness", "max_oversight"}
+    assert thorough.model_dump(exclude=stricter) == usual.model_dump(exclude=stricter)
+    assert all(getattr(thorough, name) < getattr(usual, name) for name in stricter)
+
+
+def test_every_limit_has_a_description_and_a_range() -> None:
+    for name, field in Policy.model_fields.items():
+        assert field.description, name
+        if field.annotation is bool or type(None) in get_args(field.annotation):
+            continue  # a switch or a section
+        assert {type(limit).__name__ for limit in field.metadata} >= {"Ge", "Le"}, name
+
+
+def test_the_hash_follows_the_values_only(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("max_dil: 0.6 # the default\n")
+    assert Policy.load(path).hash == Policy().hash
+    assert Policy(max_variation_ratio=0.21).hash != Policy().hash
+    assert len(Policy().hash) == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_dil: 2", r"max_dil = 2: .*less than or equal to 1"),
+        ("max_dil: .nan", r"max_dil = nan: .*finite"),
+        ("max_dill: 0.5", r"max_dill = 0\.5: .*not permitted"),
+        ("min_probability: high", r"min_probability = 'high'"),
+        ("max_dil: 0.2\nmax_dil_clean: 0.3", r"max_dil_clean = 0\.3 must not be above max_dil = 0\.2"),
+        ("- 1", "must hold lines of the form name: value, got list"),
+        ("", "got NoneType"),
+        ("a: [", "cannot be read"),
+        ("\x00", "cannot be read"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=message) as raised:
+        Policy.load(path)
+    assert str(path) in str(raised.value)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        Policy.load(tmp_path / "none.yaml")
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        Policy().max_dil = 0.9  # type: ignore[misc]

@@ -1,0 +1,244 @@
+"""The sections that `sticker-uq calibrate` writes: calibration, one risk score, its limit, and what the policy was made for."""
+
+import datetime as dt
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sticker_uq.gate import Policy, Supervisor, judge
+from sticker_uq.gate import events as ev
+from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScore, Temperature
+from sticker_uq.gate.policy.signals import SIGNALS, SignalName, object_signals, scene_saliency
+from sticker_uq.gate.state import Closed
+from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
+from test.helpers.assessments import START, assessment, observed, rarely_seen
+
+RISK = {
+    "intercept": -6.0,
+    "terms": [
+        {"signal": "improbability", "knots": [0.0, 0.1, 0.5], "log_odds": [0.0, 2.0, 6.0]},
+        {"signal": "shannon_entropy", "knots": [0.1, 1.0], "log_odds": [0.0, 3.0]},
+        {"signal": "dil", "knots": [0.2, 0.9], "log_odds": [0.0, 2.0]},
+    ],
+    "max_removal": 0.02,
+}
+HALVED = {"kind": "isotonic", "x": [0.0, 1.0], "y": [0.0, 0.5]}
+SAME = {"kind": "isotonic", "x": [0.0, 1.0], "y": [0.0, 1.0]}
+POLICY = Policy.model_validate({"max_dil": 1.0, "max_dil_clean": 1.0})
+
+
+def with_sections(**sections: Any) -> Policy:
+    return Policy.model_validate(POLICY.model_dump() | sections)
+
+
+def test_a_file_with_sections_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        "min_probability: 0.5\n"
+        "risk: {intercept: -3, max_removal: 0.1, terms: [{signal: dil, knots: [0, 1], log_odds: [0, 2]}]}\n"
+        "saliency: {signal: background_saliency, max_clean: 0.02}\n"
+        "validity: {model_hash: abc, until: 2031-02-03, image_size: [640, 480]}\n"
+    )
+    policy = Policy.load(path)
+    assert policy.risk is not None
+    assert policy.risk.terms[0].log_odds == (0.0, 2.0)
+    assert policy.validity is not None
+    assert policy.validity.until == dt.date(2031, 2, 3)
+    assert policy.hash != Policy(min_probability=0.5).hash
+    assert Policy.model_validate(policy.model_dump(mode="json")) == policy
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("risk: {intercept: 0, max_removal: 2, terms: []}", r"risk\.max_removal = 2"),
+        (
+            "risk: {intercept: 0, max_removal: 1, terms: [{signal: speed, knots: [0], log_odds: [0]}]}",
+            r"risk\.terms\.0\.signal",
+        ),
+        (
+            "risk: {intercept: 0, max_removal: 1, terms: [{signal: dil, knots: [0, 1], log_odds: [1, 0]}]}",
+            "log_odds must not decrease",
+        ),
+        (
+            "risk: {intercept: 0, max_removal: 1, terms: [{signal: dil, knots: [1, 0], log_odds: [0, 1]}]}",
+            "knots must ascend",
+        ),
+        (
+            "risk: {intercept: 0, max_removal: 1, terms: [{signal: dil, knots: [0, 1], log_odds: [0]}]}",
+            "expected as many",
+        ),
+        ("saliency: {signal: loudness}", r"saliency\.signal = 'loudness'"),
+        ("validity: {until: soon}", r"validity\.until = 'soon'"),
+    ],
+)
+def test_a_bad_section_is_refused_with_its_place(tmp_path: Path, section: str, message: str) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(section)
+    with pytest.raises(InvalidInput, match=message):
+        Policy.load(path)
+
+
+def test_a_sticker_is_removed_up_to_the_limit_of_its_risk() -> None:
+    policy = with_sections(risk=RISK)
+    assert policy.risk is not None
+    thing = observed(shannon_entropy=0.4)
+    scene = assessment(thing, dil=0.1)
+    risk = policy.risk(object_signals(scene.objects[0], scene))
+    # by hand: 0.04 improbable adds 0.8, entropy 0.4 of 0.1..1.0 adds 1.0, DiL nothing
+    assert risk == pytest.approx(1 / (1 + math.exp(6.0 - 0.8 - 1.0)), rel=1e-6)
+    decision = judge(assessment(thing), policy)
+    assert decision.outcome is Outcome.WORK
+    assert any(r.metric == "risk" and r.value == risk for r in decision.verdicts[0].reasons)
+    strict = with_sections(risk=RISK | {"max_removal": risk - 1e-9})
+    refused = judge(assessment(thing), strict).verdicts[0]
+    assert refused.verdict is Verdict.ASK
+    assert [r.metric for r in refused.reasons] == ["risk"]
+
+
+@pytest.mark.parametrize("dil", [None, math.nan])
+def test_a_risk_that_needs_a_signal_that_is_missing_removes_nothing(dil: float | None) -> None:
+    verdict = judge(assessment(observed(), dil=dil), with_sections(risk=RISK)).verdicts[0]
+    assert verdict.verdict is Verdict.ASK
+    assert math.isnan(next(r.value for r in verdict.reasons if r.metric == "risk"))
+
+
+amounts = st.floats(0, 2)
+
+
+@given(st.dictionaries(st.sampled_from(SIGNALS), amounts), st.sampled_from(SIGNALS), amounts)
+def test_the_risk_grows_with_every_signal(
+    values: dict[SignalName, float], name: SignalName, more: float
+) -> None:
+    terms = [{"signal": each, "knots": [0.0, 0.3, 1.0], "log_odds": [0.0, 0.5, 1.0]} for each in SIGNALS]
+    risk = RiskScore.model_validate({"intercept": -4.0, "terms": terms, "max_removal": 0.1})
+    signals = dict.fromkeys(SIGNALS, 0.2) | values
+    assert risk(signals | {name: signals[name] + more}) >= risk(signals)
+    assert math.isnan(risk(signals | {name: math.inf}))
+    del signals[name]
+    assert math.isnan(risk(signals))
+
+
+def test_the_signals_of_an_object_in_its_scene() -> None:
+    beside = observed((170.0, 100.0, 200.0, 160.0))  # shares a third of itself with the first
+    scene = assessment(observed(detection_rate=0.75), unstable=[rarely_seen((90, 90, 95, 95))], dil=0.3)
+    crowded = assessment(observed(), beside)
+    signals = object_signals(scene.objects[0], scene)
+    assert set(signals) == set(SIGNALS)
+    assert signals["missed_passes"] == pytest.approx(0.25)
+    assert signals["improbability"] == pytest.approx(0.04)
+    assert (signals["crowding"], signals["dil"]) == (0.0, 0.3)
+    assert object_signals(crowded.objects[0], crowded)["crowding"] == pytest.approx(1 / 3)
+    assert object_signals(crowded.objects[0], crowded)["logo_overlap"] == pytest.approx(0.02 / 3)
+    between = observed((150.0, 100.0, 190.0, 160.0), probabilities=(0.3, 0.1, 0.6))
+    gap = assessment(*crowded.objects, between)
+    # 100..180 and 170..200 are surer, so that all of 150..190 is theirs, and nothing of theirs is its
+    assert object_signals(between, gap)["surer_overlap"] == pytest.approx(1.0)
+    assert object_signals(gap.objects[0], gap)["surer_overlap"] == 0.0
+
+
+def test_a_sticker_seen_twice_may_be_left_to_the_risk_score() -> None:
+    twice = assessment(observed(duplicated=True))
+    assert judge(twice, with_sections(risk=RISK)).outcome is Outcome.ASK
+    term = {"signal": "duplicated", "knots": [0, 1], "log_odds": [0, 3]}
+    risk = RISK | {"terms": [term], "max_removal": 0.04}
+    assert judge(twice, with_sections(risk=risk, ask_duplicated=False)).outcome is Outcome.ASK
+    risk |= {"max_removal": 0.05}  # exp(-6 + 3) is 0.0498
+    assert judge(twice, with_sections(risk=risk, ask_duplicated=False)).outcome is Outcome.WORK
+
+
+def test_limits_on_probabilities_mean_calibrated_ones() -> None:
+    policy = with_sections(calibration={"logo": SAME, "sticker": HALVED})
+    assert judge(assessment(observed()), POLICY).outcome is Outcome.WORK
+    verdict = judge(assessment(observed()), policy).verdicts[0]
+    assert verdict.verdict is Verdict.ASK
+    assert verdict.reasons[0].value == pytest.approx(0.48)
+    assert verdict.object.score == pytest.approx(0.96)
+    # an object seen in few passes has no calibrated probability
+    rare = judge(assessment(unstable=[rarely_seen()]), policy).verdicts[0]
+    assert any(r.value == pytest.approx(0.96) for r in rare.reasons)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.sampled_from(["isotonic", "temperature"]))
+def test_calibrated_probabilities_stay_probabilities(share: float, sticker: float, kind: str) -> None:
+    temperature = Temperature(temperature=2.5)
+    isotonic = Isotonic(x=(0.1, 0.5, 0.9), y=(0.2, 0.6, 0.97))
+    made = temperature if kind == "temperature" else isotonic
+    given_ = np.array([0.0, (1 - sticker) * share, sticker])
+    given_[0] = max(0.0, 1 - given_.sum())
+    result = Calibration(logo=made, sticker=made)(given_)
+    assert result.sum() == pytest.approx(1.0)
+    assert (result >= 0).all()
+    assert np.isnan(Calibration(logo=made, sticker=made)(np.array([0.2, np.nan, 0.5]))).all()
+
+
+def test_temperature_scaling_divides_the_log_odds() -> None:
+    assert Temperature(temperature=2.0)(0.9) == pytest.approx(0.75)
+    assert Temperature(temperature=2.0)(1.0) == 1.0
+
+
+def test_the_policy_names_the_signal_of_the_scene_that_it_limits() -> None:
+    scene = assessment(dil=0.9)  # BL is 90 on 640 x 480 pixels
+    amount = 90.0 / (640 * 480)
+    assert scene_saliency(scene, "background_saliency") == pytest.approx(amount)
+    loud = with_sections(saliency={"signal": "background_saliency", "max_clean": amount * 0.9})
+    quiet = with_sections(saliency={"signal": "background_saliency", "max_clean": amount * 1.1})
+    assert judge(scene, quiet).outcome is Outcome.CLEAN
+    decision = judge(scene, loud)
+    assert decision.outcome is Outcome.ASK
+    assert [r.metric for r in decision.reasons] == ["background_saliency"]
+    # it stands in place of max_dil and max_dil_clean
+    assert judge(scene, Policy()).outcome is Outcome.ASK
+    both = {"signal": "dil", "max_removal": 0.8}
+    assert judge(assessment(observed(), dil=0.9), with_sections(saliency=both)).outcome is Outcome.ASK
+    assert judge(assessment(dil=None), quiet).outcome is Outcome.ASK
+
+
+def test_a_scene_with_a_possible_sticker_left_is_not_clean() -> None:
+    logo = observed(label=ObjectClass.LOGO, probabilities=(0.02, 0.83, 0.15))
+    assert judge(assessment(logo), POLICY).outcome is Outcome.CLEAN
+    assert judge(assessment(logo), with_sections(max_left_probability=0.151)).outcome is Outcome.CLEAN
+    decision = judge(assessment(logo), with_sections(max_left_probability=0.14))
+    assert decision.outcome is Outcome.ASK
+    assert [r.metric for r in decision.reasons] == ["left_probability"]
+
+
+OTHERS = [
+    ({"model_hash": "n" * 64}, "made for the weights nnnnnnnnnnnn, not for mmmmmmmmmmmm"),
+    ({"settings_hash": "t" * 64}, "perception settings tttttttttttt, not for ssssssssssss"),
+    ({"camera": "left"}, "the camera 'left', not for 'camera'"),
+    ({"image_size": [1280, 960]}, "images of 1280 x 960, not of 640 x 480"),
+    ({"until": "1969-12-31"}, "valid until 1969-12-31"),
+]
+
+
+@pytest.mark.parametrize(("validity", "message"), OTHERS)
+def test_a_policy_made_for_something_else_blocks_with_its_own_reason(
+    validity: dict[str, Any], message: str
+) -> None:
+    scene = assessment(observed())
+    decision = judge(scene, with_sections(validity=validity))
+    assert decision.outcome is Outcome.BLOCKED
+    assert not decision.verdicts
+    assert message in decision.reasons[0].text
+    supervisor = Supervisor(with_sections(validity=validity))
+    supervisor.handle(ev.Activated(), START)
+    supervisor.on_scene(scene, START)
+    assert supervisor.state.problem is Closed.ASSUMPTION
+    assert message in supervisor.state.text
+
+
+def test_a_policy_made_for_this_model_judges() -> None:
+    validity = {
+        "model_hash": "m" * 64,
+        "settings_hash": "s" * 64,
+        "camera": "camera",
+        "image_size": [640, 480],
+        "until": "1970-01-01",  # the scene's stamp is a quarter of an hour after the start of that day
+    }
+    assert judge(assessment(observed()), with_sections(validity=validity)).outcome is Outcome.WORK

@@ -1,0 +1,154 @@
+"""A lid is called clean only if distinctive localization agrees; otherwise the cell looks again and calls a person."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sticker_uq.gate import Closed, Phase, Policy
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
+from sticker_uq.gate.judge import judge
+from sticker_uq.scene import Localization, Outcome, Status, UnexplainedRegion
+from test.helpers.assessments import assessment, observed
+from test.helpers.gate import SETTINGS, Cell, K
+
+POLICY = Policy(max_unexplained_objectness=0.1)
+REGIONS = (
+    UnexplainedRegion(np.float32([20, 30, 60, 80]), 0.35, 0.6),
+    UnexplainedRegion(np.float32([200, 30, 240, 80]), 0.08, 0.1),
+)
+MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS)
+QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02)
+
+
+def cell(policy: Policy = POLICY) -> Cell:
+    made = Cell(SETTINGS, policy)
+    for event in (Activated(), ArmReady(True), WorkpieceChanged("laptop-1", made.now)):
+        made.send(event)
+    return made
+
+
+def test_a_clean_lid_with_something_unexplained_is_not_called_clean() -> None:
+    assert judge(assessment(localization=QUIET), POLICY).outcome is Outcome.CLEAN
+    decision = judge(assessment(localization=MISSED), POLICY)
+    assert decision.outcome is Outcome.ASK
+    (reason,) = decision.reasons
+    assert (reason.metric, reason.value, reason.limit) == ("unexplained_objectness", 0.35, 0.1)
+    assert "x 20 to 60 px, y 30 to 80 px" in reason.text
+
+
+def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
+    for objectness in (0.35, float("nan")):
+        nowhere = Localization(100.0, 20.0, 0.2, 0.46, None, objectness)
+        decision = judge(assessment(localization=nowhere), POLICY)
+        assert decision.outcome is Outcome.ASK
+        assert [r.metric for r in decision.reasons] == ["unexplained_objectness"]
+
+
+def test_the_limit_of_one_asks_nothing() -> None:
+    assert judge(assessment(localization=MISSED), Policy()).outcome is Outcome.CLEAN
+
+
+def test_a_missed_sticker_does_not_keep_the_arm_from_the_others() -> None:
+    assert judge(assessment(observed(), localization=MISSED), POLICY).outcome is Outcome.WORK
+
+
+def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
+    here = cell().scene(localization=MISSED, times=2 * K - 1)
+    assert here.phase is Phase.MONITORING
+    assert here.state.reasons & Closed.UNEXPLAINED
+    assert not here.sent(OpenIntervention)
+    here.scene(localization=MISSED)
+    assert here.phase is Phase.INTERVENTION
+    assert here.state.reasons & Closed.UNEXPLAINED
+    (request,) = here.sent(OpenIntervention)
+    assert "x 20 to 60 px" in request.scene_reasons[0].text
+    assert request.scene_reasons[0].box == as_box(MISSED.unexplained[0].box)
+    assert not here.sent(DeclareDone)
+
+
+def test_a_flicker_of_one_scene_does_not_call_anybody() -> None:
+    here = cell().scene(localization=MISSED).scene(localization=QUIET, times=K)
+    assert not here.sent(OpenIntervention)
+    assert here.sent(DeclareDone)[0].clean
+    assert not here.state.reasons & Closed.UNEXPLAINED
+
+
+@pytest.mark.parametrize("limit", [-0.1, 1.1])
+@pytest.mark.parametrize("name", ["max_unexplained_objectness", "max_strangeness", "max_oversight"])
+def test_the_limits_are_probabilities(name: str, limit: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        Policy.model_validate({name: limit})
+
+
+OPINIONS = {"strangeness": "may be new to the detector", "oversight": "may have been missed"}
+
+
+@pytest.mark.parametrize("name", OPINIONS)
+@pytest.mark.parametrize(
+    ("value", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
+)
+def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
+    name: str, value: float, outcome: Outcome
+) -> None:
+    seen = assessment(localization=replace(QUIET, **{name: value}))
+    decision = judge(seen, Policy.model_validate({f"max_{name}": 0.5}))
+    assert decision.outcome is outcome
+    assert [reason.metric for reason in decision.reasons] == [name] * (outcome is Outcome.ASK)
+    assert judge(seen, Policy()).outcome is Outcome.CLEAN
+
+
+@pytest.mark.parametrize("name", OPINIONS)
+def test_the_reasons_say_where_that_is(name: str) -> None:
+    scene = assessment(localization=replace(QUIET, unexplained=REGIONS, **{name: 0.8}))
+    whole, place = judge(scene, Policy.model_validate({f"max_{name}": 0.3})).reasons
+    assert (whole.metric, whole.value, whole.box) == (name, 0.8, None)
+    assert (place.metric, place.value, place.box) == (name, 0.35, as_box(REGIONS[0].box))
+    assert f"x 20 to 60 px, y 30 to 80 px {OPINIONS[name]}" in place.text
+
+
+@pytest.mark.parametrize("name", OPINIONS)
+def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> None:
+    policy, seen = Policy.model_validate({f"max_{name}": 0.5}), replace(QUIET, **{name: 0.8})
+    assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
+    here = cell(policy).scene(localization=seen, times=2 * K - 1)
+    assert here.phase is Phase.MONITORING
+    assert here.state.reasons & Closed.UNEXPLAINED
+    here.scene(localization=seen)
+    assert here.phase is Phase.INTERVENTION
+    assert here.sent(OpenIntervention)[0].scene_reasons[0].metric == name
+
+
+def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:
+    here = cell(Policy(max_strangeness=0.5)).scene(localization=None, times=3 * K)
+    assert here.phase is Phase.MONITORING
+    assert not here.sent(OpenIntervention)
+    assert not here.sent(DeclareDone)
+
+
+def test_an_image_that_was_left_out_concludes_nothing_and_breaks_nothing() -> None:
+    missing = judge(assessment(localization=None), POLICY)
+    assert missing.outcome is Outcome.ASK
+    here = cell().scene(localization=None, times=3 * K)
+    assert here.phase is Phase.MONITORING
+    assert not here.sent(DeclareDone)
+    assert not here.sent(OpenIntervention)
+    for _ in range(K):
+        here.scene(localization=QUIET).scene(localization=None)
+    assert here.sent(DeclareDone)[0].clean
+
+
+def test_an_image_that_was_left_out_does_not_take_the_permit_away() -> None:
+    here = cell().scene(observed(), localization=QUIET, times=K)
+    assert here.phase is Phase.PERMITTED
+    here.scene(observed(), localization=None)
+    assert here.phase is Phase.PERMITTED
+    here.scene(localization=None)
+    assert here.phase is not Phase.PERMITTED
+
+
+def test_a_localization_that_failed_is_no_turn_left_out() -> None:
+    failed = {"status": Status.DEGRADED, "status_text": "there is no objectness saliency"}
+    here = cell().scene(localization=None, times=2 * K, **failed)
+    assert here.phase is Phase.INTERVENTION

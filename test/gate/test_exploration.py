@@ -1,0 +1,123 @@
+"""Every order of events up to a depth: from the start and from the middle of each phase, a witness sees each step.
+
+GATE_EXPLORATION_DEPTH explores deeper than the suite does.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from sticker_uq.gate import Phase, step
+from sticker_uq.gate.events import (
+    Activated,
+    ArmReady,
+    Event,
+    Hold,
+    Release,
+    RemovalCode,
+    RemovalFinished,
+    Reset,
+    Tick,
+    WorkpieceChanged,
+)
+from test.helpers.assessments import SIZE
+from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene
+from test.helpers.witness import SETTINGS, K
+
+pytestmark = pytest.mark.timeout(900)  # hundreds of thousands of steps: a while on a busy machine
+
+DEPTH = int(os.environ.get("GATE_EXPLORATION_DEPTH", "4"))
+
+
+@pytest.fixture(scope="module")
+def reached() -> list[Node]:
+    """Every reachable state; the witness has seen each step on the way and has not complained."""
+    return [node for ring in explore(DEPTH) for node in ring]
+
+
+def test_no_order_of_events_breaks_a_rule(reached: list[Node]) -> None:
+    phases = Counter(node.state.phase for node in reached)
+    assert set(phases) == set(Phase) - {Phase.UNKNOWN}
+    assert len(reached) > min(4_000, 10**DEPTH)
+    assert any(
+        node.state.open and node.state.permit.target.by_person for node in reached if node.state.permit
+    )
+
+
+def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[Node]) -> None:
+    """One scene that doubts the object slightly keeps the gate open, K in a row or one that contradicts close it."""
+    tried = 0
+    for node in reached:
+        permit = node.state.permit
+        if not node.state.open or permit is None or permit.target.by_person or permit.doubts:
+            continue
+        if node.state.reference is None or node.state.reference.image_size != SIZE:
+            continue
+        tried += 1
+        doubted = node
+        for _ in range(K - 1):
+            later = doubted.follow(*ALPHABET["scene: slightly unsure"])
+            assert later is not None
+            assert later.state.open, later.state.text
+            doubted = later
+        last = doubted.follow(*ALPHABET["scene: slightly unsure"])
+        assert last is not None
+        assert not last.state.open
+        for name in ("unsure", "logo", "logo over it", "failed", "dark", "other size"):
+            closed = node.follow(*ALPHABET[f"scene: {name}"])
+            assert closed is not None
+            assert not closed.state.open, name
+    assert tried >= DEPTH
+
+
+def test_only_a_person_ends_a_stop_that_called_one(reached: list[Node]) -> None:
+    """No event but a person's own, or another workpiece, opens the gate or the question after a call or a fault."""
+    persons = ("person:", "reset", "release", "workpiece")
+    for node in reached[::7]:
+        if node.state.request is None and not node.state.fault:
+            continue
+        for name, (make, duration) in ALPHABET.items():
+            after = node.follow(make, duration)
+            if after is None or name.startswith(persons):
+                continue
+            assert not after.state.open, name
+            assert bool(after.state.fault) >= bool(node.state.fault), name
+            assert (after.state.request is None) == (node.state.request is None) or node.state.request is None
+
+
+def test_from_every_state_one_hold_closes(reached: list[Node]) -> None:
+    for node in reached:
+        held = node.follow(always(Hold()), MOMENT)
+        assert held is not None
+        assert not held.state.open
+        assert held.witness.wire is None or not held.witness.wire.open
+
+
+def test_every_open_state_closes_when_nothing_more_is_heard(reached: list[Node]) -> None:
+    for node in reached:
+        if node.state.open:
+            closed = node.follow(always(Tick()), PAUSE)
+            assert closed is not None
+            assert not closed.state.open
+
+
+def test_no_state_is_a_dead_end(reached: list[Node]) -> None:
+    """People, an arm that answers and a new workpiece bring the gate back to a permit from everywhere."""
+    for node in reached[::5]:
+        state, now = node.state, node.now
+        events: list[Event] = [Activated(), Release(), ArmReady(True)]
+        events += [
+            RemovalFinished(state.goals, RemovalCode.MOTION_FAILED),
+            Reset(),
+            WorkpieceChanged("new", now),
+        ]
+        for event in events:
+            now += MOMENT
+            state, _ = step(state, event, now, SETTINGS)
+        for _ in range(K + 2):
+            now += 2 * MOMENT
+            event = scene("sticker")(state, now)
+            assert event is not None
+            state, _ = step(state, event, now, SETTINGS)
+        assert state.phase is Phase.PERMITTED, node.state

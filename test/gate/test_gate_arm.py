@@ -1,0 +1,344 @@
+"""The gate and the arm: ends of goals, verification, attempts, an arm that does not stop, faults."""
+
+from dataclasses import replace
+
+import pytest
+
+from sticker_uq.gate import Phase
+from sticker_uq.gate.events import (
+    ArmLost,
+    ArmReady,
+    CancelGoal,
+    Escalate,
+    Fault,
+    GoalAccepted,
+    GoalRejected,
+    Hold,
+    Log,
+    OpenIntervention,
+    Release,
+    RemovalCode,
+    RemovalFinished,
+    RemovalVerified,
+    Reset,
+    SendGoal,
+    Tick,
+    WorkpieceChanged,
+)
+from test.helpers.assessments import HERE, assessment
+from test.helpers.gate import (
+    CANCELLED,
+    LOGO,
+    NEARBY,
+    SETTINGS,
+    STICKER,
+    UNSURE,
+    K,
+    asking,
+    faulted,
+    finish,
+    permitted,
+    removing,
+    running,
+    verifying,
+)
+
+
+def test_a_removal_is_verified_on_images_taken_after_it() -> None:
+    cell = verifying()
+    end = cell.now
+    cell.scene(times=2, stamp_ns=end)
+    assert cell.state.verification is not None
+    assert cell.state.verification.gone == 0
+    cell.scene(times=K - 1)
+    assert not cell.sent(RemovalVerified)
+    cell.scene()
+    assert [e.target.box for e in cell.sent(RemovalVerified)] == [HERE]
+    assert cell.phase is Phase.MONITORING
+    assert cell.state.attempts == ()
+
+
+def test_scenes_must_agree_in_a_row_that_it_is_gone() -> None:
+    cell = verifying()
+    for _ in range(4):
+        cell.scene()
+        cell.scene(STICKER)
+    assert cell.phase is Phase.VERIFYING
+    cell.scene(NEARBY)
+    assert cell.phase is Phase.MONITORING
+    assert cell.state.attempts == ((HERE, 1),)
+
+
+def test_a_logo_under_the_sticker_means_that_the_sticker_is_gone() -> None:
+    cell = verifying().scene(LOGO, times=K)
+    assert len(cell.sent(RemovalVerified)) == 1
+
+
+def test_a_sticker_that_stays_is_tried_again_and_then_a_person_is_called() -> None:
+    cell = verifying().scene(STICKER, times=K)
+    assert cell.phase is Phase.MONITORING
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+    cell.send(GoalAccepted(cell.goal))
+    finish(cell).scene(STICKER, times=K)
+    assert cell.phase is Phase.INTERVENTION
+    (request,) = cell.sent(OpenIntervention)
+    assert "still there" in request.text
+    assert [v.object.box.tolist() for v in request.objects] == [list(HERE)]
+    assert len(cell.sent(SendGoal)) == SETTINGS.max_attempts
+
+
+def test_a_doubtful_verification_becomes_a_question() -> None:
+    cell = verifying()
+    for _ in range(16):
+        cell.scene()
+        cell.scene(STICKER)
+    assert cell.phase is Phase.INTERVENTION
+    assert "did not tell" in cell.sent(OpenIntervention)[0].text
+
+
+@pytest.mark.parametrize("code", [c for c in RemovalCode if c not in (RemovalCode.NONE, CANCELLED)])
+def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> None:
+    cell = finish(removing(), code)
+    assert cell.phase is Phase.MONITORING
+    cell.scene(NEARBY)
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+    finish(cell, code)
+    assert cell.phase is Phase.INTERVENTION
+    assert code.name in cell.sent(OpenIntervention)[0].text
+    cell.scene(STICKER, times=20)
+    assert len(cell.sent(OpenIntervention)) == 1
+    assert len(cell.sent(SendGoal)) == 2
+
+
+def test_an_arm_that_somebody_else_stopped_calls_a_person_at_once() -> None:
+    cell = finish(removing(), CANCELLED)
+    assert cell.phase is Phase.INTERVENTION
+    assert "somebody stopped the arm" in cell.sent(OpenIntervention)[0].text
+
+
+def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -> None:
+    cell = removing().scene(UNSURE)
+    finish(cell, CANCELLED)
+    assert cell.state.attempts == ((HERE, 1),)
+    assert "stopped: the object may not be removed" in cell.sent(Log)[-2].text
+    cell = removing()
+    cell.send(Hold())
+    finish(cell, CANCELLED)
+    assert cell.state.attempts == ()
+    assert cell.phase is Phase.BLOCKED
+
+
+def test_a_rejected_goal_is_a_failed_attempt() -> None:
+    cell = permitted()
+    cell.send(GoalRejected(cell.goal, "busy"))
+    assert cell.phase is Phase.MONITORING
+    assert cell.state.attempts == ((HERE, 1),)
+
+
+def test_an_arm_that_stops_in_time_is_no_fault() -> None:
+    cell = removing()
+    cell.send(Hold())
+    assert "waiting for the arm to stop" in cell.state.text
+    cell.tick(5)
+    finish(cell, CANCELLED).send(Release())
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
+    assert not cell.sent(Escalate)
+
+
+def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
+    cell = removing()
+    cell.send(Hold())
+    cell.tick(7)
+    assert cell.phase is Phase.FAULT
+    (escalation,) = cell.sent(Escalate)
+    assert "goal 1" in escalation.text
+    cell.tick(20)
+    assert len(cell.sent(Escalate)) == 1
+
+
+def test_a_fault_of_another_kind_does_not_hide_an_arm_that_does_not_stop() -> None:
+    cell = faulted().tick(7)
+    assert len(cell.sent(Escalate)) == 1
+    assert "test" in cell.state.text
+
+
+def test_a_removal_that_ended_well_after_it_was_revoked_is_verified_too() -> None:
+    cell = removing().scene(UNSURE)
+    finish(cell)
+    assert cell.phase is Phase.VERIFYING
+
+
+def test_an_arm_that_starts_too_late_is_stopped_again() -> None:
+    cell = permitted()
+    cell.send(Hold())
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.sent(CancelGoal) == [CancelGoal(1), CancelGoal(1)]
+    finish(cell, CANCELLED)
+    cell.send(GoalAccepted(1))
+    assert len(cell.sent(CancelGoal)) == 3
+
+
+def test_words_of_the_arm_about_another_goal_change_nothing() -> None:
+    cell = removing()
+    before = replace(cell.state, now_ns=0)
+    finish(cell)
+    verified = replace(cell.state, now_ns=0)
+    assert before != verified
+    finish(cell, RemovalCode.MOTION_FAILED)  # answers twice
+    cell.send(GoalRejected(cell.goal))
+    cell.send(RemovalFinished(99, RemovalCode.NONE))
+    assert replace(cell.state, now_ns=0) == verified
+
+
+def test_a_goal_of_the_workpiece_before_counts_for_nothing() -> None:
+    for code in (RemovalCode.NONE, RemovalCode.MOTION_FAILED):
+        cell = removing()
+        cell.send(WorkpieceChanged("laptop-2", cell.now))
+        finish(cell, code)
+        assert cell.state.verification is None
+        assert cell.state.attempts == ()
+
+
+def test_a_fault_latches_until_reset() -> None:
+    cell = running().scene(STICKER)
+    cell.send(Fault("judge broke"))
+    cell.scene(STICKER, times=5)
+    assert cell.phase is Phase.FAULT
+    assert "judge broke" in cell.state.text
+    cell.send(Reset())
+    assert cell.reply().accepted
+    assert not cell.state.open
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_reset_leaves_nothing_but_a_fault() -> None:
+    for make in (running, permitted, removing, verifying, asking):
+        cell = make()
+        phase = cell.phase
+        cell.send(Reset())
+        assert not cell.reply().accepted
+        assert cell.phase is phase
+
+
+def test_a_reset_while_the_arm_has_not_stopped_stays_closed() -> None:
+    cell = faulted().tick(7)
+    cell.send(Reset())
+    assert cell.reply().accepted
+    assert cell.phase is Phase.BLOCKED
+    assert cell.sent(CancelGoal) == [CancelGoal(1), CancelGoal(1)]
+    cell.scene(STICKER, times=3)
+    assert cell.phase is Phase.BLOCKED
+    cell.tick(4)
+    assert cell.phase is Phase.FAULT
+    assert len(cell.sent(Escalate)) == 2
+    cell.send(Reset())
+    finish(cell, CANCELLED)
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
+    cell = removing()
+    cell.send(ArmLost())
+    assert not cell.state.open
+    assert "the arm's action server is gone" in cell.sent(Log)[-2].text
+    cell.tick(7)
+    assert cell.phase is Phase.FAULT
+    cell.send(ArmReady(True))
+    assert cell.phase is Phase.FAULT
+    cell.send(Reset())
+    assert "given up" in cell.reply().message
+    cell.scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+    assert cell.goal == 2
+
+
+def test_an_arm_that_falls_silent_may_still_report_the_end() -> None:
+    cell = removing()
+    cell.send(ArmReady(False))
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    assert "the arm is silent" in cell.sent(Log)[-2].text
+    cell.send(ArmReady(True))
+    finish(cell, CANCELLED)
+    assert cell.state.attempts == ((HERE, 1),)
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
+    cell = removing()
+    cell.send(ArmReady(False))
+    cell.tick(7)
+    cell.send(Reset())
+    assert "until the arm reports the end" in cell.reply().message
+    cell.send(ArmReady(True))
+    assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
+
+
+def test_an_arm_that_is_lost_while_nothing_is_permitted_ends_the_count() -> None:
+    cell = running().scene(STICKER, times=K - 1)
+    cell.send(ArmLost())
+    cell.send(ArmReady(True))
+    assert cell.scene(STICKER).phase is Phase.MONITORING
+    assert cell.scene(STICKER, times=K - 1).phase is Phase.PERMITTED
+
+
+def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:
+    cell = permitted()
+    cell.wait(0.1)
+    broken = replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),))
+    cell.assess(broken)
+    assert cell.phase is Phase.FAULT
+    assert "could not be judged" in cell.state.text
+
+
+# --- at the limits of each rule ---------------------------------------------------------------------------------------------
+
+
+def test_an_arm_that_is_still_ready_interrupts_no_count() -> None:
+    cell = running().scene(STICKER, times=K - 1)
+    cell.send(ArmReady(True))
+    assert cell.scene(STICKER).phase is Phase.PERMITTED
+
+
+def test_a_goal_rejected_after_a_hold_is_no_failed_attempt() -> None:
+    cell = permitted()
+    cell.send(Hold())
+    cell.send(GoalRejected(cell.goal))
+    assert cell.state.attempts == ()
+
+
+def test_a_goal_rejected_after_its_workpiece_left_is_no_failed_attempt_on_the_next() -> None:
+    cell = permitted()
+    cell.send(WorkpieceChanged("laptop-2", cell.now))
+    cell.send(GoalRejected(cell.goal))
+    assert cell.state.attempts == ()
+
+
+def test_a_lease_ends_to_the_nanosecond() -> None:
+    cell = removing().wait(SETTINGS.lease)
+    cell.now -= 1
+    cell.send(Tick())
+    assert cell.state.open
+    cell = removing().wait(SETTINGS.lease)
+    cell.send(Tick())
+    assert not cell.state.open
+    assert "was not renewed in time" in cell.sent(Log)[-2].text
+
+
+def test_the_end_of_another_goal_is_not_the_end_of_this_one() -> None:
+    cell = removing()
+    for event in (RemovalFinished(99, RemovalCode.NONE), GoalRejected(99), GoalAccepted(99)):
+        cell.send(event)
+        assert cell.phase is Phase.REMOVING
+
+
+def test_the_log_names_what_closed_the_gate_and_nothing_else() -> None:
+    cell = removing()
+    cell.send(Hold())
+    (line,) = [e.text for e in cell.sent(Log) if "revoked" in e.text]
+    assert line == "permit 1 revoked: held"

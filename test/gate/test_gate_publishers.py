@@ -1,0 +1,74 @@
+"""Two supervisors in one cell: both are heard, the arm obeys neither."""
+
+from __future__ import annotations
+
+from sticker_uq.gate.gate_publishers import QUIET_S, Speakers
+from sticker_uq.gate.permit import Permit, PermitWatch
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("a", active=True)
+    speakers.heard("b", active=True)
+    assert speakers.present() == ["a", "b"]
+    assert speakers.besides("a") == ["b"]
+    clock.now += QUIET_S - 0.1
+    speakers.heard("a", active=True)
+    clock.now += 0.1
+    assert speakers.present() == ["a"]
+    speakers.heard("a", active=False)
+    assert speakers.present() == []
+
+
+def test_an_arm_obeys_neither_of_two_supervisors() -> None:
+    watch = PermitWatch(lambda: 1)
+    permit = Permit("decision", 1, 10)
+    watch.update(permit, "a")
+    assert watch.refusal("decision", 1) == ""
+    watch.update(permit, "b")
+    assert "2 supervisors speak: a, b" in watch.refusal("decision", 1)
+
+
+def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
+    watch = PermitWatch(lambda: 1)
+    watch.update(Permit("decision", 1, 10), "a")
+    watch.update(None, "b", active=False)
+    assert watch.refusal("decision", 1) == ""
+    watch.update(None, "a", active=False)
+    assert watch.refusal("decision", 1) == "the gate is closed"
+
+
+def test_publishers_that_nobody_heard_are_counted() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("own", active=True)
+    assert speakers.unheard("own", 0) == 0
+    assert speakers.unheard("own", 1) == 1
+    speakers.heard("a", active=True)
+    assert speakers.unheard("own", 1) == 0
+    assert speakers.unheard("own", 2) == 1
+    clock.now += QUIET_S  # it is still there and says nothing any more
+    assert speakers.unheard("own", 1) == 1
+
+
+def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
+    clock = Clock()
+    speakers = Speakers(clock)
+    speakers.heard("own", active=False)
+    speakers.heard("a", active=False)
+    clock.now += 10 * QUIET_S
+    assert speakers.unheard("own", 1) == 0
+    assert speakers.unheard("own", 2) == 1
+    assert speakers.unheard("own", 0) == 0  # it has gone: the next one that comes must be heard itself
+    assert speakers.unheard("own", 1) == 1
+    speakers.heard("own", active=True)
+    assert speakers.unheard("own", 1) == 1

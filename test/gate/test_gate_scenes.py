@@ -1,0 +1,233 @@
+"""The gate and scenes at the limits of each rule: what is the same object, what is asked, what a bad scene may say."""
+
+from dataclasses import replace
+
+import pytest
+
+from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase, SceneAnswer
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.events import (
+    DeclareDone,
+    Log,
+    OpenIntervention,
+    RemovalVerified,
+    SceneReceived,
+    SendGoal,
+)
+from sticker_uq.gate.policy.signals import UNEXPLAINED
+from sticker_uq.gate.scene_events import unexplained
+from sticker_uq.scene import (
+    Exposure,
+    ObjectClass,
+    ObjectVerdict,
+    ObservedObject,
+    Outcome,
+    Reason,
+    Status,
+    Verdict,
+)
+from test.helpers.assessments import ELSEWHERE, HERE, THERE, observed
+from test.helpers.gate import (
+    LOGO,
+    SETTINGS,
+    STICKER,
+    UNSURE,
+    Cell,
+    K,
+    answer,
+    asking,
+    removing,
+    running,
+    verifying,
+)
+
+HALF = (100.0, 100.0, 140.0, 160.0)  # the left half of HERE: they overlap by exactly match_iou
+DARK = Exposure(1.0, 1.0, 0.0)
+
+
+def asked(cell: Cell) -> OpenIntervention:
+    """What the only request asks."""
+    (request,) = cell.sent(OpenIntervention)
+    assert isinstance(request, OpenIntervention)
+    return request
+
+
+def test_objects_that_overlap_by_exactly_the_limit_are_the_same() -> None:
+    cell = running().scene(STICKER).scene(observed(HALF))
+    assert [goal.target.box for goal in cell.sent(SendGoal)] == [HALF]
+    cell = verifying().scene(observed(HALF))
+    assert cell.state.verification is not None
+    assert (cell.state.verification.seen, cell.state.verification.gone) == (1, 0)
+
+
+def test_a_sticker_at_another_place_says_nothing_about_a_removal() -> None:
+    cell = verifying().scene(observed(ELSEWHERE), times=K)
+    assert [e.target.box for e in cell.sent(RemovalVerified)] == [HERE]
+
+
+def test_of_several_objects_at_a_place_the_nearest_is_the_same() -> None:
+    cell = running().scene(STICKER).scene(observed(HALF), STICKER)
+    assert [goal.target.box for goal in cell.sent(SendGoal)] == [HERE]
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        ((UNSURE,), "1 object to be decided"),
+        ((UNSURE, observed(THERE, shannon_entropy=1.5)), "2 objects to be decided"),
+    ],
+)
+def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], text: str) -> None:
+    assert asked(running().scene(*objects, times=K)).text == text
+
+
+def test_a_request_about_an_empty_scene_names_its_reason_alone() -> None:
+    request = asked(running().scene(dil=0.9, times=K))
+    assert request.text == request.scene_reasons[0].text
+
+
+def test_what_a_person_has_decided_is_not_in_question_again() -> None:
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    cell.scene(UNSURE, observed(THERE), dil=0.9, times=K)
+    request = cell.sent(OpenIntervention)[-1]
+    assert [as_box(v.object.box) for v in request.objects] == [THERE]
+
+
+def test_that_perception_is_restricted_is_no_doubt_about_the_scene() -> None:
+    restricted = {"status": Status.DEGRADED, "status_text": "half of the passes"}
+    request = asked(running().scene(UNSURE, times=K, **restricted))
+    assert (request.scene_reasons, request.text) == ((), "1 object to be decided")
+
+
+def test_why_a_workpiece_is_done_is_told() -> None:
+    assert [e.text for e in running().scene(times=K).sent(DeclareDone)] == ["no sticker is left"]
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.CLEAN)
+    cell.scene(UNSURE, times=K)
+    assert [e.text for e in cell.sent(DeclareDone)] == ["a person said that no sticker is left"]
+
+
+@pytest.mark.parametrize(("workpiece", "kept"), [("laptop-1", 1), ("", 0)])
+def test_approvals_outlive_a_clean_scene_only_on_a_workpiece_with_a_name(workpiece: str, kept: int) -> None:
+    cell = running(workpiece=workpiece).scene(UNSURE, times=K)
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.scene(times=K)
+    assert len(cell.sent(DeclareDone)) == 1
+    assert len(cell.state.memory.approvals) == kept
+
+
+def decided(cell: Cell, *verdicts: ObjectVerdict, outcome: Outcome) -> Cell:
+    """Let another scene come about which a policy with other rules has decided this."""
+    scene, decision = cell.state.scene, cell.state.decision
+    assert scene is not None
+    assert decision is not None
+    stamp_ns = cell.wait(0.1).now
+    facts = replace(scene, stamp_ns=stamp_ns, image_digest=f"{stamp_ns:032x}")
+    cell.send(SceneReceived(replace(decision, stamp_ns=stamp_ns, verdicts=verdicts, outcome=outcome), facts))
+    return cell
+
+
+def test_a_sticker_that_is_kept_is_in_question_only_with_the_whole_scene() -> None:
+    kept = ObjectVerdict(replace(observed(THERE), id=1), Verdict.KEEP, ())
+    cell = running().scene(UNSURE)
+    (unsure,) = cell.state.decision.verdicts  # type: ignore[union-attr]
+    assert asked(decided(cell, unsure, kept, outcome=Outcome.ASK)).objects == (unsure,)
+
+
+def test_what_a_person_approved_is_not_what_the_rules_chose_before() -> None:
+    cell = running().scene(STICKER)
+    (chosen,) = cell.state.decision.verdicts  # type: ignore[union-attr]
+    decided(cell, replace(chosen, by_person=True), outcome=Outcome.WORK)
+    assert not cell.sent(SendGoal)
+    assert cell.state.streak.count == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "seen"),
+    [
+        (ObjectClass.STICKER, Verdict.KEEP, 1),
+        (ObjectClass.BACKGROUND, Verdict.ASK, 1),
+        (ObjectClass.BACKGROUND, Verdict.KEEP, 0),
+    ],
+)
+def test_what_may_still_be_a_sticker_is_not_gone(label: ObjectClass, verdict: Verdict, seen: int) -> None:
+    cell = decided(verifying(), ObjectVerdict(observed(label=label), verdict, ()), outcome=Outcome.ASK)
+    assert cell.state.verification is not None
+    assert (cell.state.verification.seen, cell.state.verification.gone) == (seen, 1 - seen)
+
+
+def test_only_a_decision_that_asks_leaves_something_unexplained() -> None:
+    decision = running().scene().state.decision
+    assert decision is not None
+    asks = replace(decision, outcome=Outcome.ASK, reasons=(Reason(UNEXPLAINED, "what is this"),))
+    assert unexplained(asks)
+    assert not unexplained(replace(asks, outcome=Outcome.CLEAN))
+
+
+# --- what a bad scene may say -----------------------------------------------------------------------------------------------
+
+
+def test_a_scene_that_is_not_believed_contradicts_nothing() -> None:
+    cell = removing().scene(LOGO, exposure=DARK)
+    assert not cell.state.reasons & Closed.CONTRADICTED
+    assert cell.state.reasons & Closed.EXPOSURE
+    assert "permit 1 revoked: the picture is too dark or too bright" in [e.text for e in cell.sent(Log)]
+
+
+def test_a_failed_scene_is_no_measure_for_the_next_one() -> None:
+    cell = running().scene(STICKER)
+    cell.scene(status=Status.FAILED, frame_id="", image_size=(0, 0)).scene(STICKER)
+    assert not cell.state.problems
+
+
+def test_a_scene_between_two_others_that_was_frozen_is_not_counted_as_another_sticker() -> None:
+    cell = running().scene(STICKER, image_digest="f" * 32).scene(image_digest="f" * 32)
+    assert cell.state.streak.outcome is Outcome.WORK
+    assert cell.state.streak.count == 1
+
+
+def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed() -> None:
+    cell = running().scene(STICKER, observed(THERE))
+    scene, decision = cell.state.scene, cell.state.decision
+    assert scene is not None
+    assert decision is not None
+    sticker, other = decision.verdicts
+    forged = replace(other, object=replace(other.object, label=ObjectClass.LOGO))
+    newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
+    cell.send(SceneReceived(replace(decision, verdicts=(sticker, forged)), newer))
+    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert "no stable sticker" in cell.state.text
+    assert cell.phase is Phase.BLOCKED
+
+
+def test_a_decision_to_work_on_nothing_is_not_believed() -> None:
+    cell = running().scene(STICKER)
+    scene, decision = cell.state.scene, cell.state.decision
+    assert scene is not None
+    assert decision is not None
+    newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
+    cell.send(SceneReceived(replace(decision, verdicts=()), newer))
+    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+
+
+def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None:
+    settings = GateSettings(**{**SETTINGS.model_dump(), "frozen_images": 0})
+    assert running(settings).scene(STICKER, times=K, image_digest="").phase is Phase.PERMITTED
+
+
+# --- what is logged ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("workpiece", "name"), [("laptop-1", "laptop-1"), ("", "(unnamed)")])
+def test_the_log_names_the_workpiece_that_is_done(workpiece: str, name: str) -> None:
+    texts = [e.text for e in running(workpiece=workpiece).scene(times=K).sent(Log)]
+    assert f"workpiece {name} is done: no sticker is left" in texts
+
+
+def test_a_failed_scene_is_told_in_the_words_of_perception() -> None:
+    cell = running().scene(STICKER, status=Status.FAILED, status_text="the model is missing")
+    assert cell.state.problems == ((Closed.FAILED_SCENE, "the model is missing"),)

@@ -1,0 +1,163 @@
+"""Why the gate is closed, in bits and in words; what outside of scenes and arm closes it; the lines of its log."""
+
+from dataclasses import replace
+
+import pytest
+
+from sticker_uq.gate import Closed, Phase, Policy
+from sticker_uq.gate.events import (
+    AssumptionBroken,
+    CloseIntervention,
+    DeclareDone,
+    Fault,
+    Hold,
+    Impediment,
+    Log,
+    PublishDecision,
+    Release,
+    Reset,
+    SceneReceived,
+    WorkpieceChanged,
+)
+from sticker_uq.gate.judge import POLICY_REFUSED
+from sticker_uq.scene import Localization, Outcome, Reason
+from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, permitted, running
+
+BROKEN = AssumptionBroken("the images have changed")
+DOES_NOT_HOLD = "the policy does not hold here"
+UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35)
+EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02)
+
+
+def lines(cell: Cell) -> list[str]:
+    return [line.text for line in cell.sent(Log)]
+
+
+# --- what outside of scenes, arm and people forbids a permit ----------------------------------------------------------------
+
+
+def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
+    cell = permitted()
+    cell.send(Impediment(Closed.AUDIT, "the disk is full"))
+    assert (cell.phase, cell.state.reasons & Closed.AUDIT) == (Phase.BLOCKED, Closed.AUDIT)
+    cell.send(Impediment(Closed.SECOND_SUPERVISOR, "a and b speak"))
+    assert "what happens cannot be recorded: the disk is full" in cell.state.text
+    assert "another supervisor speaks in this cell: a and b speak" in cell.state.text
+    cell.send(Impediment(Closed.AUDIT, "the disk is behind"))
+    assert "the disk is behind" in cell.state.text
+    assert "the disk is full" not in cell.state.text
+    cell.send(Impediment(Closed.AUDIT, ""))
+    assert cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR) == Closed.SECOND_SUPERVISOR
+    cell.send(Impediment(Closed.SECOND_SUPERVISOR, ""))
+    assert cell.state.impediments == ()
+
+
+# --- what the policy rests on -----------------------------------------------------------------------------------------------
+
+
+def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once() -> None:
+    cell = running()
+    cell.send(BROKEN)
+    assert f"{DOES_NOT_HOLD}: the images have changed" in cell.state.text
+    cell.send(AssumptionBroken("the stickers have changed"))
+    assert cell.state.assumption == "the images have changed"
+    assert [line for line in lines(cell) if line.startswith(DOES_NOT_HOLD)] == [
+        f"{DOES_NOT_HOLD}: the images have changed"
+    ]
+
+
+def test_a_policy_that_refuses_a_scene_says_why() -> None:
+    cell = running()
+    cell.scene(STICKER)
+    refused = replace(
+        cell.sent(PublishDecision)[-1].decision,
+        outcome=Outcome.BLOCKED,
+        reasons=(Reason(POLICY_REFUSED, "other weights"),),
+    )
+    scene = cell.state.scene
+    assert scene is not None
+    cell.wait(0.1)
+    facts = replace(scene, stamp_ns=cell.now, image_digest="another")
+    cell.core.handle(SceneReceived(refused, facts), cell.now)
+    assert f"{DOES_NOT_HOLD}: other weights" in cell.state.text
+
+
+def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault() -> None:
+    cell = running().scene(STICKER)
+    cell.send(BROKEN)
+    assert cell.phase is Phase.INTERVENTION
+    cell.send(Reset())
+    assert cell.reply().message == "the watch over what the policy rests on begins anew"
+    assert len(cell.sent(CloseIntervention)) == 1
+    assert cell.state.request is None
+
+
+def test_a_reset_leaves_a_question_that_was_asked_before_the_policy_failed() -> None:
+    cell = asking()
+    cell.send(BROKEN)
+    assert cell.state.assumption_request == ""
+    cell.send(Reset())
+    assert cell.phase is Phase.INTERVENTION
+    assert not cell.sent(CloseIntervention)
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_finished_workpiece_has_nothing_to_remove_whatever_interrupts_the_count() -> None:
+    cell = running().scene(times=K)
+    assert cell.sent(DeclareDone)
+    cell.send(Hold())
+    cell.send(Release())
+    assert cell.scene(STICKER).state.reasons == Closed.NOTHING_TO_REMOVE
+
+
+def test_a_question_says_what_it_is_about() -> None:
+    cell = asking()
+    assert cell.state.request is not None
+    assert f"a person decides: {cell.state.request.text}" in cell.state.text
+    assert cell.state.reasons == Closed.WAITING_FOR_PERSON
+
+
+def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> None:
+    policy = Policy(max_unexplained_objectness=0.1, max_dil=0.9, max_dil_clean=0.9)
+
+    def at_work() -> Cell:
+        cell = Cell(SETTINGS, policy)
+        cell.core._state = replace(running().state, now_ns=cell.now)
+        return cell
+
+    about_an_object = at_work().scene(UNSURE, times=K)
+    assert about_an_object.phase is Phase.INTERVENTION
+    about_an_object.scene(localization=UNEXPLAINED)
+    assert not about_an_object.state.reasons & Closed.UNEXPLAINED
+    about_the_scene = at_work().scene(STICKER, localization=EVERYTHING_IN_DOUBT, times=K)
+    assert about_the_scene.phase is Phase.INTERVENTION
+    assert about_the_scene.state.request is not None
+    assert about_the_scene.state.request.whole_scene
+    assert not about_the_scene.state.reasons & Closed.UNEXPLAINED
+    about_the_scene.scene(localization=UNEXPLAINED)
+    assert about_the_scene.state.reasons & Closed.UNEXPLAINED
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
+    cell = permitted()
+    assert "MONITORING -> PERMITTED: open" in lines(cell)
+    cell.send(Hold())
+    assert any(line.startswith("PERMITTED -> BLOCKED: held;") for line in lines(cell))
+
+
+@pytest.mark.parametrize(("workpiece", "name"), [("laptop-7", "laptop-7"), ("", "(unnamed)")])
+def test_the_log_names_the_workpiece_that_came(workpiece: str, name: str) -> None:
+    cell = running()
+    cell.send(WorkpieceChanged(workpiece, cell.now))
+    assert lines(cell)[-1] == f"workpiece {name} lies in the cell"
+
+
+def test_a_fault_without_words_has_some() -> None:
+    cell = running()
+    cell.send(Fault(""))
+    assert "an internal error without a message" in cell.state.text

@@ -1,0 +1,358 @@
+"""A permit outlives the noise of the passes, and nothing else: what a newer scene says about it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase
+from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.permit_consistency import is_slight, opinion
+from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
+from test.helpers.assessments import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
+from test.helpers.gate import (
+    LOGO,
+    POLICY,
+    SETTINGS,
+    SLIGHTLY_UNSURE,
+    STICKER,
+    UNSURE,
+    Cell,
+    K,
+    Make,
+    answer,
+    asking,
+    permitted,
+    removing,
+    running,
+)
+
+HALF_COVERED = (100.0, 100.0, 140.0, 160.0)
+OVER_IT = (140.0, 120.0, 220.0, 190.0)
+BESIDE_THERE = (340.0, 110.0, 440.0, 190.0)
+
+
+def revoked(cell: Cell, text: str) -> None:
+    assert not cell.state.open
+    assert cell.state.reasons & Closed.CONTRADICTED
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    assert text in next(e.text for e in cell.sent(Log) if "revoked" in e.text)
+
+
+def with_neighbour(accepted: bool) -> Cell:
+    """A cell with a permit for HERE beside a logo at THERE."""
+    cell = running().scene(STICKER, observed(THERE, ObjectClass.LOGO), times=K)
+    if accepted:
+        cell.send(GoalAccepted(cell.goal))
+    assert cell.state.open
+    return cell
+
+
+# --- noise ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_a_value_just_beyond_its_limit_stops_the_arm_only_when_it_stays_there(make: Make) -> None:
+    cell = make()
+    for _ in range(4):
+        cell.scene(SLIGHTLY_UNSURE, times=K - 1)
+        assert cell.state.open
+        cell.scene(STICKER)
+        if cell.phase is Phase.PERMITTED:
+            cell.send(GoalAccepted(cell.goal))
+    cell.scene(SLIGHTLY_UNSURE, times=K)
+    revoked(cell, "Shannon entropy 1.2 is above the limit 0.9")
+
+
+def test_what_the_arm_hides_in_between_does_not_make_a_doubt_smaller() -> None:
+    cell = removing().scene(SLIGHTLY_UNSURE)
+    cell.scene(times=3).scene(SLIGHTLY_UNSURE)
+    revoked(cell, "Shannon entropy")
+
+
+def test_a_doubtful_object_opens_nothing_however_slight_the_doubt() -> None:
+    cell = running()
+    for _ in range(4):
+        cell.scene(STICKER, times=K - 1).scene(SLIGHTLY_UNSURE, times=K - 1)
+    assert cell.goal == 0
+
+
+def test_without_a_margin_every_doubt_contradicts() -> None:
+    cell = running(GateSettings(**{**SETTINGS.model_dump(), "doubt_margin": 0.0})).scene(STICKER, times=K)
+    cell.scene(observed(shannon_entropy=0.91))
+    revoked(cell, "Shannon entropy")
+
+
+def test_before_the_arm_starts_a_slight_doubt_about_the_scene_is_noise_too() -> None:
+    cell = permitted().scene(STICKER, dil=0.65)
+    assert cell.state.open
+    cell.scene(STICKER, dil=0.65)
+    revoked(cell, "distinctive localization")
+    cell = permitted().scene(STICKER, dil=0.91)
+    revoked(cell, "the scene as a whole is in doubt")
+    cell = permitted().scene(SLIGHTLY_UNSURE, dil=0.91)
+    revoked(cell, "the scene as a whole is in doubt")
+    cell = permitted().scene(STICKER, dil=None, status=Status.DEGRADED)
+    revoked(cell, "the scene as a whole is in doubt")
+    assert permitted().scene(STICKER, dil=None, times=3).state.open, "its turn of DiL had not come"
+
+
+@pytest.mark.parametrize(
+    ("thing", "slight"),
+    [
+        (observed(shannon_entropy=1.34), True),
+        (observed(shannon_entropy=1.36), False),
+        (observed(variation_ratio=0.29), True),
+        (observed(variation_ratio=0.31), False),
+        (observed(mutual_information=0.44), True),
+        (observed(relative_total_variance=0.029), True),
+        (observed(relative_predictive_surface=0.031), False),
+        (observed(detection_rate=0.56), True),
+        (observed(detection_rate=0.54), False),
+        (observed(probabilities=(0.2, 0.09, 0.71)), True),
+        (observed(probabilities=(0.2, 0.11, 0.69)), False),
+        (observed(shannon_entropy=1.2, variation_ratio=0.29), True),
+        (observed(shannon_entropy=1.2, variation_ratio=0.5), False),
+        (observed(duplicated=True), False),
+        (observed(shannon_entropy=1.2, duplicated=True), False),
+        (rarely_seen(passes=4), False),
+        (observed(label=ObjectClass.LOGO, probabilities=(0.1, 0.5, 0.4)), False),
+        (observed(label=ObjectClass.BACKGROUND, probabilities=(0.6, 0.1, 0.3)), False),
+        (STICKER, False),
+    ],
+)
+def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing: ObservedObject, slight: bool) -> None:
+    unstable = (thing,) if thing.unstable else ()
+    scene = assessment(*(() if unstable else (thing,)), unstable=unstable)
+    (verdict,) = judge(scene, POLICY).verdicts
+    assert is_slight(verdict, SETTINGS.doubt_margin) is slight
+
+
+def test_a_value_that_is_no_number_or_a_persons_word_is_no_slight_doubt() -> None:
+    (verdict,) = judge(assessment(SLIGHTLY_UNSURE), POLICY).verdicts
+    (reason,) = verdict.reasons
+    assert is_slight(verdict, 0.5)
+    assert not is_slight(replace(verdict, by_person=True), 0.5)
+    assert not is_slight(replace(verdict, reasons=()), 0.5)
+    for name in ("value", "limit"):
+        assert not is_slight(replace(verdict, reasons=(replace(reason, **{name: float("nan")}),)), 0.5)
+    assert not is_slight(replace(verdict, reasons=(replace(reason, limit=float("inf")),)), 0.5)
+
+
+# --- what is beyond doubt ---------------------------------------------------------------------------------------------------
+
+AT_ONCE: dict[str, tuple[Callable[[Cell], object], str]] = {
+    "far beyond a limit": (lambda cell: cell.scene(UNSURE), "may not be removed any more"),
+    "two things in one": (lambda cell: cell.scene(observed(duplicated=True)), "twice"),
+    "a logo at its place": (lambda cell: cell.scene(LOGO), "a logo is seen at the place"),
+    "a logo over it": (
+        lambda cell: cell.scene(STICKER, observed(OVER_IT, ObjectClass.LOGO)),
+        "another logo has come over the object",
+    ),
+    "a logo over what is left of it": (
+        lambda cell: cell.scene(observed(HALF_COVERED, ObjectClass.LOGO)),
+        "logo",
+    ),
+    "another sticker over it": (
+        lambda cell: cell.scene(STICKER, observed(OVER_IT)),
+        "another sticker has come over the object",
+    ),
+    "seen in few passes": (lambda cell: cell.scene(unstable=[rarely_seen()]), "may not be removed any more"),
+}
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_a_clear_contradiction_stops_at_once(make: Make, name: str) -> None:
+    happen, text = AT_ONCE[name]
+    cell = make()
+    happen(cell)
+    revoked(cell, text)
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_neighbour_that_moves_tells_that_the_laptop_has_moved(accepted: bool) -> None:
+    cell = with_neighbour(accepted).scene(STICKER, observed(BESIDE_THERE, ObjectClass.LOGO))
+    revoked(cell, "the logo beside the object has moved")
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (),  # hidden by the arm
+        (observed((305.0, 105.0, 405.0, 185.0), ObjectClass.LOGO),),  # jitter
+        (observed((300.0, 100.0, 345.0, 180.0), ObjectClass.LOGO),),  # half hidden
+        (observed(ELSEWHERE, ObjectClass.LOGO),),  # another one that nobody had seen
+        (observed(BESIDE_THERE),),  # something else, not over the object
+    ],
+)
+def test_a_neighbour_that_is_hidden_or_jitters_tells_nothing(others: tuple[ObservedObject, ...]) -> None:
+    cell = with_neighbour(accepted=True).scene(STICKER, *others)
+    assert cell.state.open
+
+
+def test_something_else_that_overlaps_a_neighbour_which_is_still_there_is_no_movement() -> None:
+    logo = observed(THERE, ObjectClass.LOGO)
+    cell = with_neighbour(accepted=True).scene(STICKER, logo, observed(BESIDE_THERE, ObjectClass.LOGO))
+    assert cell.state.open
+
+
+def test_what_was_there_when_the_permit_was_given_does_not_come_in_the_way() -> None:
+    overlapping = observed((170.0, 100.0, 250.0, 160.0))
+    cell = running().scene(STICKER, overlapping, times=K)
+    assert cell.scene(STICKER, overlapping).state.open
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER, overlapping, times=3).state.open
+    # what the passes saw too rarely then had no place yet
+    assert cell.scene(STICKER, unstable=[rarely_seen(OVER_IT)]).state.open
+
+
+def test_a_lifted_sticker_is_the_object_itself() -> None:
+    cell = removing().scene(observed(HALF_COVERED))
+    assert cell.state.open
+    cell.scene(observed(OVER_IT))
+    assert cell.state.open
+    cell.scene(observed(ELSEWHERE))
+    assert cell.state.open
+
+
+def test_before_the_arm_starts_a_displaced_or_vanished_object_contradicts() -> None:
+    revoked(permitted().scene(observed(OVER_IT)), "another sticker has come over the object")
+    revoked(permitted().scene(observed(ELSEWHERE)), "the object was not found again")
+    revoked(permitted().scene(), "the object was not found again")
+
+
+def test_an_overlap_at_the_limit_is_no_intrusion() -> None:
+    touching = observed((164.0, 100.0, 244.0, 160.0))  # shares exactly a fifth of its box
+    assert removing().scene(STICKER, touching).state.open
+    closer = observed((163.0, 100.0, 243.0, 160.0))
+    revoked(removing().scene(STICKER, closer), "another sticker has come over the object")
+
+
+def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works() -> None:
+    cell = removing()
+    said = replace(cell.state, memory=cell.state.memory.remember([PersonAnswer(Answer.KEEP, HERE)]))
+    cell.core._state = said
+    cell.scene(STICKER)
+    revoked(cell, "a person said to leave it alone")
+
+
+def test_background_at_the_place_is_nothing() -> None:
+    nothing = observed(HERE, ObjectClass.BACKGROUND)
+    assert removing().scene(nothing).state.open
+    revoked(permitted().scene(nothing), "the object was not found again")
+
+
+def test_an_approved_object_is_no_less_protected() -> None:
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    cell.scene(UNSURE, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    cell.scene(UNSURE, times=3)
+    assert cell.phase is Phase.REMOVING, "a person has decided about its numbers"
+    cell.scene(UNSURE, observed(OVER_IT, ObjectClass.LOGO))
+    revoked(cell, "another logo has come over the object")
+
+
+# --- at the limits of each rule ---------------------------------------------------------------------------------------------
+
+
+def verdict_with(
+    *reasons: Reason, thing: ObservedObject = STICKER, said: Verdict = Verdict.ASK
+) -> ObjectVerdict:
+    return ObjectVerdict(thing, said, reasons)
+
+
+NEAR, FAR = Reason("risk", "near", 1.25, 1.0), Reason("risk", "far", 2.0, 1.0)
+
+
+def test_only_what_is_asked_about_a_stable_sticker_is_doubted() -> None:
+    assert is_slight(verdict_with(NEAR), 0.25), "a value at the margin is still near"
+    assert not is_slight(verdict_with(NEAR, FAR), 0.25)
+    assert not is_slight(verdict_with(NEAR, said=Verdict.REMOVE), 0.25)
+    assert not is_slight(verdict_with(NEAR, thing=LOGO), 0.25)
+    assert not is_slight(verdict_with(NEAR, thing=rarely_seen()), 0.25)
+    assert not is_slight(verdict_with(replace(NEAR, metric="logo_overlap")), 0.25)
+
+
+def test_one_far_doubt_about_the_scene_is_enough() -> None:
+    cell = permitted()
+    permit, decision = cell.state.permit, cell.state.decision
+    assert permit is not None
+    assert decision is not None
+    asked = replace(decision, outcome=Outcome.ASK, reasons=(NEAR, FAR))
+    assert opinion(permit, asked, SETTINGS).contradiction == "the scene as a whole is in doubt"
+    assert opinion(permit, replace(asked, reasons=(NEAR,)), SETTINGS).doubt == "near"
+
+
+def test_a_verdict_without_reasons_contradicts_without_words() -> None:
+    cell = removing()
+    assert cell.state.permit is not None
+    assert cell.state.decision is not None
+    asked = replace(cell.state.decision, verdicts=(verdict_with(),))
+    assert (
+        opinion(cell.state.permit, asked, SETTINGS).contradiction == "the object may not be removed any more"
+    )
+
+
+def test_a_restricted_scene_is_no_doubt_about_it() -> None:
+    cell = permitted().scene(SLIGHTLY_UNSURE, status=Status.DEGRADED, status_text="no DiL")
+    assert cell.state.open
+
+
+def test_a_doubt_about_the_scene_does_not_count_once_the_arm_works() -> None:
+    assert removing().scene(SLIGHTLY_UNSURE, dil=0.99).state.open
+
+
+def test_what_overlaps_by_exactly_the_limit_is_at_the_place() -> None:
+    revoked(removing().scene(observed(HALF_COVERED, shannon_entropy=1.5)), "may not be removed any more")
+
+
+def test_a_known_neighbour_over_the_object_may_jitter() -> None:
+    neighbour, lower = observed((150.0, 100.0, 240.0, 160.0)), observed((150.0, 120.0, 240.0, 180.0))
+    cell = running().scene(STICKER, neighbour, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER, lower).state.open
+
+
+def test_what_too_few_passes_saw_before_was_not_there() -> None:
+    cell = running().scene(STICKER, unstable=[rarely_seen(OVER_IT)], times=K)
+    cell.send(GoalAccepted(cell.goal))
+    revoked(cell.scene(STICKER, observed(OVER_IT)), "another sticker has come over the object")
+
+
+def test_a_neighbour_of_about_the_same_size_has_moved_and_one_far_away_has_not() -> None:
+    narrower = observed((370.0, 100.0, 440.0, 180.0), ObjectClass.LOGO)
+    revoked(with_neighbour(accepted=True).scene(STICKER, narrower), "the logo beside the object has moved")
+    far = observed((500.0, 100.0, 600.0, 180.0), ObjectClass.LOGO)
+    assert with_neighbour(accepted=True).scene(STICKER, far).state.open
+
+
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_background_that_comes_over_the_object_is_nothing(make: Make) -> None:
+    cell = make().scene(STICKER, observed(OVER_IT, ObjectClass.BACKGROUND))
+    assert cell.state.open
+
+
+def test_the_object_itself_is_not_its_hidden_neighbour_of_the_same_size() -> None:
+    beside = (170.0, 100.0, 250.0, 160.0)
+    cell = running().scene(STICKER, observed(beside), times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER).state.open
+
+
+def test_what_overlaps_the_object_by_exactly_the_limit_is_the_object_and_no_neighbour_that_has_moved() -> (
+    None
+):
+    cell = running().scene(STICKER, observed((130.0, 100.0, 170.0, 160.0)), times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(observed(HALF_COVERED)).state.open
+
+
+def test_a_neighbour_in_its_place_is_not_the_hidden_one_beside_it() -> None:
+    hidden, stays = (300.0, 300.0, 380.0, 360.0), (370.0, 300.0, 450.0, 360.0)
+    logos = [observed(box, ObjectClass.LOGO) for box in (hidden, stays)]
+    cell = running().scene(STICKER, *logos, times=K)
+    cell.send(GoalAccepted(cell.goal))
+    assert cell.scene(STICKER, logos[1]).state.open

@@ -1,0 +1,429 @@
+"""What a scene cannot truthfully be closes the gate, each for a reason of its own; and the clock is not believed blindly."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase, SceneAnswer, facts_of, judge
+from sticker_uq.gate.box_overlap import Box
+from sticker_uq.gate.events import (
+    AnswerGiven,
+    CancelGoal,
+    Escalate,
+    Hold,
+    PublishDecision,
+    RemovalVerified,
+    SceneReceived,
+    SendGoal,
+    Tick,
+)
+from sticker_uq.gate.plausibility import may_be_removed
+from sticker_uq.geometry import Camera, CellGeometry, Plane, ScenePoses, Transform, locate
+from sticker_uq.scene import Exposure, InvalidInput, ObjectVerdict, Outcome, Reason, Status, Verdict
+from test.helpers.assessments import ELSEWHERE, HERE, SECOND, assessment, observed
+from test.helpers.gate import (
+    SETTINGS,
+    STICKER,
+    UNSURE,
+    Cell,
+    K,
+    answer,
+    asking,
+    finish,
+    permitted,
+    removing,
+    running,
+    verifying,
+)
+
+SAME = {"image_digest": "f" * 32}
+
+
+def set_to(**changes: Any) -> GateSettings:
+    return GateSettings(**{**SETTINGS.model_dump(), **changes})
+
+
+def stays_closed(cell: Cell, reason: Closed) -> None:
+    assert not cell.state.open
+    assert cell.state.reasons & reason, cell.state.text
+
+
+# --- frozen pictures --------------------------------------------------------------------------------------------------------
+
+
+def test_identical_pictures_stop_the_arm_however_new_their_stamps() -> None:
+    cell = removing().scene(STICKER, times=SETTINGS.frozen_images - 1, **SAME)
+    assert cell.state.open
+    cell.scene(STICKER, **SAME)
+    stays_closed(cell, Closed.FROZEN_IMAGE)
+    assert "3 images in a row have exactly the same pixels" in cell.state.text
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    finish(cell).scene(STICKER, times=5, **SAME)
+    stays_closed(cell, Closed.FROZEN_IMAGE)
+
+
+def test_the_same_picture_again_is_no_further_evidence() -> None:
+    cell = running().scene(STICKER, times=2, **SAME)
+    assert cell.state.streak.count == 1
+    cell.scene(STICKER)
+    assert cell.phase is Phase.PERMITTED
+    cell = verifying().scene(times=2, **SAME)
+    assert not cell.sent(RemovalVerified)
+    cell.scene()
+    assert cell.sent(RemovalVerified)
+
+
+def test_two_identical_pictures_far_apart_are_a_frozen_camera_too() -> None:
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.1).scene(STICKER, **SAME)
+    stays_closed(cell, Closed.FROZEN_IMAGE)
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.2).scene(STICKER, **SAME)
+    assert cell.state.reasons == Closed.INCONSISTENT
+
+
+def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera() -> None:
+    cell = running().scene(STICKER, times=2, **SAME)
+    cell.scene(status=Status.FAILED, image_digest="").scene(STICKER, **SAME)
+    stays_closed(cell, Closed.FROZEN_IMAGE)
+
+
+def test_a_camera_that_moves_on_is_believed_again() -> None:
+    cell = running().scene(STICKER, times=4, **SAME).scene(STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+
+
+def test_a_simulated_camera_without_noise_can_be_told() -> None:
+    cell = running(set_to(frozen_images=0)).scene(STICKER, times=K, **SAME)
+    assert cell.phase is Phase.PERMITTED
+    cell.scene(STICKER, times=10, image_digest="")
+    assert cell.state.reasons & Closed.ARM_FAILED, "only the arm, which does not answer, closes it"
+    with pytest.raises(ValidationError, match="one image repeats nothing"):
+        set_to(frozen_images=1)
+
+
+def test_a_scene_that_does_not_tell_its_image_is_implausible() -> None:
+    stays_closed(running().scene(STICKER, times=K, image_digest=""), Closed.IMPLAUSIBLE_SCENE)
+
+
+# --- exposure ---------------------------------------------------------------------------------------------------------------
+
+NAN = float("nan")
+DAZZLED = {
+    "black": (Exposure(9.0, 0.5, 0.0), "its mean grey level is 9"),
+    "white": (Exposure(246.0, 0.0, 0.4), "its mean grey level is 246"),
+    "mostly dark": (Exposure(30.0, 0.91, 0.0), "91% of its pixels are dark"),
+    "glare": (Exposure(150.0, 0.0, 0.51), "51% of its pixels are saturated"),
+    "not measured": (None, "its brightness was not measured"),
+    "level is no number": (Exposure(NAN, 0.0, 0.0), "its mean grey level is nan"),
+    "dark share is no number": (Exposure(90.0, NAN, 0.0), "nan% of its pixels are dark"),
+    "saturated share is no number": (Exposure(90.0, 0.0, NAN), "nan% of its pixels are saturated"),
+}
+
+
+@pytest.mark.parametrize("name", DAZZLED)
+@pytest.mark.parametrize("make", [running, removing])
+def test_a_picture_that_shows_nothing_closes(make: Callable[[], Cell], name: str) -> None:
+    exposure, text = DAZZLED[name]
+    cell = make().scene(STICKER, times=K, exposure=exposure)
+    stays_closed(cell, Closed.EXPOSURE)
+    assert text in cell.state.text
+
+
+@pytest.mark.parametrize("exposure", [Exposure(10.0, 0.9, 0.5), Exposure(245.0, 0.0, 0.0)])
+def test_a_picture_at_the_limits_still_shows_something(exposure: Exposure) -> None:
+    assert running().scene(STICKER, times=K, exposure=exposure).phase is Phase.PERMITTED
+
+
+def test_brightness_may_be_left_unchecked_only_as_a_whole() -> None:
+    off = {"min_image_level": 0.0, "max_image_level": 255.0, "max_dark_share": 1.0}
+    cell = running(set_to(**off, max_saturated_share=1.0)).scene(STICKER, times=K, exposure=None)
+    assert cell.phase is Phase.PERMITTED
+    stays_closed(running(set_to(**off)).scene(STICKER, times=K, exposure=None), Closed.EXPOSURE)
+    with pytest.raises(ValidationError, match="must be below max_image_level"):
+        set_to(min_image_level=100.0, max_image_level=100.0)
+
+
+# --- order, source, model ---------------------------------------------------------------------------------------------------
+
+
+def test_every_thing_that_is_wrong_is_told_at_once() -> None:
+    cell = removing().scene(STICKER, stamp_ns=0, frame_id="x", model_hash="y", exposure=None)
+    expected = Closed.STAMP_ORDER | Closed.SOURCE_CHANGED | Closed.MODEL_CHANGED | Closed.EXPOSURE
+    assert cell.state.reasons & expected == expected
+    for text in ("the stamp of the image is 0", "'camera' 640 x 480 became 'x' 640 x 480", "other weights"):
+        assert text in cell.state.text
+
+
+def test_what_has_changed_is_named() -> None:
+    cell = running().scene(STICKER).scene(STICKER, settings_hash="x", model_hash="y")
+    assert "other weights and perception settings" in cell.state.text
+
+
+def test_two_cameras_on_one_topic_open_nothing() -> None:
+    cell = running()
+    for _ in range(10):
+        cell.scene(STICKER).scene(STICKER, frame_id="other")
+    stays_closed(cell, Closed.SOURCE_CHANGED)
+    assert cell.goal == 0
+
+
+def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() -> None:
+    cell = asking()
+    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE), PersonAnswer(Answer.KEEP, ELSEWHERE))
+    cell.scene(UNSURE, times=K, image_size=(1280, 960))
+    assert cell.state.memory.answers == ()
+    cell.scene(UNSURE, image_size=(1280, 960))
+    assert cell.phase is Phase.INTERVENTION
+    cell = finish(removing(), finish_code()).scene(STICKER, frame_id="other")
+    assert cell.state.attempts == ()
+    cell = verifying().scene(STICKER, frame_id="other")
+    assert cell.state.verification is None
+
+
+def finish_code() -> Any:
+    from sticker_uq.gate.events import RemovalCode
+
+    return RemovalCode.MOTION_FAILED
+
+
+def test_that_no_sticker_is_left_holds_for_any_camera() -> None:
+    cell = asking()
+    assert answer(cell, scene=SceneAnswer.CLEAN)
+    cell.scene(UNSURE, frame_id="other")
+    assert cell.state.memory.scene_clean
+
+
+def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
+    cell = asking().scene(UNSURE, image_size=(1280, 960))
+    assert cell.state.request is not None
+    assert not answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert "the camera has changed" in cell.reply().message
+    both = AnswerGiven(
+        cell.state.request.request_id, "Ada", SceneAnswer.RESCAN, (PersonAnswer(Answer.KEEP, HERE),)
+    )
+    cell.send(both)
+    assert not cell.reply().accepted
+    assert answer(cell, scene=SceneAnswer.RESCAN)
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_leaps_ahead_stops_the_arm_in_the_same_step() -> None:
+    cell = removing().tick().leap(SETTINGS.max_clock_jump).tick()
+    stays_closed(cell, Closed.CLOCK)
+    assert cell.sent(CancelGoal) == [CancelGoal(1)]
+    assert "the clock went ahead by 0.200 s" in cell.state.text
+    finish(cell).tick()
+    assert cell.phase is Phase.BLOCKED
+    assert cell.state.reasons == Closed.NO_SCENE
+
+
+def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
+    cell = removing().tick().leap(SETTINGS.max_clock_jump - 0.01).tick()
+    assert cell.state.open
+
+
+def test_without_a_steady_clock_a_leap_is_still_no_permit() -> None:
+    cell = removing().leap(100.0)
+    cell.send(Tick())
+    stays_closed(cell, Closed.STALE_SCENE)
+
+
+def test_a_clock_that_runs_too_slowly_is_a_jump_back() -> None:
+    cell = removing().tick()
+    cell.steady += SECOND
+    cell.tick()
+    stays_closed(cell, Closed.CLOCK)
+    assert "went back by 1.000 s" in cell.state.text
+
+
+def test_after_a_leap_all_waiting_goes_on_from_the_new_time() -> None:
+    cell = removing().tick()
+    cell.send(Hold())
+    cell.leap(100.0).tick()
+    assert not cell.sent(Escalate), "the arm has had no time to stop"
+    cell.tick(6)
+    assert len(cell.sent(Escalate)) == 1
+    cell = asking().tick().leap(100.0).tick()
+    assert cell.state.request is not None
+    assert not cell.state.request.overdue
+    assert cell.state.request.opened_ns == cell.now - SECOND // 10 - SECOND // 10
+    cell = verifying().tick().leap(100.0).tick()
+    assert cell.state.verification is not None
+
+
+def test_images_from_before_a_leap_do_not_count_for_the_new_workpiece() -> None:
+    cell = running().tick().leap(100.0).tick()
+    assert cell.state.workpiece_ns == cell.now - SECOND // 10 - SECOND // 10
+    assert cell.state.counts_after_ns == cell.state.workpiece_ns
+
+
+def test_after_a_jump_scenes_are_counted_anew() -> None:
+    for seconds in (100.0, -5.0):
+        cell = running().tick().scene(STICKER, times=K - 1)
+        cell.leap(seconds).tick().scene(STICKER, times=K - 1)
+        assert not cell.state.open
+        assert cell.scene(STICKER).phase is Phase.PERMITTED
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [permitted, removing])
+def test_no_setting_of_the_gate_changes_while_a_permit_is_out(make: Callable[[], Cell]) -> None:
+    cell = make()
+    for name in ("doubt_margin", "frozen_images", "max_scene_age", "lease"):
+        with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
+            cell.core.configure(cell.core.policy, set_to(**{name: 0.5 if name != "frozen_images" else 5}))
+    cell.send(Hold())
+    with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
+        cell.core.configure(cell.core.policy, set_to(lease=1.0))
+    assert cell.core.settings == SETTINGS
+
+
+def test_a_permit_under_other_settings_than_the_present_ones_is_void() -> None:
+    cell = removing()
+    cell.core._settings = set_to(lease=0.5)  # past the lock, as a mistake in the program would
+    cell.tick()
+    assert not cell.state.open
+    assert cell.state.reasons & Closed.CONTRADICTED
+
+
+def test_an_observed_object_is_not_needed_to_see_a_dark_picture() -> None:
+    stays_closed(running().scene(times=K, exposure=Exposure(1.0, 1.0, 0.0)), Closed.EXPOSURE)
+    stays_closed(running().scene(observed(), times=K, exposure=Exposure(1.0, 1.0, 0.0)), Closed.EXPOSURE)
+
+
+# --- poses ------------------------------------------------------------------------------------------------------------------
+
+
+def located(cell: Cell, geometry: Any, *objects: Any, times: int = 1) -> Cell:
+    """Let scenes come that are located with ``geometry``."""
+    for _ in range(times):
+        cell.wait(0.1)
+        before = cell.state
+        scene = assessment(*objects, stamp_ns=cell.now - SECOND // 50)
+        effects = cell.core.on_scene(scene, cell.now, geometry)
+        cell.effects += effects
+        decision = effects[0]
+        assert isinstance(decision, PublishDecision)
+        received = SceneReceived(decision.decision, facts_of(scene, decision.decision), decision.poses)
+        cell.witness.see(before, received, cell.now, cell.state, effects[1:], cell.core.settings)
+    return cell
+
+
+CAMERA = Camera((640, 480), np.array([[500.0, 0, 320], [0, 500, 240], [0, 0, 1]]))
+ABOVE = Transform.of([0.4, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "camera_pose")
+CALIBRATED = CellGeometry("base_link", CAMERA, ABOVE, Plane.of([0, 0, 1, -0.2], "lid"))
+
+
+def test_a_goal_carries_the_pose_of_its_object() -> None:
+    cell = located(running(set_to(require_pose=True)), CALIBRATED, STICKER, times=K)
+    (goal,) = cell.sent(SendGoal)
+    assert goal.target.pose == locate(goal.target.verdict.object, CALIBRATED)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "text"),
+    [
+        ("no CameraInfo was received", "no CameraInfo was received"),
+        (
+            replace(CALIBRATED, lid=Plane.of([0, 0, 1, -2.0], "lid")),
+            "object 0: the lid lies behind the camera",
+        ),
+        (replace(CALIBRATED, camera=Camera((64, 48), CAMERA.matrix)), "for images of 64 x 48 px"),
+    ],
+)
+def test_what_cannot_be_located_is_not_removed_where_poses_are_required(geometry: Any, text: str) -> None:
+    cell = located(running(set_to(require_pose=True)), geometry, STICKER, times=K)
+    stays_closed(cell, Closed.POSE)
+    assert text in cell.state.text
+    cell = located(running(), geometry, STICKER, times=K)
+    assert cell.phase is Phase.PERMITTED
+    assert cell.sent(SendGoal)[0].target.pose is None
+
+
+def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed() -> None:
+    cell = running(set_to(require_pose=True))
+    cell.wait(0.1)
+    scene = assessment(STICKER, stamp_ns=cell.now - SECOND // 50)
+    decision = judge(scene, cell.core.policy)
+    cell.send(
+        SceneReceived(decision, facts_of(scene, decision), ScenePoses({5: locate(STICKER, CALIBRATED)}))
+    )
+    stays_closed(cell, Closed.POSE)
+    assert "object 0 has no pose" in cell.state.text
+
+
+def test_a_calibration_that_changes_is_another_camera() -> None:
+    cell = located(running(), CALIBRATED, STICKER)
+    moved = replace(CALIBRATED, camera_pose=Transform.of([0.5, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "p"))
+    assert not located(cell, moved, STICKER).state.problems, "the camera may ride on the arm"
+    located(cell, replace(CALIBRATED, lid=Plane.of([0, 0, 1, -0.3], "lid")), STICKER)
+    assert cell.state.reasons & Closed.SOURCE_CHANGED
+    assert "its calibration is another one" in cell.state.text
+    assert not located(running(), "nothing known", STICKER).state.problems
+
+
+# --- at the limits of each rule ---------------------------------------------------------------------------------------------
+
+
+def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
+    cell = running().scene(STICKER, age=-SETTINGS.max_clock_skew)
+    assert not cell.state.problems
+    cell = running()
+    cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew * SECOND) + 1)
+    stays_closed(cell, Closed.CLOCK)
+
+
+def test_stamps_that_stand_still_and_stamps_that_go_back_are_told_apart() -> None:
+    cell = running().scene(STICKER)
+    stamp = cell.now - SECOND // 50
+    assert cell.scene(STICKER, stamp_ns=stamp).state.problems == (
+        (Closed.STAMP_ORDER, "the stamp stands still"),
+    )
+    cell.scene(STICKER, stamp_ns=stamp - SECOND // 10)
+    assert cell.state.problems == ((Closed.STAMP_ORDER, "the stamps go back by 0.100 s"),)
+
+
+def test_a_scene_without_its_pixels_is_not_called_frozen() -> None:
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age).scene(STICKER, image_digest="")
+    stays_closed(cell, Closed.IMPLAUSIBLE_SCENE)
+    assert not cell.state.reasons & Closed.FROZEN_IMAGE
+
+
+def test_only_what_has_changed_is_named() -> None:
+    cell = running().scene(STICKER).scene(STICKER, settings_hash="x")
+    assert cell.state.problems == ((Closed.MODEL_CHANGED, "other perception settings"),)
+
+
+def test_a_refusal_of_the_policy_is_told_in_its_own_words() -> None:
+    cell = permitted()
+    scene, decision = cell.state.scene, cell.state.decision
+    assert scene is not None
+    assert decision is not None
+    refused = replace(
+        decision, outcome=Outcome.BLOCKED, reasons=(Reason("policy", "made for other weights"),)
+    )
+    newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
+    cell.send(SceneReceived(refused, newer))
+    assert cell.state.problems == ((Closed.ASSUMPTION, "made for other weights"),)
+    cell.send(SceneReceived(refused, replace(newer, stamp_ns=newer.stamp_ns + 1, usable=False)))
+    assert cell.state.problems == ((Closed.FAILED_SCENE, "the scene could not be judged"),)
+
+
+@pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])
+def test_what_has_no_place_may_not_be_removed_by_anybodys_word(box: Box) -> None:
+    approved = ObjectVerdict(observed(box), Verdict.REMOVE, (), by_person=True)
+    assert not may_be_removed(approved)
+    assert may_be_removed(replace(approved, object=STICKER))
+
+
+def test_a_calibration_that_comes_or_goes_is_not_another_one() -> None:
+    cell = located(running(), CALIBRATED, STICKER)
+    assert not located(cell, "nothing known", STICKER).state.problems
+    assert not located(cell, CALIBRATED, STICKER).state.problems

@@ -1,0 +1,177 @@
+"""Recordings as ROS 2 writes them, and as a killed recorder or a full disk leaves them."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+from sticker_uq.io.bags import Bag
+from sticker_uq.scene import InvalidInput
+
+OWN_TYPE = "cell_msgs/msg/Lid"
+IMAGE_BYTES = 300_000  # a few images fill one chunk of an mcap file
+
+
+def write_bag(
+    path: Path, storage: StoragePlugin, images: int = 8, compression: CompressionMode | None = None
+) -> Path:
+    """A recording with /image, /chatter and a topic of a type that ROS 2 does not know."""
+    types = get_typestore(Stores.ROS2_JAZZY)
+    types.register(get_types_from_msg("std_msgs/Header header\nfloat64[] corners\n", OWN_TYPE))
+    Image, Text, Lid = (types.types[t] for t in ("sensor_msgs/msg/Image", "std_msgs/msg/String", OWN_TYPE))
+    Header, Time = types.types["std_msgs/msg/Header"], types.types["builtin_interfaces/msg/Time"]
+    writer = Writer(path, version=9, storage_plugin=storage)
+    if compression:
+        writer.set_compression(compression, CompressionFormat.ZSTD)
+    with writer:
+        topics = {
+            name: writer.add_connection(name, kind.__msgtype__, typestore=types)
+            for name, kind in (("/image", Image), ("/chatter", Text), ("/lid", Lid))
+        }
+        for index in range(images):
+            received = 1_000_000_000 + index * 100
+            header = Header(Time(5, index), "camera")
+            data = np.random.default_rng(index).integers(0, 255, IMAGE_BYTES, np.uint8)
+            image = Image(header, 1, IMAGE_BYTES // 3, "bgr8", 0, IMAGE_BYTES, data)
+            lid = Lid(header, np.arange(index, dtype=np.float64))
+            for offset, (name, message) in enumerate(
+                (("/image", image), ("/chatter", Text(f"{index}")), ("/lid", lid))
+            ):
+                raw = types.serialize_cdr(message, message.__msgtype__)
+                writer.write(topics[name], received + offset, raw)
+    return path
+
+
+def stamps(bag: Bag) -> list[int]:
+    return [item.message.header.stamp.nanosec for item in bag.messages("/image") if not item.error]
+
+
+STORAGES = pytest.mark.parametrize("storage", list(StoragePlugin))
+
+
+@STORAGES
+@pytest.mark.parametrize("compression", [None, CompressionMode.FILE, CompressionMode.MESSAGE])
+def test_reads_folders_of_both_storages_in_order(tmp_path, storage, compression):
+    bag = Bag(write_bag(tmp_path / "bag", storage, compression=compression))
+    assert bag.topics == {
+        "/image": "sensor_msgs/msg/Image",
+        "/chatter": "std_msgs/msg/String",
+        "/lid": OWN_TYPE,
+    }
+    assert bag.counts == {"/image": 8, "/chatter": 8, "/lid": 8}
+    assert stamps(bag) == list(range(8))
+    assert bag.damage == ""
+
+
+@STORAGES
+def test_types_of_others_are_read_with_the_definition_in_the_recording(tmp_path, storage):
+    bag = Bag(write_bag(tmp_path / "bag", storage))
+    assert [len(item.message.corners) for item in bag.messages("/lid")] == list(range(8))
+
+
+@STORAGES
+def test_reads_a_single_file_and_a_folder_without_metadata(tmp_path, storage):
+    folder = write_bag(tmp_path / "bag", storage)
+    (file,) = (f for f in folder.iterdir() if f.suffix in (".mcap", ".db3"))
+    assert stamps(Bag(file)) == list(range(8))
+    (folder / "metadata.yaml").unlink()
+    assert stamps(Bag(folder)) == list(range(8))
+
+
+def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path):
+    bag = Bag(write_bag(tmp_path / "bag", StoragePlugin.MCAP))
+    with pytest.raises(InvalidInput, match=r"no topic /imag; there are: /chatter, /image, /lid"):
+        next(bag.messages("/imag"))
+
+
+@pytest.mark.parametrize("share", [0.35, 0.6, 0.9, 0.995])
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_a_cut_off_mcap_gives_its_complete_images_and_says_where_it_ends(tmp_path, share, in_folder):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.MCAP, images=20)
+    file = folder / "bag.mcap"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * share)])
+    bag = Bag(folder if in_folder else file)
+    *images, last = bag.messages("/image")
+    readable = [item.message.header.stamp.nanosec for item in images]
+    assert readable == list(range(len(readable)))
+    assert 20 * share - 5 < len(readable) <= 20
+    assert bag.counts["/image"] == len(readable)
+    assert last.message is None
+    assert f"of {int(len(whole) * share)}; the rest is lost" in last.error
+
+
+def test_a_hole_at_the_end_of_an_mcap_ends_it_there(tmp_path):
+    file = write_bag(tmp_path / "bag", StoragePlugin.MCAP, images=20) / "bag.mcap"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2] + bytes(100_000))
+    assert 4 < len(stamps(Bag(file))) < 20
+
+
+def test_a_damaged_chunk_ends_the_recording_but_keeps_what_came_before(tmp_path):
+    file = (
+        write_bag(tmp_path / "bag", StoragePlugin.MCAP, images=20, compression=CompressionMode.STORAGE)
+        / "bag.mcap"
+    )
+    whole = bytearray(file.read_bytes())
+    frame = whole.index(b"\x28\xb5\x2f\xfd", len(whole) // 2)  # zstd's magic number
+    whole[frame : frame + 4] = bytes(4)
+    file.write_bytes(whole)
+    *images, last = Bag(file).messages("/image")
+    assert 4 < len(images) < 20
+    assert "breaks off" in last.error
+
+
+def test_a_cut_off_database_is_refused_with_what_to_do(tmp_path):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.SQLITE3, images=20)
+    file = folder / "bag.db3"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) * 7 // 10])
+    with pytest.raises(
+        InvalidInput, match=r"bag.db3: not a readable recording: .*malformed.*sqlite3 .*recover"
+    ):
+        Bag(folder)
+
+
+@pytest.mark.parametrize("name", ["bag.mcap", "bag.db3"])
+@pytest.mark.parametrize("content", [b"", b"not a recording at all", b"\x89MCAP0\r\n"])
+def test_a_file_that_is_no_recording_is_refused(tmp_path, name, content):
+    file = tmp_path / name
+    file.write_bytes(content)
+    with pytest.raises(InvalidInput, match="not a readable recording"):
+        Bag(file)
+
+
+@pytest.mark.parametrize("metadata", ["", "rosbag2_bagfile_information: {version: 9}", "{ broken"])
+def test_a_folder_with_broken_metadata_and_nothing_else_is_refused(tmp_path, metadata):
+    (tmp_path / "metadata.yaml").write_text(metadata)
+    with pytest.raises(InvalidInput, match="not a readable recording"):
+        Bag(tmp_path)
+
+
+def test_a_message_that_cannot_be_decoded_is_an_error_and_the_next_is_read(tmp_path):
+    types = get_typestore(Stores.ROS2_JAZZY)
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        topic = writer.add_connection("/chatter", "std_msgs/msg/String", typestore=types)
+        good = types.serialize_cdr(types.types["std_msgs/msg/String"]("hello"), "std_msgs/msg/String")
+        for index, raw in enumerate((good, b"\x00\x01\x00\x00\xff\xff", good)):
+            writer.write(topic, index, raw)
+    first, bad, last = Bag(tmp_path / "bag").messages("/chatter")
+    assert (first.message.data, last.message.data) == ("hello", "hello")
+    assert bad.message is None
+    assert "not a std_msgs/msg/String" in bad.error
+
+
+def test_a_type_without_definition_is_refused_by_name(tmp_path):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.SQLITE3)
+    with sqlite3.connect(folder / "bag.db3") as database:
+        database.execute("DELETE FROM message_definitions")
+    bag = Bag(folder)
+    assert stamps(bag) == list(range(8))
+    with pytest.raises(InvalidInput, match=f"no definition of {OWN_TYPE}"):
+        next(bag.messages("/lid"))

@@ -1,0 +1,195 @@
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.scene import InvalidInput
+
+
+def write(folder, seeds=(0, 1), image_format="png"):
+    scenes = [render(sample_scene(seed), (160, 120)) for seed in seeds]
+    write_coco(folder, (encode_scene(seed, s, image_format) for seed, s in zip(seeds, scenes, strict=True)))
+    return scenes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one picture and two boxes, and a function that changes its annotations."""
+    (tmp_path / "images").mkdir()
+    cv2.imwrite(str(tmp_path / "images" / "a.png"), np.zeros((60, 80, 3), np.uint8))
+    document = {
+        "categories": [{"id": 5, "name": "Sticker"}, {"id": 9, "name": "LOGO"}],
+        "images": [{"id": 3, "file_name": "a.png", "width": 80, "height": 60}],
+        "annotations": [
+            {"id": 1, "image_id": 3, "category_id": 5, "bbox": [1, 2, 10, 20]},
+            {"id": 2, "image_id": 3, "category_id": 9, "bbox": [30.5, 2, 49.5, 58]},
+        ],
+    }
+
+    def change(edit=lambda document: None):
+        edit(document)
+        (tmp_path / "annotations.json").write_text(json.dumps(document))
+        return tmp_path
+
+    change()
+    return change
+
+
+@pytest.mark.parametrize("image_format", ["png", "jpg"])
+def test_round_trip(tmp_path, image_format):
+    scenes = write(tmp_path / "data", (4, 9, 12), image_format)
+    images = read_coco(tmp_path / "data")
+    assert [image.path.name for image in images] == [f"{s:08d}.{image_format}" for s in (4, 9, 12)]
+    for image, scene in zip(images, scenes, strict=True):
+        np.testing.assert_array_equal(image.boxes, scene.boxes)
+        np.testing.assert_array_equal(image.labels, scene.labels)
+        assert image.boxes.dtype == np.float32
+        picture = cv2.imread(str(image.path))
+        assert picture.shape == (image.height, image.width, 3)
+        if image_format == "png":
+            np.testing.assert_array_equal(picture, scene.image)
+    entries = json.loads((tmp_path / "data" / "annotations.json").read_text())
+    assert [entry["seed"] for entry in entries["images"]] == [4, 9, 12]
+    assert {c["name"]: c["id"] for c in entries["categories"]} == {"logo": 1, "sticker": 2}
+
+
+def test_progress_counts_up(tmp_path):
+    counts = []
+    scenes = [encode_scene(seed, render(sample_scene(seed), (96, 72))) for seed in range(3)]
+    assert write_coco(tmp_path / "data", scenes, counts.append) == 3
+    assert counts == [1, 2, 3]
+
+
+def test_an_interrupted_dataset_has_no_annotations(tmp_path):
+    def scenes():
+        yield encode_scene(0, render(sample_scene(0), (96, 72)))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_coco(tmp_path / "data", scenes())
+    assert not (tmp_path / "data" / "annotations.json").exists()
+    with pytest.raises(InvalidInput, match="no such file"):
+        read_coco(tmp_path / "data")
+
+
+def test_an_existing_dataset_is_not_overwritten(tmp_path):
+    write(tmp_path / "data")
+    with pytest.raises(InvalidInput, match="exists already"):
+        write(tmp_path / "data")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="found a file"):
+        write(tmp_path / "file")
+
+
+def test_unknown_picture_format():
+    with pytest.raises(InvalidInput, match="'gif'"):
+        encode_scene(0, render(sample_scene(0), (96, 72)), "gif")
+
+
+def test_categories_map_by_name_in_any_case(folder):
+    (image,) = read_coco(folder())
+    assert image.labels.tolist() == [2, 1]
+    assert image.boxes.tolist() == [[1, 2, 11, 22], [30.5, 2, 80, 60]]
+    assert (image.image_id, image.width, image.height) == (3, 80, 60)
+
+
+def test_a_box_that_sticks_out_by_rounding_is_clipped(folder):
+    (image,) = read_coco(folder(lambda d: d["annotations"][0].update(bbox=[-0.5, 0, 10, 60.7])))
+    assert image.boxes[0].tolist() == [0, 0, 9.5, 60]
+
+
+def test_unused_parent_category_is_no_error(folder):
+    assert len(read_coco(folder(lambda d: d["categories"].append({"id": 0, "name": "laptops"})))) == 1
+
+
+def first(key, **values):
+    return lambda document: document[key][0].update(values)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (first("categories", name="badge"), r"annotation 1: category_id 5 \('badge'\)"),
+        (first("annotations", category_id=77), "annotation 1: category_id 77"),
+        (first("annotations", category_id=None), "annotation 1: category_id None"),
+        (first("annotations", bbox=[70, 2, 30, 20]), "annotation 1: bbox .* outside its image of 80x60"),
+        (first("annotations", bbox=[-9, 2, 30, 20]), "annotation 1: bbox .* outside"),
+        (first("annotations", bbox=[1, 2, 0, 20]), "annotation 1: bbox .* above 0"),
+        (first("annotations", bbox=[1, 2, -5, 20]), "annotation 1: bbox .* above 0"),
+        (first("annotations", bbox=[1, 2, 3]), "annotation 1: bbox .* four numbers"),
+        (first("annotations", bbox=[1, 2, 3, float("nan")]), "annotation 1: bbox .* four numbers"),
+        (first("annotations", bbox=None), "annotation 1: bbox None"),
+        (first("annotations", bbox=[80.5, 2, 0.2, 4]), "annotation 1: bbox .* outside"),
+        (first("annotations", id=2), "annotation id 2 is used twice"),
+        (first("annotations", id="x"), "annotation id 'x'"),
+        (first("annotations", image_id=4), "annotation 1: image_id 4 is not among the images"),
+        (first("annotations", image_id=[3]), "annotation 1: image_id"),
+        (first("images", file_name="b.png"), "image 3: b.png is neither"),
+        (first("images", file_name=7), "image 3: file_name 7"),
+        (first("images", width=0), "image 3: width 0"),
+        (first("images", height="60"), "image 3: height '60'"),
+        (lambda d: d["images"].append(dict(d["images"][0])), "image id 3 is used twice"),
+        (lambda d: d["categories"].append({"id": 5, "name": "logo"}), "category id 5 is used twice"),
+        (lambda d: d.pop("images"), "'images' to be a list"),
+        (lambda d: d.update(annotations={}), "'annotations' to be a list"),
+        (lambda d: d.update(categories=[3]), "'categories' to be a list"),
+        (lambda d: d.update(images=[], annotations=[]), "at least one image"),
+    ],
+)
+def test_what_is_wrong_is_named(folder, edit, message):
+    path = folder(edit)
+    with pytest.raises(InvalidInput, match=message) as caught:
+        read_coco(path)
+    assert "annotations.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "not valid JSON"), ("[]", "JSON object"), ("", "not valid")]
+)
+def test_broken_annotations_file(tmp_path, text, message):
+    (tmp_path / "annotations.json").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_coco(tmp_path)
+
+
+def test_missing_annotations_file(tmp_path):
+    with pytest.raises(InvalidInput, match=r"annotations\.json: no such file"):
+        read_coco(tmp_path)
+
+
+def test_other_names_of_categories_come_from_a_small_file(folder):
+    def rename(document):
+        document["categories"] = [{"id": 5, "name": "Badge"}, {"id": 9, "name": "brand mark"}]
+
+    root = folder(rename)
+    with pytest.raises(
+        InvalidInput, match=r"\('Badge'\): expected 'logo' or 'sticker', or a line Badge: \.\.\. in cat"
+    ):
+        read_coco(root)
+    mapping = root / "categories.yaml"
+    mapping.write_text("badge: sticker\nBrand Mark: logo\n")
+    (item,) = read_coco(root)
+    assert item.labels.tolist() == [2, 1]
+    mapping.write_text("badge: ignore\nbrand mark: logo\n")
+    (item,) = read_coco(root)
+    assert item.labels.tolist() == [1]
+    assert len(item.boxes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("badge: [", "not a YAML file"),
+        ("badge", "expected lines NAME: one of logo, sticker, ignore"),
+        ("sticker: screw", "sticker: 'screw': expected one of logo, sticker, ignore"),
+        ("bage: sticker", "'bage' is no category of the annotations, expected one of logo, sticker"),
+    ],
+)
+def test_a_wrong_line_of_the_names_is_told(folder, text, message):
+    root = folder()
+    (root / "categories.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match=message):
+        read_coco(root)

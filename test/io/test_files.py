@@ -1,0 +1,61 @@
+import errno
+
+import pytest
+
+from sticker_uq.io.files import atomic_write
+
+
+def test_writes_bytes_and_text(tmp_path):
+    with atomic_write(tmp_path / "a.bin") as stream:
+        stream.write(b"\x00\x01")
+    with atomic_write(tmp_path / "a.txt", "w") as stream:
+        stream.write("größer\n")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\x01"
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "größer\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.bin", "a.txt"]
+
+
+def test_target_is_absent_until_the_block_ends(tmp_path):
+    target = tmp_path / "a.bin"
+    with atomic_write(target) as stream:
+        stream.write(b"half")
+        stream.flush()
+        assert not target.exists()
+    assert target.exists()
+
+
+def test_failure_keeps_the_old_file_and_leaves_no_other(tmp_path):
+    target = tmp_path / "a.bin"
+    target.write_bytes(b"old")
+
+    def fill_the_disk():
+        with atomic_write(target) as stream:
+            stream.write(b"half of the new")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        fill_the_disk()
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_full_disk_is_reported_with_nothing_left(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "a.bin") as stream:
+        stream.write(b"data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_folder_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError), atomic_write(tmp_path / "nowhere" / "a.bin"):
+        pass
+
+
+def test_others_may_read_the_file_as_the_umask_says(tmp_path):
+    (tmp_path / "plain").write_bytes(b"")
+    with atomic_write(tmp_path / "atomic"):
+        pass
+    assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode

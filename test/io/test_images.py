@@ -1,0 +1,238 @@
+"""Decoding of raw and compressed images: every encoding, padding, endianness, and everything that must be
+refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from array import array
+
+import cv2
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from sticker_uq.io.images import ENCODINGS, MAX_PIXELS, decode_compressed, decode_image, encode_jpeg
+from sticker_uq.scene import InvalidInput
+
+COLOUR = np.array([40, 120, 220], np.uint8)  # blue, green, red
+
+
+def picture(height: int = 6, width: int = 8) -> NDArray[np.uint8]:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def padded(rows: NDArray[np.uint8], padding: int) -> tuple[int, bytes]:
+    """Step and data of `rows` (H, bytes) with garbage behind every row."""
+    garbage = np.full((len(rows), padding), 0xAB, np.uint8)
+    whole = np.concatenate([rows.reshape(len(rows), -1), garbage], axis=1)
+    return whole.shape[1], whole.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "order"),
+    [("bgr8", [0, 1, 2]), ("rgb8", [2, 1, 0]), ("bgra8", [0, 1, 2, 0]), ("rgba8", [2, 1, 0, 0])],
+)
+@pytest.mark.parametrize("padding", [0, 5])
+def test_colour_encodings(encoding: str, order: list[int], padding: int) -> None:
+    image = picture()
+    step, data = padded(image[:, :, order], padding)
+    for big in (False, True):
+        decoded = decode_image(encoding, 8, 6, step, big, data)
+        np.testing.assert_array_equal(decoded, image)
+        assert decoded.flags.c_contiguous
+        assert decoded.dtype == np.uint8
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_mono8(padding: int) -> None:
+    grey = picture()[:, :, 0]
+    step, data = padded(grey, padding)
+    decoded = decode_image("mono8", 8, 6, step, False, data)
+    np.testing.assert_array_equal(decoded, np.repeat(grey[:, :, None], 3, axis=2))
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("padding", [0, 4])
+def test_mono16_is_scaled_and_its_endianness_respected(big: bool, padding: int) -> None:
+    grey = np.random.default_rng(1).integers(0, 65536, (6, 8), np.uint16)
+    grey[0, :3] = [0, 65535, 257]
+    step, data = padded(grey.astype(">u2" if big else "<u2").view(np.uint8), padding)
+    decoded = decode_image("mono16", 8, 6, step, big, data)
+    np.testing.assert_array_equal(decoded[:, :, 0], np.rint(grey * (255 / 65535)).astype(np.uint8))
+    np.testing.assert_array_equal(decoded[0, :3, 1], [0, 255, 1])
+    np.testing.assert_array_equal(decoded[..., 0], decoded[..., 2])
+
+
+@pytest.mark.parametrize("pattern", ["rggb", "bggr", "gbrg", "grbg"])
+@pytest.mark.parametrize("padding", [0, 2])
+def test_bayer_mosaics_of_one_colour(pattern: str, padding: int) -> None:
+    cell = np.array([COLOUR["bgr".index(c)] for c in pattern], np.uint8).reshape(2, 2)
+    step, data = padded(np.tile(cell, (4, 5)), padding)
+    decoded = decode_image(f"bayer_{pattern}8", 10, 8, step, False, data)
+    np.testing.assert_array_equal(decoded[2:-2, 2:-2], np.broadcast_to(COLOUR, (4, 6, 3)))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "order"),
+    [("yuv422", "uyvy"), ("uyvy", "uyvy"), ("yuv422_yuy2", "yuyv"), ("yuyv", "yuyv")],
+)
+@pytest.mark.parametrize("padding", [0, 4])
+def test_yuv_of_one_colour(encoding: str, order: str, padding: int) -> None:
+    # BT.601, limited range (ITU-R BT.601-7, section 2.5)
+    blue, green, red = COLOUR / 255.0
+    luma = 0.299 * red + 0.587 * green + 0.114 * blue
+    values = {
+        "y": 16 + 219 * luma,
+        "u": 128 + 224 * (blue - luma) / 1.772,
+        "v": 128 + 224 * (red - luma) / 1.402,
+    }
+    pair = np.rint([values[c] for c in order]).astype(np.uint8)
+    step, data = padded(np.tile(pair, (6, 4)), padding)
+    decoded = decode_image(encoding, 8, 6, step, False, data)
+    assert np.abs(decoded.astype(int) - COLOUR).max() <= 3
+
+
+@given(
+    image=hnp.arrays(np.uint8, st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3))),
+    padding=st.integers(0, 7),
+)
+def test_any_size_and_padding(image: NDArray[np.uint8], padding: int) -> None:
+    height, width, _ = image.shape
+    step, data = padded(image[:, :, ::-1], padding)
+    np.testing.assert_array_equal(decode_image("rgb8", width, height, step, False, data), image)
+
+
+def test_bgr_without_padding_is_not_copied() -> None:
+    data = array("B", picture().tobytes())
+    decoded = decode_image("bgr8", 8, 6, 24, False, data)
+    data[0] ^= 0xFF
+    assert decoded[0, 0, 0] == data[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"encoding": "8UC3"}, "image encoding '8UC3': expected one of bgr8, rgb8"),
+        ({"encoding": "bayer_rggb16"}, "image encoding 'bayer_rggb16'"),
+        ({"encoding": ""}, "image encoding ''"),
+        ({"width": 0}, "image size 0 x 6: expected at least one pixel"),
+        ({"height": 0}, "image size 8 x 0: expected at least one pixel"),
+        ({"step": 23}, "image step 23: a row of 8 bgr8 pixels has at least 24 bytes"),
+        ({"data": b""}, "image data is empty: 0 bytes, expected height 6 x step 24 = 144"),
+        ({"data": bytes(143)}, "image data is truncated: 143 bytes"),
+        ({"data": bytes(145)}, "image data is too long: 145 bytes"),
+        ({"width": 2**15, "height": 2**14, "step": 3 * 2**15}, f"expected at most {MAX_PIXELS} pixels"),
+        ({"encoding": "yuv422", "width": 7, "step": 14}, "image width 7: yuv422 needs a multiple of 2"),
+        (
+            {"encoding": "mono16", "width": 8, "step": 17, "data": bytes(102)},
+            "image step 17: expected a multiple",
+        ),
+    ],
+)
+def test_what_cannot_be_an_image_is_refused_by_name(changes: dict[str, object], complaint: str) -> None:
+    fields = {
+        "encoding": "bgr8",
+        "width": 8,
+        "height": 6,
+        "step": 24,
+        "is_bigendian": False,
+        "data": bytes(144),
+    }
+    with pytest.raises(InvalidInput) as error:
+        decode_image(**(fields | changes))  # type: ignore[arg-type]
+    assert complaint in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_smallest_pictures_decode_or_are_refused(encoding: str) -> None:
+    for width, height in ((1, 1), (2, 1), (1, 2), (2, 2), (3, 3)):
+        step = width * {"bgr8": 3, "rgb8": 3, "bgra8": 4, "rgba8": 4, "mono8": 1}.get(encoding, 2)
+        try:
+            decoded = decode_image(encoding, width, height, step, False, bytes(step * height))
+        except InvalidInput:
+            continue
+        assert decoded.shape == (height, width, 3)
+
+
+def smooth() -> NDArray[np.uint8]:
+    ramp = np.linspace(0, 255, 64).astype(np.uint8)
+    return np.stack(
+        [np.tile(ramp, (48, 1)), np.full((48, 64), 90, np.uint8), np.tile(ramp[::-1], (48, 1))], axis=2
+    )
+
+
+def png(image: NDArray[np.generic]) -> bytes:
+    return bytes(cv2.imencode(".png", image)[1])
+
+
+def test_png_is_exact_and_jpeg_nearly() -> None:
+    np.testing.assert_array_equal(decode_compressed(png(smooth())), smooth())
+    decoded = decode_compressed(array("B", encode_jpeg(smooth(), 95)))
+    assert np.abs(decoded.astype(int) - smooth()).mean() < 3
+
+
+def test_grey_and_deep_pictures_become_8_bit_bgr() -> None:
+    grey = smooth()[:, :, 0]
+    np.testing.assert_array_equal(decode_compressed(png(grey)), np.repeat(grey[:, :, None], 3, axis=2))
+    deep = decode_compressed(png(grey.astype(np.uint16) * 257))
+    np.testing.assert_array_equal(deep[:, :, 1], grey)
+
+
+def test_a_jpeg_with_something_behind_its_end_is_complete() -> None:
+    blob = encode_jpeg(smooth())
+    np.testing.assert_array_equal(decode_compressed(blob + bytes(40)), decode_compressed(blob))
+
+
+def test_the_end_of_a_thumbnail_is_not_the_end_of_the_picture() -> None:
+    thumbnail = encode_jpeg(smooth()[:8, :8])
+    blob = encode_jpeg(smooth())
+    application = b"\xff\xe1" + struct.pack(">H", 2 + len(thumbnail)) + thumbnail
+    whole = blob[:2] + application + blob[2:]
+    np.testing.assert_array_equal(decode_compressed(whole), decode_compressed(blob))
+    with pytest.raises(InvalidInput, match="truncated"):
+        decode_compressed(whole[:-30])
+
+
+@pytest.mark.parametrize("whole", [encode_jpeg(smooth()), png(smooth())], ids=["jpeg", "png"])
+@pytest.mark.parametrize("kept", [0.05, 0.3, 0.6, 0.98])
+def test_a_cut_off_file_is_refused_wherever_it_is_cut(whole: bytes, kept: float) -> None:
+    with pytest.raises(InvalidInput, match="truncated"):
+        decode_compressed(whole[: int(len(whole) * kept)])
+
+
+@pytest.mark.parametrize(
+    ("blob", "complaint"),
+    [
+        (b"", "empty"),
+        (b"BM123456789", "starts with b'BM123456': expected a JPEG or PNG file"),
+        (b"\xff\xd8\xff", "truncated"),
+    ],
+)
+def test_other_files_are_refused(blob: bytes, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        decode_compressed(blob)
+
+
+def test_broken_inside_but_complete_is_refused() -> None:
+    blob = bytearray(png(smooth()))
+    blob[40:120] = bytes(80)
+    with pytest.raises(InvalidInput, match="broken PNG"):
+        decode_compressed(bytes(blob))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
+    blob = bytearray(png(smooth()))
+    blob[16:24] = struct.pack(">II", 2**20, 2**20)
+    with pytest.raises(InvalidInput, match="1048576 x 1048576: expected at most"):
+        decode_compressed(bytes(blob))
+
+
+@given(blob=st.binary(max_size=80), start=st.sampled_from([b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b""]))
+def test_no_bytes_raise_anything_but_invalid_input(blob: bytes, start: bytes) -> None:
+    with contextlib.suppress(InvalidInput):
+        decode_compressed(start + blob)

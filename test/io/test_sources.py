@@ -1,0 +1,197 @@
+"""Images from recordings, folders and videos; what cannot be read is named and stops nothing."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+from sticker_uq.io.images import encode_jpeg
+from sticker_uq.io.sources import open_source
+from sticker_uq.scene import InvalidInput
+
+TYPES = get_typestore(Stores.ROS2_JAZZY)
+RAW, COMPRESSED, TEXT = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage", "std_msgs/msg/String"
+
+
+def picture(seed: int) -> np.ndarray:
+    smooth = np.random.default_rng(seed).integers(0, 255, (6, 8, 3), np.uint8)
+    return cv2.resize(smooth, (64, 48), interpolation=cv2.INTER_CUBIC)
+
+
+def header(index: int):
+    time = TYPES.types["builtin_interfaces/msg/Time"](7, index)
+    return TYPES.types["std_msgs/msg/Header"](time, "camera")
+
+
+def raw_message(image: np.ndarray, index: int, encoding: str = "bgr8", cut: int = 0):
+    height, width, channels = image.shape
+    data = image.reshape(-1)[: image.size - cut]
+    return TYPES.types[RAW](header(index), height, width, encoding, 0, width * channels, data)
+
+
+def compressed_message(image: np.ndarray, index: int):
+    return TYPES.types[COMPRESSED](header(index), "jpeg", np.frombuffer(encode_jpeg(image), np.uint8))
+
+
+def write_bag(path: Path, topics: dict[str, list], storage: StoragePlugin = StoragePlugin.MCAP) -> Path:
+    with Writer(path, version=9, storage_plugin=storage) as writer:
+        for topic, messages in topics.items():
+            kind = messages[0].__msgtype__
+            connection = writer.add_connection(topic, kind, typestore=TYPES)
+            for index, message in enumerate(messages):
+                writer.write(connection, 1000 + index, TYPES.serialize_cdr(message, kind))
+    return path
+
+
+@pytest.mark.parametrize("storage", list(StoragePlugin))
+def test_raw_images_come_back_as_they_were_with_stamp_and_frame(tmp_path, storage):
+    images = [picture(i) for i in range(4)]
+    bag = write_bag(
+        tmp_path / "bag", {"/cam/image": [raw_message(p, i) for i, p in enumerate(images)]}, storage
+    )
+    source = open_source(bag)
+    assert len(source) == 4
+    assert source.topic == "/cam/image"
+    for _ in range(2):  # it starts again from the beginning
+        items = list(source)
+        assert [i.stamp_ns for i in items] == [7_000_000_000 + i for i in range(4)]
+        assert {i.frame_id for i in items} == {"camera"}
+        assert all(np.array_equal(i.image, p) for i, p in zip(items, images, strict=True))
+        assert len({i.name for i in items}) == 4
+
+
+def test_rgb_and_compressed_images_become_bgr(tmp_path):
+    image = picture(0)
+    rgb = open_source(write_bag(tmp_path / "rgb", {"/image": [raw_message(image[..., ::-1], 0, "rgb8")]}))
+    assert np.array_equal(next(iter(rgb)).image, image)
+    jpeg = open_source(write_bag(tmp_path / "jpeg", {"/image/compressed": [compressed_message(image, 3)]}))
+    (item,) = jpeg
+    assert np.abs(item.image.astype(int) - image).mean() < 6
+    assert item.stamp_ns == 7_000_000_003
+
+
+def test_an_image_that_cannot_be_read_is_an_item_with_an_error(tmp_path):
+    good = picture(1)
+    bag = write_bag(
+        tmp_path / "bag",
+        {
+            "/image": [
+                raw_message(good, 0),
+                raw_message(good, 1, cut=5),
+                raw_message(good, 2, "32FC3"),
+                raw_message(good, 3),
+            ]
+        },
+    )
+    items = list(open_source(bag))
+    assert [i.image is None for i in items] == [False, True, True, False]
+    assert "truncated" in items[1].error
+    assert "'32FC3'" in items[2].error
+    assert items[2].stamp_ns == 7_000_000_002
+
+
+def test_the_cells_own_pictures_and_a_compressed_twin_do_not_make_the_choice_hard(tmp_path):
+    raw, jpeg = [raw_message(picture(0), 0)], [compressed_message(picture(0), 0)]
+    bag = write_bag(
+        tmp_path / "bag",
+        {"/cell/image": raw, "/cell/image/compressed": jpeg, "/cell/annotated": raw, "/cell/saliency": raw},
+    )
+    assert open_source(bag).topic == "/cell/image"
+    assert open_source(bag, "cell/image/compressed").topic == "/cell/image/compressed"
+
+
+def test_two_cameras_need_a_choice_and_are_listed(tmp_path):
+    bag = write_bag(
+        tmp_path / "bag", {"/left": [raw_message(picture(0), 0)], "/right": [raw_message(picture(1), 0)]}
+    )
+    with pytest.raises(
+        InvalidInput, match=r"choose one image topic with --topic; image topics there: /left, /right"
+    ):
+        open_source(bag)
+    assert np.array_equal(next(iter(open_source(bag, "/right"))).image, picture(1))
+    with pytest.raises(InvalidInput, match=r"no image topic /middle; image topics there: /left, /right"):
+        open_source(bag, "/middle")
+
+
+def test_a_recording_without_images_is_refused_with_its_topics(tmp_path):
+    bag = write_bag(tmp_path / "bag", {"/chatter": [TYPES.types[TEXT]("hello")]})
+    with pytest.raises(InvalidInput, match=r"no image topic; topics there: /chatter"):
+        open_source(bag)
+
+
+def test_a_recording_that_breaks_off_ends_with_an_error(tmp_path):
+    noise = [np.random.default_rng(i).integers(0, 255, (400, 300, 3), np.uint8) for i in range(12)]
+    bag = write_bag(tmp_path / "bag", {"/image": [raw_message(p, i) for i, p in enumerate(noise)]})
+    file = bag / "bag.mcap"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size * 2 // 3])
+    *images, last = open_source(bag)
+    assert len(images) >= 4
+    assert all(i.image is not None for i in images)
+    assert last.image is None
+    assert "cut off" in last.error
+
+
+def test_a_folder_is_read_in_the_order_a_person_expects(tmp_path):
+    for name in ("lid10.png", "lid2.PNG", "lid1.png", "notes.txt"):
+        cv2.imwrite(str(tmp_path / "x.png"), picture(len(name)))
+        (tmp_path / "x.png").rename(tmp_path / name)
+    source = open_source(tmp_path)
+    assert [(i.name, i.stamp_ns) for i in source] == [("lid1.png", 0), ("lid2.PNG", 1), ("lid10.png", 2)]
+    assert len(source) == 3
+    assert np.array_equal(next(iter(source)).image, picture(8))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", ".jpeg", ".png", ".bmp", ".webp"])
+def test_every_kind_of_picture_and_a_single_one(tmp_path, suffix):
+    file = tmp_path / f"lid{suffix}"
+    cv2.imwrite(str(file), picture(0))
+    (item,) = open_source(file)
+    assert item.error == ""
+    assert np.abs(item.image.astype(int) - picture(0)).mean() < 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("b.jpg", b""), ("b.png", b"nonsense"), ("b.bmp", b""), ("b.webp", b"RIFF")]
+)
+def test_a_broken_picture_stops_nothing(tmp_path, name, content):
+    cv2.imwrite(str(tmp_path / "a.png"), picture(0))
+    cv2.imwrite(str(tmp_path / "c.png"), picture(1))
+    (tmp_path / name).write_bytes(content)
+    items = list(open_source(tmp_path))
+    assert [i.error == "" for i in items] == [True, False, True]
+    assert items[1].error.startswith(f"{name}: ")
+
+
+def test_a_video_gives_its_frames_with_the_time_since_its_start(tmp_path):
+    file = tmp_path / "video.avi"
+    writer = cv2.VideoWriter(str(file), cv2.VideoWriter_fourcc(*"MJPG"), 10, (64, 48))
+    assert writer.isOpened()
+    for level in (10, 90, 170):
+        writer.write(np.full((48, 64, 3), level, np.uint8))
+    writer.release()
+    source = open_source(file)
+    items = list(source)
+    assert [round(i.image.mean() / 10) for i in items] == [1, 9, 17]
+    assert [i.stamp_ns for i in items] == [0, 100_000_000, 200_000_000]
+    assert operator.length_hint(source) == 3
+    with pytest.raises(TypeError):
+        len(source)
+
+
+def test_nothing_there_is_said(tmp_path):
+    with pytest.raises(InvalidInput, match=r"missing.mcap: no such file or folder"):
+        open_source(tmp_path / "missing.mcap")
+    with pytest.raises(InvalidInput, match=r"no pictures .* and no recording in this folder"):
+        open_source(tmp_path)
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(InvalidInput, match="neither a recording, a picture"):
+        open_source(tmp_path / "notes.txt")
+    cv2.imwrite(str(tmp_path / "a.png"), picture(0))
+    with pytest.raises(InvalidInput, match=r"--topic /image: .* is not a recording"):
+        open_source(tmp_path, "/image")

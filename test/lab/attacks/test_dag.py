@@ -1,0 +1,182 @@
+import json
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from sticker_uq.cli.dataset import app
+from sticker_uq.detection import MODEL_NAMES, DetectorSettings, load_detector
+from sticker_uq.evaluation.metrics.average_precision import average_precisions
+from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
+from sticker_uq.lab.attacks import dag_targets
+from sticker_uq.lab.attacks.dag import DagSettings, attack, attack_steps, batches, variant_seed
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.scene import InvalidInput
+from test.helpers.models import picture, tiny_detector
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+
+
+def seen(folder, name, seed=0):
+    """A picture whose labels are what the tiny model ``name`` detects on it, so that there is something to attack."""
+    image = picture(seed)
+    path = folder / f"{seed}.png"
+    cv2.imwrite(str(path), image)
+    detector = tiny_detector(name)
+    found = detector.detect(detector.encode(image))
+    height, width = image.shape[:2]
+    return LabelledImage(path, seed + 1, width, height, found.boxes, found.foreground_labels)
+
+
+@torch.no_grad()
+def belief(detector, item, *images):
+    """The mean probability that each of ``images`` gives the classes of the targets on the clean picture of ``item``."""
+    clean, *others = (
+        torch.from_numpy(np.ascontiguousarray(image[..., ::-1].transpose(2, 0, 1)))[None].float()
+        for image in (read_picture(item), *images)
+    )
+    targets = dag_targets.find_targets(detector, clean, [item])
+    found = [dag_targets.see(detector, pixels, targets).probabilities for pixels in (clean, *others)]
+    return [p.gather(1, targets.labels[:, None]).mean().item() for p in found]
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(dag_targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
+    item = seen(tmp_path, name)
+    settings = DagSettings(gamma=4.0, iterations=2, start=0.0)
+    course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
+    assert course[0].targets > 0
+    assert course[0].linf == 0
+    changed = course[-1].image.astype(int) - read_picture(item)
+    # how many targets fall over is a matter of the random weights: what all of them say must go down, and only this way
+    opposite = (read_picture(item) - changed).clip(0, 255).astype(np.uint8)
+    clean, attacked, spared = belief(tiny_detector(name), item, course[-1].image, opposite)
+    assert attacked < 0.95 * min(clean, spared)
+    assert course[-1].linf == abs(changed).max() <= 4 * 2
+    assert course[-1].rms == pytest.approx(np.sqrt((changed**2).mean()))
+    assert course[-1].image.dtype == np.uint8
+
+
+def test_seed_decides_and_pictures_do_not_depend_on_each_other(tmp_path):
+    detector = tiny_detector(SSDLITE)
+    items = [seen(tmp_path, SSDLITE, seed) for seed in (0, 3)]
+    settings = DagSettings(gamma=2.0, iterations=3)
+    one, again, other = (
+        attack(detector, items[:1], settings, [seed])[0].image.astype(int) for seed in (1, 1, 2)
+    )
+    both = attack(detector, items, settings, [1, 5])
+    assert (one == again).all()
+    assert (one != other).any()
+    # torch's sums round differently in a batch, which may push a value over a rounding edge
+    assert (abs(both[0].image.astype(int) - one) <= 1).mean() > 0.999
+    assert both[1].image.shape == read_picture(items[1]).shape
+
+
+def test_modes_pull_towards_their_class(tmp_path):
+    item = seen(tmp_path, SSDLITE)
+    sides = {}
+    for mode in ("swap", "vanish", "random"):
+        (result,) = attack(
+            tiny_detector(SSDLITE), [item], DagSettings(mode=mode, gamma=2, iterations=3, start=0), [4]
+        )
+        sides[mode] = result.image.astype(int)
+    assert (sides["swap"] != sides["vanish"]).any()
+    assert (sides["random"] != sides["vanish"]).any()
+
+
+def test_confidence_goes_on_after_the_class_has_changed(tmp_path):
+    item = seen(tmp_path, SSDLITE)
+    weak, strong = (
+        attack(tiny_detector(SSDLITE), [item], DagSettings(gamma=4, iterations=12, confidence=c), [0])[0]
+        for c in (0, 0.99)
+    )
+    assert strong.iterations >= weak.iterations
+    assert strong.rms > weak.rms
+
+
+def test_a_picture_without_a_target_stays_as_it_is(tmp_path):
+    item = seen(tmp_path, SSDLITE)
+    empty = replace(item, boxes=item.boxes[:0], labels=item.labels[:0])
+    full, bare = attack(tiny_detector(SSDLITE), [item, empty], DagSettings(iterations=2, gamma=8), [0, 0])
+    assert full.rms > 0
+    assert (bare.image == read_picture(item)).all()
+    assert (bare.targets, bare.iterations, bare.rms) == (0, 0, 0)
+    assert np.isnan(bare.success)
+
+
+def test_only_pictures_of_one_size_go_together(tmp_path):
+    item = seen(tmp_path, SSDLITE)
+    wide = replace(item, width=999)
+    with pytest.raises(InvalidInput, match="all of one size"):
+        attack(tiny_detector(SSDLITE), [item, wide], DagSettings(), [0, 0])
+    with pytest.raises(InvalidInput, match="0 seeds"):
+        attack(tiny_detector(SSDLITE), [item], DagSettings(), [])
+    assert [len(run) for run in batches([item, item, item, wide, item], 2)] == [2, 1, 1, 1]
+    with pytest.raises(ValidationError):
+        DagSettings(gamma=0)
+
+
+def test_seeds_of_variants_differ_and_stay():
+    seeds = {variant_seed(0, variant, name) for variant in range(10) for name in ("a.png", "b.png")}
+    assert len(seeds) == 20
+    assert variant_seed(0, 3, "a.png") in seeds
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    root = tmp_path_factory.mktemp("scenes")
+    made = [(seed, render(sample_scene(seed, stickers=2), (320, 240))) for seed in (1, 2)]
+    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
+    return root
+
+
+def test_the_trained_detector_breaks_and_the_change_is_small(scenes):
+    detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
+    items = read_coco(scenes)
+    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=40), [0, 1])
+    before = [detector.detect(detector.encode(read_picture(item))) for item in items]
+    after = [detector.detect(detector.encode(result.image)) for result in attacked]
+    clean, broken = (np.nanmean(list(average_precisions(d, items).values())) for d in (before, after))
+    assert broken < 0.5 * clean
+    assert max(result.rms for result in attacked) < 8
+
+
+def test_command_writes_what_was_done(scenes, tmp_path):
+    options = ["--data", str(scenes), "--out", str(tmp_path / "adv"), "--iterations", "2", "--variants", "2"]
+    done = CliRunner().invoke(app, ["attack", *options])
+    assert done.exit_code == 0, done.output
+    assert "2 pictures" not in done.output
+    for variant in ("adv-00", "adv-01"):
+        document = json.loads((tmp_path / "adv" / variant / "annotations.json").read_text())
+        items = read_coco(tmp_path / "adv" / variant)
+        for entry, item, clean in zip(document["images"], items, read_coco(scenes), strict=True):
+            facts = entry["attack"]
+            difference = read_picture(item).astype(float) - read_picture(clean)
+            assert facts["rms"] == pytest.approx(np.sqrt((difference**2).mean()))
+            assert facts["linf"] == abs(difference).max()
+            assert entry["source"] == clean.path.name
+            assert (item.boxes == clean.boxes).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--variants", "0"], "--variants 0: expected 1 or more"),
+        (["--mode", "blur"], "--mode 'blur'"),
+        (["--gamma", "-1"], "--gamma -1.0"),
+    ],
+)
+def test_bad_options_are_named(scenes, tmp_path, options, said):
+    done = CliRunner().invoke(
+        app, ["attack", "--data", str(scenes), "--out", str(tmp_path / "adv"), *options]
+    )
+    assert done.exit_code != 0
+    assert said in str(done.exception)
+    assert not (tmp_path / "adv").exists()

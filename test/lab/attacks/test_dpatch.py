@@ -1,0 +1,114 @@
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli.dataset import app
+from sticker_uq.detection import DetectorSettings, load_detector
+from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
+from sticker_uq.lab.attacks.dpatch import PATCH_PIXELS, craft_patch
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.scene import InvalidInput
+from test.helpers.models import picture, tiny_detector
+
+STICKER = np.array([2])
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    """A picture whose whole middle counts as a sticker, so that any detection of the tiny models is attacked."""
+    image = picture(3)
+    cv2.imwrite(str(tmp_path / "a.png"), image)
+    height, width = image.shape[:2]
+    box = np.array([[10, 10, width - 10, height - 10]], np.float32)
+    return [LabelledImage(tmp_path / "a.png", 1, width, height, box, STICKER)]
+
+
+FAMILIES = ("fasterrcnn_resnet50_fpn", "retinanet_resnet50_fpn_v2", "ssdlite320_mobilenet_v3_large")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_gradient_reaches_the_patch_of_every_family(shapes, name):
+    moved = craft_patch(tiny_detector(name), shapes, steps=1, seed=1, batch=1)
+    assert moved.shape == (PATCH_PIXELS, PATCH_PIXELS, 3)
+    assert moved.dtype == np.uint8
+    drawn = np.random.default_rng(1).uniform(0.2, 0.8, (3, PATCH_PIXELS, PATCH_PIXELS))
+    start = np.rint(drawn.transpose(1, 2, 0)[..., ::-1] * 255)
+    # the first step of Adam is as long as its rate wherever there is a gradient
+    assert (abs(moved - start) >= 8).mean() > 0.5
+
+
+def test_same_seed_same_patch(shapes):
+    detector = tiny_detector(FAMILIES[-1])
+    patches = [craft_patch(detector, shapes, steps=2, seed=s, batch=1).astype(int) for s in (1, 1, 2)]
+    assert abs(patches[0] - patches[1]).max() <= 2
+    assert abs(patches[0] - patches[2]).max() > 50
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    root = tmp_path_factory.mktemp("scenes")
+    made = [(seed, render(sample_scene(seed, stickers=3), (320, 240))) for seed in (1, 2)]
+    write_coco(root, (encode_scene(seed, scene, "png") for seed, scene in made))
+    return root
+
+
+@pytest.mark.parametrize("mode", ["swap", "vanish"])
+def test_the_attack_lowers_what_the_trained_detector_sees(scenes, mode):
+    item = read_coco(scenes)[0]
+    sticker = int(np.flatnonzero(item.labels == 2)[0])
+    alone = replace(item, boxes=item.boxes[[sticker]], labels=item.labels[[sticker]])
+    losses = []
+    detector = load_detector(DetectorSettings(device="cpu"))
+    craft_patch(
+        detector,
+        [alone],
+        steps=16,
+        seed=0,
+        mode=mode,
+        batch=1,
+        on_step=lambda step, loss: losses.append(loss),
+    )
+    assert len(losses) == 16
+    assert np.mean(losses[-4:]) < 0.93 * np.mean(losses[:4])
+
+
+def test_commands_make_a_patch_and_scenes_that_bear_it(scenes, tmp_path):
+    made = CliRunner().invoke(
+        app, ["patch", "--data", str(scenes), "--out", str(tmp_path / "x.png"), "--steps", "1"]
+    )
+    assert made.exit_code == 0, made.output
+    arguments = ["--data", str(scenes), "--out", str(tmp_path / "abnormal"), "--count", "1"]
+    laid = CliRunner().invoke(
+        app, ["abnormal", *arguments, "--patch", str(tmp_path / "x.png"), "--case", "clean"]
+    )
+    assert laid.exit_code == 0, laid.output
+    assert {path.name for path in (tmp_path / "abnormal").iterdir()} == {"clean", "patch-x"}
+    assert len(read_coco(tmp_path / "abnormal" / "patch-x")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["abnormal", "--case", "fog"], "fog"),
+        (["abnormal", "--count", "-1"], "--count -1"),
+        (["abnormal", "--patch", "no.png"], "no.png"),
+        (["patch", "--steps", "0"], "0 steps"),
+        (["patch", "--mode", "melt"], "--mode melt"),
+        (["patch", "--model", "yolo"], "yolo"),
+    ],
+)
+def test_bad_values_are_named(scenes, tmp_path, arguments, message):
+    out = tmp_path / ("o.png" if arguments[0] == "patch" else "o")
+    result = CliRunner().invoke(app, [*arguments, "--data", str(scenes), "--out", str(out)])
+    assert isinstance(result.exception, InvalidInput)
+    assert message in str(result.exception)
+    assert not out.exists()
+
+
+def test_pictures_without_a_sticker_cannot_be_attacked(shapes):
+    bare = [LabelledImage(shapes[0].path, 1, 10, 10, shapes[0].boxes, np.array([1]))]
+    with pytest.raises(InvalidInput, match="has a sticker"):
+        craft_patch(tiny_detector(FAMILIES[-1]), bare, steps=1, seed=0)

@@ -1,0 +1,148 @@
+"""People's answers as labels: what is known to lie on a picture, and what a changed log is worth."""
+
+import json
+
+import pytest
+
+from sticker_uq.gate.audit import AuditLog
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, answered_questions, label_case
+from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+from test.helpers.assessments import ELSEWHERE, HERE, THERE, observed
+
+STICKER, LOGO, BACKGROUND = ObjectClass.STICKER, ObjectClass.LOGO, ObjectClass.BACKGROUND
+DRAWN = (10.0, 20.0, 60.0, 70.0)
+
+
+def decision(*verdicts):
+    why = (Reason("made_up", "for the test"),)
+    return SceneDecision(
+        decision_id="d1", stamp_ns=5, frame_id="camera", outcome=Outcome.ASK, reasons=(), model_hash="m", policy_hash="p",
+        workpiece_id="laptop-1",
+        verdicts=tuple(ObjectVerdict(observed(box, label), verdict, why) for box, label, verdict in verdicts),
+    )  # fmt: skip
+
+
+def question(*answers, scene=SceneAnswer.NONE, before=()):
+    said = tuple(PersonAnswer(answer, box) for answer, box in answers)
+    memory = Memory(tuple(PersonAnswer(answer, box) for answer, box in before))
+    return AnsweredQuestion("r1", "d1", "laptop-1", 5, "Ada", scene, said, memory)
+
+
+def labels(*case):
+    boxes, problem = label_case(*case)
+    assert problem == ""
+    return {as_box(b.box): (b.label, b.source) for b in boxes}
+
+
+@pytest.mark.parametrize(
+    ("answer", "label"), [(Answer.REMOVE, STICKER), (Answer.KEEP, LOGO), (Answer.NOT_THERE, None)]
+)
+def test_the_person_is_right_whatever_the_detector_believed(answer, label):
+    for believed in ObjectClass:
+        found = labels(question((answer, HERE)), decision((HERE, believed, Verdict.ASK)))
+        assert found == ({} if label is None else {HERE: (label, "person")})
+
+
+def test_what_was_not_in_question_is_labelled_as_the_policy_decided():
+    seen = decision(
+        (HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.KEEP), (ELSEWHERE, STICKER, Verdict.REMOVE)
+    )
+    assert labels(question((Answer.KEEP, HERE)), seen) == {
+        HERE: (LOGO, "person"), THERE: (LOGO, "policy"), ELSEWHERE: (STICKER, "policy"),
+    }  # fmt: skip
+
+
+def test_what_was_said_before_about_the_laptop_still_holds_and_newer_words_win():
+    before = ((Answer.REMOVE, THERE), (Answer.KEEP, HERE))
+    seen = decision((HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.REMOVE))
+    assert labels(question((Answer.NOT_THERE, HERE), before=before), seen) == {THERE: (STICKER, "person")}
+
+
+def test_a_drawn_sticker_counts_once_whether_the_detector_sees_it_or_not():
+    drawn = (Answer.MISSED, DRAWN)
+    assert labels(question(drawn), decision()) == {DRAWN: (STICKER, "person")}
+    near = (DRAWN[0] + 2, *DRAWN[1:])
+    assert labels(question(drawn), decision((near, STICKER, Verdict.ASK))) == {near: (STICKER, "person")}
+
+
+def test_background_is_no_box():
+    assert labels(question((Answer.REMOVE, HERE)), decision((THERE, BACKGROUND, Verdict.KEEP))) == {}
+
+
+def test_no_sticker_is_left_leaves_logos_only():
+    seen = decision(
+        (HERE, STICKER, Verdict.ASK), (THERE, LOGO, Verdict.KEEP), (ELSEWHERE, STICKER, Verdict.REMOVE)
+    )
+    assert labels(question(scene=SceneAnswer.CLEAN), seen) == {THERE: (LOGO, "policy")}
+
+
+def test_a_picture_on_which_something_stayed_open_is_not_used():
+    boxes, problem = label_case(question((Answer.REMOVE, THERE)), decision((HERE, STICKER, Verdict.ASK)))
+    assert boxes == ()
+    assert "stayed open" in problem
+
+
+@pytest.mark.parametrize("scene", [SceneAnswer.RESCAN, SceneAnswer.SKIP_LAPTOP, SceneAnswer.FAULT])
+def test_an_answer_that_says_nothing_about_objects_is_not_used(scene):
+    boxes, problem = label_case(question(scene=scene), decision((HERE, LOGO, Verdict.KEEP)))
+    assert boxes == ()
+    assert problem
+
+
+def write_log(folder, *told):
+    log = AuditLog(folder, 10**6)
+    for kind, data in told:
+        log.add(kind, data)
+    assert log.flush(30.0)
+    log.close()
+
+
+def asked(identity, workpiece="laptop-1"):
+    data = {
+        "request_id": identity,
+        "decision_id": f"d-{identity}",
+        "workpiece_id": workpiece,
+        "image_stamp_ns": 7,
+    }
+    return "request", data
+
+
+def answered(identity, answer, accepted=True):
+    said = [{"answer": answer.name, "box": list(HERE)}]
+    data = {
+        "request_id": identity,
+        "person": "Ada",
+        "scene_answer": "NONE",
+        "answers": said,
+        "accepted": accepted,
+    }
+    return "answer", data
+
+
+def test_only_accepted_answers_count_and_each_laptop_has_its_own_past(tmp_path):
+    write_log(
+        tmp_path,
+        asked("r1"), answered("r1", Answer.UNKNOWN, accepted=False), answered("r1", Answer.KEEP),
+        asked("r2"), answered("r2", Answer.REMOVE),
+        asked("r3", "laptop-2"), answered("r3", Answer.REMOVE),
+        asked("r4"), answered("r5", Answer.REMOVE),
+    )  # fmt: skip
+    first, second, third = answered_questions(tmp_path)
+    assert (first.request_id, first.person, first.image_stamp_ns) == ("r1", "Ada", 7)
+    assert first.before.answers == ()
+    assert [a.answer for a in second.before.answers] == [Answer.KEEP]
+    assert third.before.answers == ()
+
+
+def test_a_log_that_somebody_changed_teaches_nothing(tmp_path):
+    write_log(tmp_path, asked("r1"), answered("r1", Answer.KEEP), asked("r2"), answered("r2", Answer.KEEP))
+    [file] = tmp_path.glob("*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    entry = json.loads(lines[1])
+    entry["data"]["answers"][0]["answer"] = "REMOVE"
+    lines[1] = json.dumps(entry, sort_keys=True, separators=(",", ":")) + "\n"
+    file.write_text("".join(lines))
+    with pytest.raises(InvalidInput, match="changed"):
+        answered_questions(tmp_path)

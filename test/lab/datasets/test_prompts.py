@@ -1,0 +1,132 @@
+import csv
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from sticker_uq.cli.dataset import app
+from sticker_uq.lab.datasets.prompts import PACKAGED_TEMPLATE, PromptTemplate, read_prompts
+from sticker_uq.scene import InvalidInput
+
+PAPERS_EXAMPLE = (
+    "a laptop, three stickers on the lid, one small music sticker, one small animal sticker, one small superhero sticker, "
+    "stickers close to each other, top-down view, screen turn off, on a flat surface, a solid dark background"
+)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["prompts", *(str(argument) for argument in arguments)])
+
+
+def phrases(**changes):
+    return yaml.safe_load(PACKAGED_TEMPLATE.read_text()) | changes
+
+
+def save(path, values):
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def test_the_template_makes_the_papers_example(tmp_path):
+    only = {
+        "laptops": ["a laptop"],
+        "numbers": {3: "three"},
+        "styles": ["music", "animal", "superhero"],
+        "locations": {3: ["stickers close to each other"]},
+        "other": [["top-down view"], ["screen turn off"], ["on a flat surface"], ["a solid dark background"]],
+    }
+    template = PromptTemplate.load(save(tmp_path / "t.yaml", phrases(**only)))
+    drawn = {template.draw(seed).prompt for seed in range(60)}
+    assert PAPERS_EXAMPLE in drawn
+    assert len(drawn) == 6  # orders of three styles: nothing else is left to chance, and no style comes twice
+
+
+def test_every_packaged_phrase_comes_and_the_number_is_that_of_the_text():
+    template = PromptTemplate.load()
+    drawn = [template.draw(seed) for seed in range(600)]
+    text = "\n".join(prompt.prompt for prompt in drawn)
+    places = [place for of_number in template.locations.values() for place in of_number]
+    for phrase in (
+        *template.laptops,
+        *template.styles,
+        *places,
+        *(one for group in template.other for one in group),
+    ):
+        assert phrase in text, phrase
+    for prompt in drawn:
+        assert prompt.prompt.count(" sticker,") == prompt.stickers
+        if prompt.stickers == 3:
+            assert "big" not in prompt.prompt
+    assert {prompt.stickers for prompt in drawn} == {1, 2, 3}
+
+
+def test_prompt_i_has_seed_plus_i_in_both_formats(tmp_path):
+    for name, count, seed in (("a.jsonl", 6, 10), ("b.csv", 6, 10), ("c.jsonl", 4, 12)):
+        result = run("--out", tmp_path / name, "--count", count, "--seed", seed)
+        assert result.exit_code == 0, result.output
+    a, b, c = (read_prompts(tmp_path / name) for name in ("a.jsonl", "b.csv", "c.jsonl"))
+    assert a == b
+    assert [prompt.prompt for prompt in a[2:]] == [prompt.prompt for prompt in c]
+    assert [prompt.seed for prompt in a] == [10, 11, 12, 13, 14, 15]
+    assert len({prompt.prompt for prompt in a}) == 6
+    assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["prompt"] == a[0].prompt
+    with (tmp_path / "b.csv").open() as stream:
+        assert [row["prompt"] for row in csv.DictReader(stream)] == [prompt.prompt for prompt in a]
+
+
+def test_the_written_template_can_be_edited_and_used(tmp_path):
+    file = tmp_path / "mine.yaml"
+    assert run("--write-template", file).exit_code == 0
+    file.write_text(
+        file.read_text().replace("a MacBook laptop", "a tablet").replace("a laptop\n", "a tablet\n")
+    )
+    assert run("--template", file, "--out", tmp_path / "p.jsonl").exit_code == 0
+    assert any(prompt.prompt.startswith("a tablet, ") for prompt in read_prompts(tmp_path / "p.jsonl"))
+    again = run("--write-template", file)
+    assert isinstance(again.exception, InvalidInput)
+    assert "a tablet" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"laptops": []}, "laptops"),
+        ({"numbers": {0: "no"}}, "numbers"),
+        ({"numbers": {4: "four"}}, "4 stickers"),
+        ({"sticker": "one {colour} sticker"}, "{size}, {style}"),
+        ({"many": "{number stickers"}, "many"),
+        ({"styles": [""]}, "styles"),
+        ({"colours": ["red"]}, "colours"),
+    ],
+)
+def test_a_wrong_template_is_refused_by_name(tmp_path, changes, named):
+    with pytest.raises(InvalidInput, match=r"t\.yaml") as caught:
+        PromptTemplate.load(save(tmp_path / "t.yaml", phrases(**changes)))
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--out", "p.txt"), ("--out", "p.csv", "--count", 0), ("--out", "p.csv", "--seed", -1)]
+)
+def test_bad_options_write_nothing(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    result = run(*arguments)
+    assert isinstance(result.exception, InvalidInput)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "at least one"),
+        ("[]\n", "entry 1"),
+        ('{"index": 0, "seed": 1, "stickers": 1, "prompt": ""}\n', "entry 1"),
+        ('{"index": 0, "seed": 1, "stickers": 1, "prompt": "a"}\n' * 2, "index 0 is used twice"),
+        ('{"index": 0, "seed": 1, "stickers": 1, "prompt": "a"}\n{"in', "entry 2"),
+    ],
+)
+def test_a_wrong_file_of_prompts_is_refused_with_its_entry(tmp_path, text, named):
+    (tmp_path / "p.jsonl").write_text(text)
+    with pytest.raises(InvalidInput, match=named):
+        read_prompts(tmp_path / "p.jsonl")

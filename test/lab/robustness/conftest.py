@@ -1,0 +1,31 @@
+"""A few rendered scenes as a source data set, and a specification of a few circumstances."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.spec import Specification
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    seeds = (7001, 7003, 7004, 7006)
+    write_coco(folder, (encode_scene(s, render(sample_scene(s), (320, 240)), "png") for s in seeds))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def source(scenes: Path) -> SourceSet:
+    return SourceSet.load(scenes)
+
+
+def specification_of(*circumstances: dict[str, Any], **more: Any) -> Specification:
+    common = {"views": {"developer": "-"}, "exposure": 1, "likelihood": 1, "severity": 1}
+    return Specification.model_validate(
+        {"system": {"name": "cell"}, "circumstances": [common | c for c in circumstances], **more}
+    )

@@ -1,0 +1,227 @@
+"""Follow-up cases come in the proportions of the specification, with their truth, and the same each time."""
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sticker_uq.io.coco import read_coco
+from sticker_uq.lab.robustness.drawing import (
+    check_transformations,
+    circumstance_set,
+    sweep_sets,
+    target_set,
+    with_transformation,
+)
+from sticker_uq.lab.robustness.followups import produce
+from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.scene import InvalidInput
+from test.lab.robustness.conftest import specification_of
+
+
+def spec(**more: Any) -> Specification:
+    return specification_of(
+        {"name": "noise", "transformation": "sensor_noise", "strength": [5, 20], "probability": 0.3},
+        {
+            "name": "dark",
+            "transformation": "low_light",
+            "strength": [1, 3],
+            "probability": 0.4,
+            "exclusive_group": "light",
+        },
+        {
+            "name": "bright",
+            "transformation": "overexposure",
+            "strength": [1, 2],
+            "relative_frequency": 0.2,
+            "exclusive_group": "light",
+        },
+        {"name": "turned", "transformation": "rotation", "strength": [5, 20], "probability": 0.25},
+        {"name": "power-cut", "probability": 0.5},
+        **more,
+    )
+
+
+def test_target_cases_come_in_the_target_proportions() -> None:
+    drawn = target_set(spec(), 50, 2000)
+    seen = Counter(one.circumstance for d in drawn.drafts for one in d.applied)
+    anything = 1 - 0.7 * 0.4 * 0.75
+    for name, probability in (("noise", 0.3), ("dark", 0.4), ("bright", 0.2), ("turned", 0.25)):
+        assert seen[name] / 2000 == pytest.approx(probability / anything, abs=0.005)
+    together = sum({"noise", "turned"} <= {one.circumstance for one in d.applied} for d in drawn.drafts)
+    assert together / 2000 == pytest.approx(0.3 * 0.25 / anything, abs=0.02)
+    assert "power-cut" not in seen
+    used = Counter(d.image for d in drawn.drafts)
+    assert set(used.values()) == {40}
+
+
+@given(
+    shares=st.lists(st.floats(0.01, 0.3), min_size=1, max_size=3),
+    alone=st.lists(st.floats(0.01, 1.0), max_size=3),
+    count=st.integers(1, 60),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None)
+def test_exclusive_circumstances_never_meet(
+    shares: list[float], alone: list[float], count: int, seed: int
+) -> None:
+    noise = {"transformation": "sensor_noise", "strength": [1, 2]}
+    group = [
+        {"name": f"g{i}", "probability": s, "exclusive_group": "g", **noise} for i, s in enumerate(shares)
+    ]
+    free = [{"name": f"a{i}", "probability": s, **noise} for i, s in enumerate(alone)]
+    drawn = target_set(specification_of(*group, *free, seed=seed), 7, count)
+    assert len(drawn.drafts) == count
+    for draft in drawn.drafts:
+        names = [one.circumstance for one in draft.applied]
+        assert names
+        assert len(set(names)) == len(names)
+        assert sum(name.startswith("g") for name in names) <= 1
+
+
+def test_one_circumstance_each_when_combinations_are_forbidden() -> None:
+    drawn = target_set(spec(combinations=False), 10, 115)
+    assert {len(d.applied) for d in drawn.drafts} == {1}
+    seen = Counter(d.applied[0].circumstance for d in drawn.drafts)
+    assert seen == {"noise": 30, "dark": 40, "bright": 20, "turned": 25}
+
+
+def test_several_circumstances_are_applied_as_light_meets_them() -> None:
+    stages = {"turned": 1, "dark": 3, "bright": 3, "noise": 5}
+    for draft in target_set(spec(), 5, 200).drafts:
+        order = [stages[one.circumstance] for one in draft.applied]
+        assert order == sorted(order)
+
+
+def test_a_sweep_changes_nothing_but_the_strength() -> None:
+    turned = spec().circumstance("turned")
+    sets = sweep_sets(spec(), turned, [0, 3])
+    assert [s.strength for s in sets] == [2, 5, 10, 15, 25, 45]
+    assert {d.applied[0].seed for s in sets for d in s.drafts if d.image == 3} == {
+        sets[0].drafts[1].applied[0].seed
+    }
+    inside = circumstance_set(spec(), turned, range(40)).drafts
+    strengths = [d.applied[0].strength for d in inside]
+    assert 5 <= min(strengths) < 8
+    assert 17 < max(strengths) <= 20
+
+
+def test_the_most_significant_come_first_and_the_untestable_not_at_all() -> None:
+    both = specification_of(
+        {"name": "a", "transformation": "jpeg", "strength": [9, 5], "probability": 0.1},
+        {
+            "name": "b",
+            "transformation": "jpeg",
+            "strength": [9, 5],
+            "probability": 0.1,
+            "severity": 5,
+        },
+        {"name": "c", "probability": 0.1},
+    )
+    assert [c.name for c in with_transformation(both)] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transformation": "snow", "strength": [1, 2]}, "'snow': expected one of"),
+        ({"transformation": "jpeg", "strength": [0, 2]}, "circumstance x: jpeg: strength 0"),
+        ({"transformation": "jpeg", "strength": [9, 2], "sweep": [900]}, "strength 900"),
+        (
+            {"transformation": "jpeg", "strength": [9, 2], "parameters": {"a": 1}},
+            "unknown parameter 'a'",
+        ),
+    ],
+)
+def test_a_transformation_that_does_not_exist_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        check_transformations(specification_of({"name": "x", "probability": 0.1, **changes}))
+
+
+def test_nothing_to_draw_is_bad_input() -> None:
+    with pytest.raises(InvalidInput, match="expected at least one"):
+        target_set(specification_of({"name": "x", "probability": 0.5}), 5, 5)
+
+
+def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, tmp_path: Path) -> None:
+    one = spec()
+    sets = [target_set(one, len(source), 6), circumstance_set(one, one.circumstance("turned"), range(4))]
+    told: list[tuple[int, int]] = []
+    made = produce(source, sets, tmp_path, progress=lambda *now: told.append(now))
+    assert told[0] == (0, 10)
+    assert told[-1] == (10, 10)
+    assert [s.name for s in made] == ["target", "turned"]
+    items = {item.image_id: item for item in read_coco(tmp_path)}
+    for case in (case for s in made for case in s.cases):
+        assert np.array_equal(items[case.image_id].boxes, case.boxes)
+        assert items[case.image_id].path == case.path
+        assert len(case.origin) + len(case.hidden) == len(case.source.boxes)
+        assert case.source.labels[case.origin].tolist() == case.labels.tolist()
+    turned = made[1].cases[1]
+    assert turned.circumstances == ("turned",)
+    assert not np.array_equal(turned.boxes, turned.source.boxes)
+    entries = json.loads((tmp_path / "annotations.json").read_text())["images"]
+    assert {tuple(e["tags"]) for e in entries} >= {("turned",)}
+
+    (tmp_path / "annotations.json").unlink()
+    lost = made[1].cases[0]
+    (tmp_path / "cases" / f"{lost.case_id}.json").unlink()
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
+    again = produce(source, sets, tmp_path)
+    after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
+    assert {name for name in before if before[name] != after[name]} == {lost.path.name}
+    assert np.array_equal(cv2.imread(str(lost.path)), cv2.imread(str(again[1].cases[0].path)))
+    assert [c.case_id for s in again for c in s.cases] == [c.case_id for s in made for c in s.cases]
+
+
+def test_another_data_set_is_not_touched(source: SourceSet, scenes: Path) -> None:
+    with pytest.raises(InvalidInput, match="another data set"):
+        produce(source, [target_set(spec(), len(source), 1)], scenes)
+
+
+def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: SourceSet) -> None:
+    picture = source.images[1].picture()
+    assert picture.scene is not None
+    assert picture.shapes is not None
+    assert set(np.unique(picture.shapes)) - {0} == set(range(1, len(picture.boxes) + 1))
+    from dataclasses import replace
+
+    moved = replace(
+        source.images[1], item=replace(source.images[1].item, boxes=source.images[1].item.boxes + 1)
+    )
+    assert moved.picture().scene is None
+    assert replace(source.images[1], seed=None).picture().shapes is None
+
+
+def test_tags_come_from_the_entries_or_a_table(scenes: Path, tmp_path: Path) -> None:
+    assert not SourceSet.load(scenes).tagged
+    table = tmp_path / "tags.csv"
+    table.write_text("image,tags\n00007001.png,glare noise\n2,dark; turned\n")
+    tagged = SourceSet.load(scenes, table)
+    assert tagged.tagged
+    assert [sorted(i.tags) for i in tagged.images] == [["glare", "noise"], ["dark", "turned"], [], []]
+    for content, message in (
+        ("image,tags\nno.png,x\n", "'no.png' is not in"),
+        ("name\nx\n", "expected the columns image and tags"),
+        ("image,tags\n2,a\n2,b\n", "line 3: image '2'"),
+    ):
+        table.write_text(content)
+        with pytest.raises(InvalidInput, match=message):
+            SourceSet.load(scenes, table)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        SourceSet.load(scenes, tmp_path / "none.csv")
+
+
+def test_strengths_are_known_for_a_circumstance_set_only(source: SourceSet, tmp_path: Path) -> None:
+    one = spec()
+    (made,) = produce(source, [circumstance_set(one, one.circumstance("dark"), [2])], tmp_path)
+    assert math.isnan(made.strength)
+    assert made.cases[0].source_id == source.images[2].item.image_id

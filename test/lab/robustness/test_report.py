@@ -1,0 +1,220 @@
+"""The report of an assessment: self-contained, complete, in plain words; its figures as CSV."""
+
+import csv
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app
+from sticker_uq.lab.robustness.frequencies import CoverageRow
+from sticker_uq.lab.robustness.report import breaks_words, figure, summary, write_report
+from sticker_uq.lab.robustness.result import (
+    RESULT,
+    Assessment,
+    SetResult,
+    SweepPoint,
+    SweepResult,
+    WorstImage,
+)
+from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
+from sticker_uq.scene import InvalidInput
+from test.lab.robustness.conftest import specification_of
+
+NAN = math.nan
+FIGURES = {
+    "images": 40.0, "true_positives": 90.0, "false_positives": 3.0, "false_negatives": 5.0, "precision": 0.97, "recall": 0.95,
+    "ap": 0.71, "ap50": 0.96, "ap75": 0.8, "wrongly_removed": 0.025, "left_to_person": 0.3, "missed_called_clean": 0.0,
+    "ungated_wrongly_removed": 0.1, "ungated_missed_called_clean": 0.05, "failures": 0.0,
+}  # fmt: skip
+
+
+def check(circumstance: str, finding: Finding, change: float, reason: str = "") -> RelationCheck:
+    return RelationCheck(
+        circumstance=circumstance,
+        metric="ap50",
+        images=40,
+        source=0.96,
+        target=0.96 + change,
+        change=change,
+        low=change - 0.03,
+        high=change + 0.03,
+        distance=0.12,
+        epsilon=0.05,
+        finding=finding,
+        reason=reason,
+    )
+
+
+def a_set(kind: str, circumstance: str = "", **figures: float) -> SetResult:
+    distances = {} if kind == "source" else {"mse": 90.0, "ssim": 0.9, "cw_ssim": 0.88}
+    return SetResult(
+        kind=kind,  # type: ignore[arg-type]
+        circumstance=circumstance,
+        strength=NAN,
+        figures=FIGURES | figures,
+        distances=distances,
+    )
+
+
+def sweep(breaks_at: float, high: float = NAN, mildest: bool = False) -> SweepResult:
+    points = tuple(
+        SweepPoint(strength=s, distance=s / 40, epsilon=0.05, value=0.96 - s / 20, low=0.9 - s / 20, high=1.0)
+        for s in (1.0, 4.0, 9.0)
+    )
+    return SweepResult(
+        circumstance="defocus",
+        metric="ap50",
+        unit="px",
+        source=0.96,
+        points=points,
+        breaks_at=breaks_at,
+        breaks_low=1.5,
+        breaks_high=high,
+        at_mildest=mildest,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with an assessment and its one picture."""
+    spec = specification_of(
+        {"name": "defocus", "transformation": "defocus", "strength": [1, 9], "probability": 0.2, "severity": 5},
+        {"name": "glare", "probability": 0.1, "exposure": 5, "likelihood": 5, "severity": 5,
+         "views": {"operator": "the lamp <script>alert(1)</script> & more"}},
+        {"name": "tilt", "transformation": "tilt", "strength": [1, 9], "probability": 0.2},
+        relations={"ap50": {"points": [[0, 0.05]]}},
+    )  # fmt: skip
+    (tmp_path / "worst").mkdir()
+    cv2.imwrite(str(tmp_path / "worst" / "defocus.jpg"), np.full((40, 60, 3), 90, np.uint8))
+    Assessment(
+        specification=spec,
+        system="a detector",
+        identity="x",
+        gated=True,
+        sets=(
+            a_set("source"),
+            a_set("target"),
+            a_set("circumstance", "defocus", ap50=0.7, wrongly_removed=0.05),
+            a_set("circumstance", "tilt", ap_large=NAN),
+            a_set("sweep", "defocus"),
+        ),
+        checks=(
+            check("all", Finding.UNDECIDED, -0.04),
+            check("defocus", Finding.VIOLATED, -0.26),
+            check("tilt", Finding.HOLDS, NAN, "there is nothing to measure it on"),
+        ),
+        sweeps=(sweep(2.5, 3.5),),
+        coverage=(
+            CoverageRow(
+                circumstance="defocus",
+                significance=5,
+                target=0.2,
+                images=30,
+                count=0,
+                source=0.0,
+                low=0.0,
+                high=0.12,
+                found_by="blur",
+                status="missing",
+            ),
+        ),
+        worst=(WorstImage(circumstance="defocus", file="worst/defocus.jpg", note="2 objects lost"),),
+        finding=Finding.VIOLATED,
+        significance_shares={Finding.HOLDS: 0.25, Finding.VIOLATED: 0.75, Finding.UNDECIDED: 0.0},
+        by_circumstance={"all": Finding.UNDECIDED, "defocus": Finding.VIOLATED, "tilt": Finding.HOLDS},
+        environment={"Python": "3.x"},
+    ).save(tmp_path)
+    return tmp_path
+
+
+class _Page(HTMLParser):
+    """Collects what a page refers to, its text, and tags that are not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.scripts = 0
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [v or "" for k, v in attrs if k in ("src", "href")]
+        self.scripts += tag == "script"
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_is_one_file_that_says_everything(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["robustness", "report", str(folder)])
+    assert result.exit_code == 0, result.output
+    html = (folder / "report.html").read_text()
+    page = _Page()
+    page.feed(html)
+    assert page.open == []
+    assert page.scripts == 0
+    assert page.links
+    assert {link.split(":")[0] for link in page.links} == {"data"}
+    for words in (
+        "Robustness of cell: violated", "not robust with respect to its metamorphic relation", "75 %", "-0.260", "±0.050",
+        "breaks 2.5 px [1.5, 3.5]", "2 objects lost", "missing", "there is nothing to measure it on", "& more",
+        "glare 125", "something else removed", "0.050",
+    ):  # fmt: skip
+        assert words in page.text, words
+    assert html.count("<svg") == 2
+
+
+def test_every_figure_is_in_a_csv_file(folder: Path) -> None:
+    write_report(Assessment.load(folder), folder)
+    names = {path.stem for path in (folder / "tables").iterdir()}
+    assert names == {"significance", "coverage", "performance", "distances", "checks", "sweeps", "breaks"}
+    with open(folder / "tables" / "checks.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [r["finding"] for r in rows] == ["undecided", "violated", "holds"]
+    assert float(rows[1]["change"]) == -0.26
+    assert rows[2]["change"] == ""
+    with open(folder / "tables" / "performance.csv", newline="") as stream:
+        kinds = [r["kind"] for r in csv.DictReader(stream)]
+    assert kinds == ["source", "target", "circumstance", "circumstance", "sweep"]
+
+
+def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
+    text = summary(Assessment.load(folder))
+    assert text.startswith("# Robustness of cell: violated")
+    assert "| defocus | 5 | 0.120 | -0.260 [-0.290, -0.230] (±0.050) | violated |" in text
+    assert "| defocus | ap50 | 2.5 px [1.5, 3.5] |" in text
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        assert len({line.count("|") for line in table.splitlines()}) == 1
+
+
+def test_breaks_in_words() -> None:
+    assert breaks_words(sweep(NAN)) == "not up to 9 px"
+    assert breaks_words(sweep(1.0, 2.0, mildest=True)) == "at 1 px or before"
+    assert breaks_words(sweep(8.0)) == "8 px [1.5, beyond 9]"
+
+
+def test_figures() -> None:
+    assert [figure(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == ["–", "0.123", "1.000", "90", "inf"]
+
+
+def test_a_folder_without_assessment_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["robustness", "report", str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"no assessment in it ({RESULT} is missing)" in result.output
+    (tmp_path / RESULT).write_text('{"sets": 3}')
+    with pytest.raises(InvalidInput, match="not an assessment of this version"):
+        Assessment.load(tmp_path)

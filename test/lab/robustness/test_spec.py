@@ -1,0 +1,163 @@
+"""The specification says what is wrong with it, and epsilon is the function that was written down."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sticker_uq.lab.robustness import (
+    Circumstance,
+    Measured,
+    Piece,
+    Relation,
+    Specification,
+    continuous_relation,
+    paper_relation,
+)
+from sticker_uq.scene import InvalidInput
+
+
+def circumstance(name: str = "glare", **changes: Any) -> dict[str, Any]:
+    values = {
+        "name": name,
+        "views": {"operator": "the lamp mirrors in the lid"},
+        "transformation": "glare",
+        "strength": [1, 4],
+        "probability": 0.1,
+        "exposure": 3,
+        "likelihood": 2,
+        "severity": 5,
+    }
+    return values | changes
+
+
+def specification(*circumstances: dict[str, Any], **changes: Any) -> Specification:
+    values = {"system": {"name": "cell"}, "circumstances": circumstances or (circumstance(),)}
+    return Specification.model_validate(values | changes)
+
+
+def test_significance_is_the_product_of_the_published_example() -> None:
+    # Box 2 of the paper: slow shutter of the road monitoring system
+    slow_shutter = circumstance("slow-shutter", exposure=1, likelihood=2, severity=5)
+    assert Circumstance.model_validate(slow_shutter).significance == 10
+
+
+@pytest.mark.parametrize(("distance", "allowed"), [(0.0, 0.01), (0.154, 0.01), (0.25, 0.01), (0.3, 0.3)])
+def test_paper_relation(distance: float, allowed: float) -> None:
+    assert paper_relation().epsilon(distance) == pytest.approx(allowed)
+
+
+@given(st.floats(0, 3), st.floats(0, 1e-3))
+def test_continuous_relation_has_no_jump(distance: float, step: float) -> None:
+    relation = continuous_relation()
+    change = relation.epsilon(distance + step) - relation.epsilon(distance)
+    assert -1e-12 <= change <= step + 1e-12
+
+
+def test_points_are_joined_and_the_last_is_held() -> None:
+    relation = Relation(points=((0, 0.02), (0.2, 0.02), (0.6, 0.22)))
+    assert [relation.epsilon(d) for d in (0, 0.1, 0.4, 0.6, 5)] == pytest.approx(
+        [0.02, 0.02, 0.12, 0.22, 0.22]
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "either points or pieces"),
+        ({"points": [(0.1, 0.2)]}, "distance 0"),
+        ({"points": [(0, 0.1), (0, 0.2)]}, "increase"),
+        ({"points": [(0, -0.1)]}, "negative"),
+        ({"pieces": [{"up_to": 0.2}]}, "last piece must have no up_to"),
+        ({"pieces": [{"up_to": 0.2, "intercept": 0.1}, {"slope": 1}]}, "jumps from 0.1 to 0.2 at d = 0.2"),
+        ({"pieces": [{"slope": -1, "intercept": 2}]}, "must not fall"),
+        ({"pieces": [{}, {}]}, "every piece but the last"),
+    ],
+)
+def test_no_function_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Relation.model_validate(values)
+
+
+def test_a_jump_is_possible_on_demand() -> None:
+    jumping = Relation(pieces=(Piece(up_to=0.2, intercept=0.1), Piece(slope=1)), continuous=False)
+    assert jumping.epsilon(0.2) == 0.1
+    assert jumping.epsilon(0.21) == pytest.approx(0.21)
+
+
+def test_significance_tightens_epsilon_linearly() -> None:
+    spec = specification(significance_tightening=0.5)
+    assert spec.epsilon("ap", 0.1, 1) == pytest.approx(0.02)
+    assert spec.epsilon("ap", 0.1, 63) == pytest.approx(0.015)
+    assert spec.epsilon("ap", 0.1, 125) == pytest.approx(0.01)
+    with pytest.raises(InvalidInput, match="speed"):
+        spec.epsilon("speed", 0.1)
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    spec = specification(
+        circumstance(measured={"quantity": "exposure", "above": 1.0}),
+        circumstance("dark", relative_frequency=0.3, probability=None, exclusive_group="light"),
+        relations={"ap": paper_relation().model_dump(), "recall": {"points": [[0, 0.1]]}},
+        distance="ssim",
+        confidence=0.9,
+    )
+    spec.save(tmp_path / "spec.yaml")
+    assert Specification.load(tmp_path / "spec.yaml") == spec
+
+
+def test_defaults_survive_a_file(tmp_path: Path) -> None:
+    specification().save(tmp_path / "spec.yaml")
+    assert Specification.load(tmp_path / "spec.yaml") == specification()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"severity": 6}, "glare.severity = 6: Input should be less than or equal to 5"),
+        ({"relative_frequency": 0.1}, "glare: glare: give either probability or relative_frequency"),
+        ({"strength": None}, "transformation and strength belong together"),
+        ({"views": {}}, "glare.views"),
+        ({"colour": "red"}, "glare.colour = 'red'"),
+        ({"measured": {"quantity": "noise"}}, "give above, below or both"),
+    ],
+)
+def test_a_wrong_circumstance_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    import yaml
+
+    values = {"system": {"name": "cell"}, "circumstances": [circumstance(**changes)]}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(InvalidInput) as caught:
+        Specification.load(tmp_path / "spec.yaml")
+    assert message in str(caught.value)
+    assert "spec.yaml" in str(caught.value)
+
+
+def test_an_exclusive_group_cannot_exceed_certainty() -> None:
+    with pytest.raises(ValidationError, match=r"'light': its frequencies sum to 1\.2"):
+        specification(
+            circumstance("dark", probability=0.6, exclusive_group="light"),
+            circumstance("bright", probability=0.6, exclusive_group="light"),
+        )
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1, 2]", "a: [", "system: {name: x}\ncircumstances: 3", "\x00", "circumstances: [7]"]
+)
+def test_a_broken_file_is_bad_input(tmp_path: Path, content: str) -> None:
+    (tmp_path / "spec.yaml").write_text(content)
+    with pytest.raises(InvalidInput, match=r"spec\.yaml"):
+        Specification.load(tmp_path / "spec.yaml")
+    with pytest.raises(InvalidInput, match="missing"):
+        Specification.load(tmp_path / "missing.yaml")
+
+
+def test_a_measured_circumstance_has_open_limits_and_never_holds_for_nan() -> None:
+    dark = Measured(quantity="exposure", below=-1.5)
+    assert dark.holds(-2)
+    assert not dark.holds(-1.5)
+    assert not dark.holds(float("nan"))
+    assert not Measured(quantity="noise", above=2, below=5).holds(6)

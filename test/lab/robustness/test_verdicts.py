@@ -1,0 +1,193 @@
+"""Verdicts: the published example, known effects, and what the gate's decisions mean for the laptop."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.robustness.answers import Action, Answer, act_on_decision, act_on_detections, consequence
+from sticker_uq.lab.robustness.performance import Judged, Performance
+from sticker_uq.lab.robustness.published import mds_checks, mds_specification
+from sticker_uq.lab.robustness.relation import paper_relation
+from sticker_uq.lab.robustness.verdicts import (
+    Finding,
+    Paired,
+    RelationCheck,
+    check_relation,
+    overall,
+    plain_check,
+)
+from sticker_uq.scene import Detections, InvalidInput
+from test.helpers.assessments import HERE, THERE, assessment, observed, rarely_seen
+
+BOX = np.float32([[10, 10, 60, 40]])
+STICKER_THERE = LabelledImage(Path("x.png"), 1, 300, 200, BOX, np.array([2]))
+
+
+def found(boxes: np.ndarray, score: float = 0.9) -> Detections:
+    rows = np.tile(np.float32([1 - score, 0, score]), (len(boxes), 1))
+    return Detections(np.float32(boxes).reshape(-1, 4), rows)
+
+
+def test_the_published_system_violates_its_relation_by_all_five_metrics() -> None:
+    checks = mds_checks()
+    expected = {"precision": 0.066, "recall": 0.126, "ap50": 0.112, "ap75": 0.132, "ap": 0.094}
+    assert {c.metric: round(c.difference, 3) for c in checks} == expected
+    assert {c.epsilon for c in checks} == {0.01}
+    assert [c.finding for c in checks] == [Finding.VIOLATED] * 5
+    assert sum(c.finding is Finding.HOLDS for c in checks) == 0  # "holds for 0 performance metrics"
+    assert overall(checks, {}).finding is Finding.VIOLATED
+
+
+def test_the_published_significances() -> None:
+    found = {c.name: c.significance for c in mds_specification().circumstances}
+    assert sorted(found.values(), reverse=True) == [20, 18, 18, 15, 12, 10, 9, 3]
+    assert sum(c.frequency for c in mds_specification().circumstances) == pytest.approx(1)
+
+
+def test_a_difference_of_exactly_epsilon_is_allowed() -> None:
+    assert plain_check("ap", 0.5, 0.49, 0.1, 0.01).finding is Finding.HOLDS
+    assert plain_check("ap", 0.49, 0.5, 0.1, 0.0099).finding is Finding.VIOLATED
+    assert plain_check("ap", 0.5, float("nan"), 0.1, 0.01).finding is Finding.UNDECIDED
+
+
+def pairs(images: int, lost: int, distance: float = 0.1) -> Paired:
+    """``images`` pictures with one sticker each, all found in the source, ``lost`` of them not in the follow-up."""
+    source = [Judged(STICKER_THERE, Answer(found(BOX))) for _ in range(images)]
+    nothing = Answer(found(np.zeros((0, 4))))
+    target = [Judged(STICKER_THERE, nothing) if i < lost else source[i] for i in range(images)]
+    return Paired(
+        Performance(source, 0.5, 0.5),
+        Performance(target, 0.5, 0.5),
+        np.arange(images),
+        np.full(images, distance),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lost", "allowed", "expected"),
+    [
+        (4, 0.3, Finding.HOLDS),
+        (30, 0.1, Finding.VIOLATED),
+        (12, 0.18, Finding.UNDECIDED),
+    ],
+)
+def test_the_interval_decides(lost: int, allowed: float, expected: Finding) -> None:
+    check = check_relation(pairs(60, lost), "recall", lambda d: allowed, resamples=400)
+    assert check.finding is expected
+    assert check.change == pytest.approx(-lost / 60)
+    assert check.low < check.change < check.high
+    exact = 1.96 * np.sqrt(lost / 60 * (1 - lost / 60) / 60)
+    assert check.high - check.low == pytest.approx(2 * exact, rel=0.25)
+
+
+def test_no_change_in_few_images_is_no_proof() -> None:
+    few = check_relation(pairs(20, 0), "recall", lambda d: 0.02, resamples=200)
+    assert few.finding is Finding.UNDECIDED
+    assert few.high == pytest.approx(1 - 0.025 ** (1 / 20))
+    many = check_relation(pairs(200, 0), "recall", lambda d: 0.02, resamples=100)
+    assert many.finding is Finding.HOLDS
+    tiny = check_relation(pairs(5, 5), "recall", lambda d: 0.02, resamples=100)
+    assert (tiny.finding, tiny.reason) == (Finding.UNDECIDED, "fewer than 10 source images")
+
+
+def test_epsilon_is_taken_at_each_resamples_own_distance() -> None:
+    """The jump of the published relation at d = 0.25: d on both sides of it leaves the verdict open."""
+    paired = pairs(40, 6)
+    distances = np.where(np.arange(40) % 2, 0.05, 0.47)
+    check = check_relation(replace(paired, distances=distances), "recall", paper_relation().epsilon)
+    assert check.finding is Finding.UNDECIDED
+    far = check_relation(replace(paired, distances=np.full(40, 0.6)), "recall", paper_relation().epsilon)
+    assert far.finding is Finding.HOLDS
+    set_wide = check_relation(replace(paired, distances=np.array([0.1])), "recall", paper_relation().epsilon)
+    assert set_wide.finding is Finding.VIOLATED
+
+
+def test_what_cannot_be_measured_is_undecided() -> None:
+    unknown = check_relation(
+        replace(pairs(20, 2), distances=np.array([np.nan])), "recall", paper_relation().epsilon
+    )
+    assert (unknown.finding, unknown.reason) == (Finding.UNDECIDED, "the distance is not known")
+    small = check_relation(pairs(20, 2), "ap_large", lambda d: 0.1, resamples=100)
+    assert (small.finding, small.reason) == (Finding.UNDECIDED, "there is nothing to measure it on")
+    with pytest.raises(InvalidInput, match="origins"):
+        replace(pairs(20, 2), origin=np.arange(19))
+
+
+@settings(max_examples=5)
+@given(lost=st.integers(0, 15), seed=st.integers(0, 5))
+def test_the_same_seed_gives_the_same_interval(lost: int, seed: int) -> None:
+    one, other = (
+        check_relation(pairs(15, lost), "ap50", lambda d: 0.1, resamples=60, seed=seed) for _ in range(2)
+    )
+    assert one == other
+
+
+def check(name: str, finding: Finding) -> RelationCheck:
+    return RelationCheck(name, "ap", 20, 0.9, 0.8, -0.1, -0.2, 0.0, 0.1, 0.1, finding)
+
+
+def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() -> None:
+    checks = [check("a", Finding.HOLDS), check("b", Finding.UNDECIDED), check("b", Finding.HOLDS)]
+    verdict = overall(checks, {"a": 30, "b": 10})
+    assert verdict.finding is Finding.UNDECIDED
+    assert verdict.weights == {Finding.HOLDS: 0.75, Finding.VIOLATED: 0.0, Finding.UNDECIDED: 0.25}
+    worse = overall([*checks, check("all", Finding.VIOLATED)], {"a": 30, "b": 10})
+    assert worse.finding is Finding.VIOLATED
+    assert worse.weights == verdict.weights
+    assert overall([check("a", Finding.HOLDS)], {"a": 1}).finding is Finding.HOLDS
+
+
+def test_performance_is_that_of_the_images() -> None:
+    judged = [
+        Judged(STICKER_THERE, Answer(found(BOX))),
+        Judged(STICKER_THERE, Answer(found(BOX + 100))),
+        Judged(STICKER_THERE, Answer.failed("time-out")),
+    ]
+    figures = Performance(judged, 0.5, 0.5).figures()
+    assert [figures[n] for n in ("true_positives", "false_positives", "false_negatives")] == [1, 1, 2]
+    assert (figures["precision"], figures["recall"]) == (0.5, pytest.approx(1 / 3))
+    assert figures["ap50"] == pytest.approx(34 / 101, abs=0.01)
+    assert figures["wrongly_removed"] == pytest.approx(1 / 3)
+    assert figures["left_to_person"] == pytest.approx(1 / 3)
+    assert figures["failures"] == 1
+    with pytest.raises(InvalidInput, match="bravery"):
+        Performance(judged, 0.5, 0.5).value("bravery")
+    with pytest.raises(InvalidInput, match="no images"):
+        Performance([], 0.5, 0.5)
+
+
+def test_a_cell_without_gate_acts_on_whatever_it_detects() -> None:
+    sure = act_on_detections(found(BOX, 0.6), 0.5)
+    assert (sure.removed.tolist(), sure.asked, sure.clean) == (BOX.tolist(), False, False)
+    doubtful = act_on_detections(found(BOX, 0.4), 0.5)
+    assert (len(doubtful.removed), doubtful.clean) == (0, True)
+
+
+def test_a_decision_becomes_what_the_cell_does() -> None:
+    policy = Policy()
+    work = act_on_decision(judge(assessment(observed(HERE)), policy))
+    assert (work.removed.tolist(), work.asked, work.clean) == ([list(HERE)], False, False)
+    mixed = act_on_decision(judge(assessment(observed(HERE), unstable=[rarely_seen(THERE, 6)]), policy))
+    assert (len(mixed.removed), mixed.asked) == (1, True)
+    doubtful_scene = act_on_decision(judge(assessment(observed(HERE), dil=0.9), policy))
+    assert (len(doubtful_scene.removed), doubtful_scene.asked) == (0, True)
+    clean = act_on_decision(judge(assessment(), policy))
+    assert (len(clean.removed), clean.asked, clean.clean) == (0, False, True)
+
+
+def test_consequences() -> None:
+    on, off = Action(BOX, False, False), Action(BOX + 100, False, False)
+    clean = Action(np.zeros((0, 4), np.float32), False, True)
+    nothing = np.zeros((0, 4), np.float32)
+    assert (consequence(on, BOX, False, 0.5).right, consequence(on, BOX, False, 0.5).wrong) == (1, 0)
+    assert consequence(off, BOX, False, 0.5).wrong == 1
+    assert consequence(on, nothing, False, 0.5).wrong == 1
+    assert consequence(clean, BOX, False, 0.5).missed
+    assert consequence(clean, nothing, True, 0.5).missed
+    assert not consequence(clean, nothing, False, 0.5).missed

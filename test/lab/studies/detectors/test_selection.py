@@ -1,0 +1,130 @@
+import json
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sticker_uq.cli.options import combine
+from sticker_uq.cli.select import command as select
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.io.parameter_files import read_parameters
+from sticker_uq.lab.studies.detectors.plan import DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.running import ATTACKS, IMAGES, OBJECTS, PLAN, Study
+from sticker_uq.lab.studies.detectors.selection import advice, parameters, rank
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import settings_of_file
+from sticker_uq.scene import InvalidInput
+
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """a: accurate and slow; b: as accurate and quick; c: quick, inaccurate, sure of it. All have the packaged weights."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for model, accuracy, entropy, drop, ms in (
+        ("a", 0.9, 0.5, 0.1, 90),
+        ("b", 0.9, 0.5, 0.5, 30),
+        ("c", 0.5, 0.1, 0.3, 31),
+    ):
+        for image in range(30):
+            for variant in ("clean", "adv-00"):
+                value = accuracy - (drop if variant != "clean" else 0) + rng.normal(0, 0.02)
+                rows.append(
+                    {
+                        "dataset": "d",
+                        "model": model,
+                        "variant": variant,
+                        "dropout_rate": 0.2,
+                        "image": f"{image}",
+                        "map": value,
+                    }
+                    | {
+                        "shannon_entropy": entropy + rng.normal(0, 0.02),
+                        "encode_ms": ms / 3,
+                        "decode_ms": ms * 2 / 3,
+                    }
+                    | dict.fromkeys(("variation_ratio", "mutual_information"), 0.0)
+                    | dict.fromkeys(("relative_total_variance", "relative_predictive_surface"), 0.0)
+                )
+    packaged = resources.files("sticker_uq.detection") / "weights" / f"{SSDLITE}.safetensors"
+    for name in "abc":
+        (tmp_path / f"{name}.safetensors").symlink_to(str(packaged))
+    models = tuple(
+        ModelChoice(label=m, name=SSDLITE, weights=str(tmp_path / f"{m}.safetensors")) for m in "abc"
+    )
+    settings = StudySettings(
+        models=models, datasets=(DataSet(name="d", folder=Path("d")),), rates=(0.2,), adversarial=1
+    )
+    return Study(settings, pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame(), {})
+
+
+def test_a_tie_is_named_and_the_quicker_comes_first(study: Study) -> None:
+    found = rank(study, {"accuracy": 1.0}, 0.2)
+    assert [one.model for one in found] == ["b", "a", "c"]
+    assert found[0].tied == ("a",)
+    assert found[0].score == found[1].score == 1
+    assert found[2].score == 2
+    assert "a is statistically as good" in advice(found)
+
+
+def test_each_requirement_has_its_own_winner(study: Study) -> None:
+    assert rank(study, {"label-uncertainty": 1.0}, 0.2)[0].model == "c"
+    assert rank(study, {"robustness": 1.0}, 0.2)[0].model == "a"
+    latency = rank(study, {"latency": 1.0}, 0.2)
+    assert [one.tiers["latency"] for one in latency] == [1, 1, 2]  # 31 ms are as quick as 30
+    assert "no other model" in advice(rank(study, {"robustness": 1.0}, 0.2))
+
+
+def test_weights_decide_a_mix(study: Study) -> None:
+    assert rank(study, {"accuracy": 5.0, "label-uncertainty": 1.0}, 0.2)[0].model == "b"
+    assert rank(study, {"accuracy": 1.0, "label-uncertainty": 20.0}, 0.2)[0].model == "c"
+
+
+def test_bad_requests_are_named(study: Study) -> None:
+    for weights, rate, said in (
+        ({"beauty": 1.0}, 0.2, "requirement 'beauty'"),
+        ({"accuracy": 0.0}, 0.2, "weight 0 of accuracy"),
+        ({}, 0.2, "no requirement"),
+        ({"accuracy": 1.0}, 0.4, "dropout rate 0.4: expected one that was studied: 0.2"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            rank(study, weights, rate)
+    bare = replace(study, images=study.images[study.images["variant"] == "clean"])
+    with pytest.raises(InvalidInput, match="no attacked pictures"):
+        rank(bare, {"robustness": 1.0}, 0.2)
+
+
+def test_the_file_is_what_the_detector_loads(study: Study, tmp_path: Path) -> None:
+    for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
+        table.to_parquet(tmp_path / name)
+    plan = {"settings": study.settings.model_dump(mode="json"), "weights": {}}
+    (tmp_path / PLAN).write_text(json.dumps(plan))
+    app = typer.Typer()
+    app.command()(select)
+    file = tmp_path / "detector.yaml"
+    done = CliRunner().invoke(
+        app, [str(tmp_path), "--require", "accuracy", "--require", "robustness=0.5", "--out", str(file)]
+    )
+    assert done.exit_code == 0, (done.output, done.exception)
+    settings = combine(DetectorSettings, read_parameters(file, "detector"), {}, file)
+    assert settings.weights == str(tmp_path / "a.safetensors")
+    assert settings.dropout_rate == 0.2
+    loaded = settings_of_file(file, "detector", PerceptionSettings(dil_every=2))
+    assert (loaded.weights, loaded.dropout_rate, loaded.dil_every) == (settings.weights, 0.2, 2)
+    detector = load_detector(settings)
+    assert detector.weights_hash == load_detector(DetectorSettings(model=SSDLITE)).weights_hash
+    (tmp_path / "a.safetensors").unlink()
+    with pytest.raises(
+        InvalidInput, match=r"a\.safetensors: expected the weights of a that the study looked with"
+    ):
+        parameters(study, "a", 0.2)
+    refused = CliRunner().invoke(app, [str(tmp_path), "--require", "accuracy=much"])
+    assert "--require 'accuracy=much'" in str(refused.exception)

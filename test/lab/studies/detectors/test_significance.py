@@ -1,0 +1,179 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from sticker_uq.lab.studies.detectors.analysis import analyse, mean_interval
+from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
+from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
+from sticker_uq.lab.studies.detectors.ordering import best_everywhere, mean_tiers, recommended, tiers
+from sticker_uq.lab.studies.detectors.significance import (
+    Pair,
+    band,
+    compare_pairs,
+    direction,
+    friedman,
+    holm,
+    rank_biserial,
+    signed_rank,
+)
+from sticker_uq.scene import InvalidInput
+
+DIFFERENCES = arrays(float, st.integers(1, 30), elements=st.integers(-5, 5).map(float))
+
+
+@given(DIFFERENCES)
+def test_rank_biserial_is_bounded_and_changes_sign(d: np.ndarray) -> None:
+    value = rank_biserial(d)
+    if not d.any():
+        assert math.isnan(value)
+        return
+    assert -1 <= value <= 1
+    assert rank_biserial(-d) == pytest.approx(-value)
+    if (d >= 0).all():
+        assert value == pytest.approx(1)
+
+
+@given(arrays(float, st.integers(1, 12), elements=st.floats(0, 1)))
+def test_holm_never_lowers_and_keeps_the_order(p: np.ndarray) -> None:
+    adjusted = holm(p)
+    assert (adjusted >= p).all()
+    assert (adjusted <= 1).all()
+    assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
+
+
+def test_holm_by_hand_and_undefined_counts() -> None:
+    assert holm(np.array([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
+    found = holm(np.array([np.nan, 0.01]))
+    assert found[1] == pytest.approx(0.02)
+    assert np.isnan(found[0])
+
+
+def test_signed_rank_edges() -> None:
+    assert signed_rank(np.zeros(5)) == 1.0
+    assert math.isnan(signed_rank(np.zeros(0)))
+    assert signed_rank(np.arange(1.0, 11.0)) == pytest.approx(2 / 2**10)
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"),
+    [([1.0, 1.0, 1.1], "greater"), ([-1.0, -1.0, -0.9], "less"), ([-1.0, 1.0, 0.2], "two-sided")],
+)
+def test_direction(d: list[float], expected: str) -> None:
+    assert direction(np.array(d)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(0.0, "no"), (math.nan, "no"), (-0.05, "negligible"), (0.1, "small"), (-0.3, "medium"), (0.5, "large")],
+)
+def test_bands(value: float, name: str) -> None:
+    assert band(value) == name
+
+
+def test_friedman_needs_three_models() -> None:
+    assert math.isnan(friedman(np.ones((10, 2))).p)
+    assert math.isnan(friedman(np.ones((10, 3))).p)
+
+
+def test_lower_is_better_for_uncertainty() -> None:
+    rng = np.random.default_rng(0)
+    values = np.stack([rng.uniform(0, 1, 40), rng.uniform(2, 3, 40)], axis=1)
+    assert compare_pairs(values, ["a", "b"], ACCURACY, "paper")[0].better == "b"
+    assert compare_pairs(values, ["a", "b"], BY_NAME["total_variance"], "paper")[0].better == "a"
+    with pytest.raises(InvalidInput, match="not numbers"):
+        compare_pairs(values * np.nan, ["a", "b"], ACCURACY, "paper")
+
+
+def beaten(winner: str, loser: str) -> Pair:
+    return Pair(winner, loser, 9, 1.0, "two-sided", 0.0, 0.0, 0.9, "large", 0.9, winner, 0.0)
+
+
+def test_tiers_do_not_depend_on_the_order_of_models() -> None:
+    pairs = [beaten("c", "a"), beaten("c", "b"), beaten("a", "d")]
+    for models in ("abcd", "dcba", "bdac"):
+        found = tiers(list(models), pairs, "paper")
+        assert [set(tier) for tier in found] == [{"c"}, {"a", "b"}, {"d"}]
+
+
+def test_models_that_beat_each_other_in_a_circle_are_tied() -> None:
+    circle = [beaten("a", "b"), beaten("b", "c"), beaten("c", "a"), beaten("a", "d")]
+    assert [set(tier) for tier in tiers(list("abcd"), circle, "paper")] == [{"a", "b", "c"}, {"d"}]
+
+
+def test_best_and_recommended() -> None:
+    assert best_everywhere([("a", "b"), ("b", "c")]) == ("b",)
+    assert best_everywhere([("a",), ("b",)]) == ()
+    assert recommended([("a",), ("b",), ("b",)]) == ("b",)
+    assert mean_tiers([(("a",), ("b",)), (("a", "b"),)]) == {"a": 1.0, "b": 1.5}
+
+
+def test_correlations_leave_out_what_was_not_measured() -> None:
+    accuracy = np.array([1.0, 0.8, 0.6, 0.4, np.nan])
+    found = correlations(accuracy, [np.array([1.0, 2, 3, 4, 0]), np.full(5, 2.0)])
+    assert found[0].images == 4
+    assert found[0].rho == pytest.approx(-1)
+    assert math.isnan(found[1].rho)
+    assert found[0].p_holm == pytest.approx(2 * found[0].p)
+
+
+def test_cluster_bootstrap_is_wider_than_one_that_takes_rows_for_images() -> None:
+    rng = np.random.default_rng(3)
+    accuracy, metric = rng.normal(size=30), rng.normal(size=30)
+    rows = [np.repeat(v, 9) + rng.normal(0, 0.05, 270) for v in (accuracy, metric)]
+    by_image = pooled_correlation(*rows, np.repeat(np.arange(30), 9), 200)
+    by_row = pooled_correlation(*rows, np.arange(270), 200)
+    assert by_image.images == 30
+    assert by_image.rho == by_row.rho
+    assert by_image.high - by_image.low > 2 * (by_row.high - by_row.low)
+
+
+def test_mean_interval() -> None:
+    values = np.random.default_rng(0).uniform(0, 1, 100)
+    mean, low, high = mean_interval(values, 500)
+    assert low < mean < high
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / 10, rel=0.25)
+    assert mean_interval(np.ones(4), 500) == (1.0, 1.0, 1.0)
+    assert math.isnan(mean_interval(np.zeros(0), 500)[0])
+
+
+def made(shift: float) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    base = rng.uniform(0.2, 0.6, 30)
+    return pd.DataFrame(
+        [
+            {
+                "dataset": "d",
+                "dropout_rate": 0.2,
+                "variant": "clean",
+                "image": f"{i}",
+                "model": m,
+                "map": value,
+            }
+            for k, m in enumerate(("a", "b", "c"))
+            for i, value in enumerate(base + (shift if k == 2 else 0) + rng.normal(0, 0.01, 30))
+        ]
+    )
+
+
+def test_friedman_gates_the_pairs_of_the_profile_paper_only() -> None:
+    alike, apart = analyse(made(0.0), "paper", 0), analyse(made(0.2), "paper", 0)
+    assert alike.best["map"].tolist() == ["a/b/c", "a/b/c"]
+    assert not alike.pairs["opened"].any()
+    assert apart.best["map"].tolist() == ["c", "c"]
+    assert apart.pairs["opened"].all()
+    assert analyse(made(0.0), "simula_rp", 0).pairs["opened"].all()
+
+
+def test_images_without_detections_keep_their_rows() -> None:
+    table = made(0.2)
+    table["shannon_entropy"] = np.where(table["image"] == "3", np.nan, table["map"])
+    found = analyse(table, "paper", 0)
+    means = found.means.set_index(["measure", "model"])
+    assert means.loc[("map", "a"), "measured"] == 30
+    assert means.loc[("shannon_entropy", "a"), "measured"] == 29
+    assert found.friedman.set_index("measure").loc["shannon_entropy", "left_out"] == 1

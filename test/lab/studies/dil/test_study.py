@@ -1,0 +1,268 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from sticker_uq.cli.dil import app
+from sticker_uq.evaluation.metrics.roc import area_under_roc, mean_interval, roc_interval, share_above
+from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
+from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.studies.dil.records import (
+    DIL_SIGNALS,
+    MC_SIGNALS,
+    OVERLOOKED,
+    OVERSIGHT,
+    STRANGENESS,
+    SceneRecord,
+)
+from sticker_uq.lab.studies.dil.report import as_markdown, write_study
+from sticker_uq.lab.studies.dil.study import (
+    PAPER_DIL,
+    effects,
+    missed_detection,
+    rates,
+    separation,
+    thresholds,
+)
+from sticker_uq.scene import InvalidInput
+
+NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
+values = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12).map(np.array)
+
+
+@given(values, values)
+def test_area_is_the_share_of_pairs_in_the_right_order(negative, positive):
+    pairs = positive[:, None] - negative[None]
+    expected = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
+    assert area_under_roc(negative, positive) == pytest.approx(expected)
+    assert area_under_roc(positive, negative) == pytest.approx(1 - expected)
+
+
+def test_interval_holds_the_figure_and_narrows_with_more_scenes():
+    rng = np.random.default_rng(0)
+    widths = []
+    for n in (20, 500):
+        found = roc_interval(rng.normal(0, 1, n), rng.normal(1, 1, n))
+        assert found.low < found.value < found.high
+        widths.append(found.high - found.low)
+    assert widths[1] < 0.5 * widths[0]
+    assert str(roc_interval(np.zeros(0), np.ones(3))) == "-"
+    assert str(mean_interval(np.array([np.nan, 2.0, 2.0]))) == "2.000 [2.000, 2.000]"
+    assert share_above(np.array([1.0, 2.0, 3.0]), 2.0) == pytest.approx(1 / 3)
+
+
+def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
+    signals = dict.fromkeys(NAMES, 0.0) | {PAPER_DIL: dil, "background_localization": dil * 100}
+    probabilities = [[1 - s, 0.0, s] for s in scores]
+    return SceneRecord(case, "a.png", 1, missed, signals, list(boxes), probabilities, list(regions))
+
+
+def image(case):
+    box = np.array([[10, 10, 30, 30]], np.float32)
+    picture = LabelledImage(Path("a.png"), 1, 10, 10, box, np.array([2]))
+    none = np.zeros((0, 4), np.float32)
+    return AbnormalImage(picture, case, "a.png", np.ones(1, np.float32), box, none, none, ())
+
+
+SEEN, BELOW, NOTHING = ([[10, 10, 30, 30]], (0.9,)), ([[10, 10, 30, 30]], (0.45,)), ((), ())
+
+
+@pytest.fixture
+def study():
+    """Clean scenes in which all is seen, hidden ones with a sticker at 0.45 or unseen, DiL rising from 0.1 to 0.8."""
+    records = {
+        "clean": [record("clean", 0.1 + 0.01 * i, *SEEN) for i in range(10)],
+        "hidden": [
+            record("hidden", 0.6, *BELOW, missed=1, regions=[[5, 5, 35, 35]]),
+            record("hidden", 0.8, *NOTHING, missed=1),
+        ],
+    }
+    return records, {case: [image(case) for _ in found] for case, found in records.items()}
+
+
+def test_effects_of_each_case(study):
+    table = effects(*study, 0.5).set_index("case")
+    assert table.loc["clean", "misclassified"] == 0
+    assert table.loc["hidden", "misclassified"] == 1
+    assert table.loc["hidden", "scenes with a missed sticker"] == 1
+    assert table.loc["clean", "mAP@0.5"] == pytest.approx(1)
+    assert table.loc["hidden", "mAP@0.5"] == pytest.approx(0.5, abs=0.01)
+    assert table.loc["hidden", "DiL"].startswith("0.700 [0.600, 0.800]")
+    assert table.loc["hidden", "BL"] == pytest.approx(0.7)  # per pixel of a picture of 10 x 10
+
+
+def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
+    boxes = [[0, 0, 9, 9], [20, 20, 29, 29]]
+    assert record("clean", 0.0, boxes, (0.9, 0.7)).doubt == pytest.approx(0.3)
+    assert record("clean", 0.0, boxes, (0.9, 0.2)).doubt == pytest.approx(0.1)  # 0.2 is no predicted box
+    unseen = record("clean", 0.0)
+    assert unseen.doubt == 0
+    unseen.signals["unexplained_objectness"] = 0.4
+    assert unseen.signal("doubt") == 0.4
+
+
+def test_strangeness_counts_where_there_is_a_head(study):
+    records, images = study
+    assert "strangeness" not in separation(records)["signal"].tolist()
+    for found in records.values():
+        for one in found:
+            one.signals["strangeness"] = 0.2 if one.case == "clean" else 0.9
+    assert separation(records).set_index("signal").loc["suspicion", "hidden"].startswith("1.000")
+    assert effects(records, images, 0.5).set_index("case").loc["hidden", "strangeness"].startswith("0.900")
+    sure = record("clean", 0.0, [[0, 0, 9, 9]], (1.0,))
+    sure.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.2})
+    assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
+
+
+def test_an_omission_needs_the_odds_of_both():
+    one = record("clean", 0.0)
+    one.signals.update({"overlooked": 0.2, "oversight": 0.75})
+    assert one.signal("omission") == pytest.approx(0.6)  # odds 3 times the root of 1/4
+    one.signals["oversight"] = 0.0
+    assert one.signal("omission") == pytest.approx(0, abs=1e-3)
+
+
+def test_indecision_adds_up_what_every_box_leaves_open():
+    boxes = [[0, 0, 9, 9], [20, 20, 29, 29], [40, 40, 49, 49]]
+    assert record("clean", 0.0, boxes[:1], (1.0,)).indecision == pytest.approx(0, abs=1e-6)
+    assert record("clean", 0.0, boxes[:2], (0.5, 0.5)).indecision == pytest.approx(2, abs=1e-6)
+    one = record("clean", 0.0, boxes, (0.5, 0.05, 1.0))  # 0.05 is hardly anything
+    assert one.indecision == one.signal("indecision") == pytest.approx(1, abs=1e-6)
+    one.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.0})
+    assert one.signal("suspicion") == pytest.approx(1 - 0.5 * 2 ** (-1 / 3), abs=1e-6)
+    assert record("clean", 0.0).indecision == 0
+
+
+def test_what_separates_and_what_does_not(study):
+    records, _ = study
+    table = separation(records).set_index("signal")
+    assert table.loc[PAPER_DIL, "hidden"].startswith("1.000")
+    assert table.loc["variation_ratio", "hidden"].startswith("0.500")
+    missed = missed_detection(records).set_index("signal")
+    assert missed.loc[PAPER_DIL, "all cases"].startswith("1.000")
+    assert missed.loc[PAPER_DIL, "clean"] == "-"  # nothing was missed there
+
+
+def test_rates_at_percentiles_of_clean_scenes(study):
+    table = rates(study[0], PAPER_DIL).set_index("percentile")
+    assert (table["TPR hidden"] == 1).all()
+    assert table.loc[50, "TNR"] < table.loc[90, "TNR"]
+    np.testing.assert_allclose(table["TNR"] + table["FPR"], 1)
+
+
+def test_a_lower_threshold_finds_the_hidden_sticker(study):
+    table = thresholds(*study, 0.5, 0.2).set_index(["case", "rule"])
+    assert table.loc[("hidden", "fixed"), "recall"] == 0
+    assert table.loc[("hidden", "paper"), "recall"] == 0.5  # 0.5 - 0.2 * 0.6 is below 0.45
+    assert table.loc[("hidden", "regional"), "recall"] == 0.5  # it lies in what no box explains
+    assert table.loc[("hidden", "paper"), "precision"] == 1
+    assert table.loc[("clean", "fixed"), "f1"] == pytest.approx(1)
+
+
+def test_report_in_three_forms(study, tmp_path):
+    tables = {
+        "ssd": {"Clean against abnormal": separation(study[0]), "One": pd.DataFrame({"a<b": [0.12345]})}
+    }
+    files = {path.name for path in write_study(tables, tmp_path)}
+    assert files == {"study.md", "study.html", "ssd_clean-against-abnormal.csv", "ssd_one.csv"}
+    assert "| 0.123 |" in as_markdown(tables)
+    assert "a&lt;b" in (tmp_path / "study.html").read_text()
+    assert pd.read_csv(tmp_path / "ssd_one.csv")["a<b"][0] == pytest.approx(0.12345)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    write_coco(root / "source", [encode_scene(3, render(sample_scene(3, stickers=3), (320, 240)), "png")])
+    for case in ("clean", "occlusion"):
+        write_coco(root / "cases" / case, abnormal_scenes(read_coco(root / "source"), case, 1, None, "png"))
+    return root / "cases"
+
+
+def run(data, out, *more):
+    return CliRunner().invoke(app, ["study", "--data", str(data), "--out", str(out), "--passes", "2", *more])
+
+
+def test_the_command_measures_once(data, tmp_path):
+    first = run(data, tmp_path)
+    assert first.exit_code == 0, first.output
+    cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
+    content = json.loads(cache.read_text())
+    (found,) = content["records"]
+    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED, OVERSIGHT}
+    assert 0 <= found["signals"][PAPER_DIL] <= 1
+    assert found["stickers"] >= 1
+
+    measured = dict(found)
+    found["missed"] = found["stickers"]  # what is kept is read, not measured again
+    cache.write_text(json.dumps(content))
+    assert run(data, tmp_path).exit_code == 0
+    table = pd.read_csv(tmp_path / "ssdlite320_mobilenet_v3_large_effect-of-each-case.csv").set_index("case")
+    assert table.loc["occlusion", "scenes with a missed sticker"] == 1
+
+    content["key"]["weights"] = "other"
+    cache.write_text(json.dumps(content))
+    assert run(data, tmp_path).exit_code == 0
+    assert json.loads(cache.read_text())["records"][0] == measured
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--count", "-1"], "--count -1"),
+        (["--model", "yolo"], "yolo"),
+        (["--weights", "a", "--weights", "b"], "2 --weights"),
+        (["--head", "a", "--head", "b"], "2 --head"),
+        (["--head", "none.safetensors"], "none.safetensors"),
+        (["--passes", "0"], "--passes 0"),
+    ],
+)
+def test_bad_values_are_named(data, tmp_path, more, message):
+    result = run(data, tmp_path / "o", *more)
+    assert isinstance(result.exception, InvalidInput)
+    assert message in str(result.exception)
+
+
+def test_a_network_sees_every_picture_once_at_least(data, tmp_path):
+    out = tmp_path / "network.safetensors"
+    told = ["learn", "--network", "--epochs", "0", "--data", str(data / "clean"), "--out", str(out)]
+    result = CliRunner().invoke(app, told)
+    assert isinstance(result.exception, InvalidInput)
+    assert "--epochs 0" in str(result.exception)
+    assert not out.exists()
+
+
+def test_a_folder_without_cases(tmp_path):
+    result = run(tmp_path, tmp_path / "o")
+    assert isinstance(result.exception, InvalidInput)
+    assert "dataset abnormal" in str(result.exception)
+
+
+def measured(data, out, *more):
+    assert run(data, out, *more).exit_code == 0
+    return json.loads((out / "ssdlite320_mobilenet_v3_large_occlusion.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def packaged(data, tmp_path_factory):
+    return measured(data, tmp_path_factory.mktemp("packaged"))
+
+
+@pytest.mark.parametrize("kind", [(), ("--network", "--epochs", "1")])
+def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_path, kind):
+    head = tmp_path / "head.safetensors"
+    learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head), *kind])
+    assert learned.exit_code == 0, learned.output
+    found = (packaged, measured(data, tmp_path / "own", "--head", str(head)))
+    assert found[0]["key"]["head"] != found[1]["key"]["head"]
+    strange = [content["records"][0]["signals"]["strangeness"] for content in found]
+    assert strange[0] != strange[1]
+    assert "overlooked" in found[0]["records"][0]["signals"]
+    assert ("overlooked" in found[1]["records"][0]["signals"]) == bool(kind)
+    assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-suspicion.csv").is_file()

@@ -1,0 +1,165 @@
+"""Networks trained for a decision: their labels, the comparison with a probability, the cascade."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sticker_uq.cli.supervisors import app
+from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
+from sticker_uq.lab.studies.monitors.cell import cell_material
+from sticker_uq.lab.studies.monitors.digits import digits
+from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.task_labels import (
+    ANNOTATORS,
+    KERNELS,
+    LabelledCrops,
+    ambiguess_labels,
+    blur_labels,
+    voted,
+)
+from sticker_uq.lab.studies.monitors.task_networks import (
+    ACTIONS,
+    THRESHOLDS,
+    TaskScores,
+    TaskSettings,
+    actions,
+    run_tasks,
+    train_and_score,
+)
+from sticker_uq.lab.studies.monitors.task_report import as_csv, as_markdown, cascades, rates_at
+from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.scene import InvalidInput
+
+QUICK = Training(epochs=25, batch=32, learning_rate=3e-3)
+
+
+@pytest.fixture(scope="module")
+def cell() -> Material:
+    return replace(cell_material(12, seed=60), raae=RaaeSettings(hidden=32, steps=300, learning_rate=3e-3))
+
+
+def brightness(count: int, seed: int) -> LabelledCrops:
+    """Grey crops whose probability is their brightness."""
+    rng = np.random.default_rng(seed)
+    probabilities = rng.uniform(0, 1, count)
+    crops = np.clip(probabilities[:, None, None, None] + rng.normal(0, 0.02, (count, 1, 8, 8)), 0, 1)
+    return LabelledCrops(crops.astype(np.float32), probabilities, np.arange(count))
+
+
+def scores_of(truth: list[float], task: list[list[float]], probabilistic: list[float]) -> TaskScores:
+    return TaskScores(
+        np.array(truth), np.arange(len(truth)), np.array([task]), np.array([probabilistic], np.float64)
+    )
+
+
+def test_blur_labels_are_those_of_the_paper(cell: Material) -> None:
+    training, testing = blur_labels(cell)
+    sharp = len(cell.train)
+    assert len(training.crops) == sharp * len(KERNELS)
+    stickers = cell.train_labels == 2
+    levels = training.probabilities.reshape(len(KERNELS), sharp)
+    assert [set(level[stickers]) for level in levels] == [{1.0}, {0.9}, {0.7}, {0.5}]
+    assert [set(level[~stickers]) for level in levels] == [{0.0}, {0.1}, {0.2}, {0.3}]
+    assert training.sources.max() == sharp - 1
+    assert np.array_equal(training.crops[:sharp], cell.train)
+    contrast = training.crops.reshape(len(KERNELS), -1, *cell.train.shape[2:]).std(axis=(2, 3)).mean(axis=1)
+    assert (np.diff(contrast) < 0).all()
+    assert len(testing.crops) == len(cell.test) * len(KERNELS)
+
+
+def test_ambiguous_crops_lie_on_both_sides_of_the_thresholds(cell: Material) -> None:
+    training, testing = ambiguess_labels(cell, 60)
+    made = training.probabilities[len(cell.train) :]
+    assert len(made) == 60
+    assert made.min() < 0.3
+    assert made.max() > 0.7
+    assert set(training.probabilities[: len(cell.train)]) == {0.0, 1.0}
+    votes = voted(training)
+    assert np.allclose(votes.probabilities * ANNOTATORS, np.round(votes.probabilities * ANNOTATORS))
+    assert np.array_equal(votes.crops, training.crops)
+    assert set(testing.probabilities[: len(cell.test)]) == {0.0, 1.0}
+    off = np.abs(votes.probabilities - training.probabilities)
+    assert off[: len(cell.train)].max() == 0
+    assert 0.02 < off[len(cell.train) :].mean() < 0.3
+
+
+def test_networks_learn_their_thresholds_and_share_all_but_labels() -> None:
+    training, testing = brightness(200, 0), brightness(200, 1)
+    task, probabilistic = train_and_score(training, testing.crops, 5, QUICK)
+    scores = TaskScores(testing.probabilities, testing.sources, task[None], probabilistic[None])
+    for threshold in (0.3, 0.5, 0.7):
+        row = rates_at(scores, threshold)
+        assert max(row.task_fnr[0], row.task_fpr[0]) < 0.25
+        assert row.task_auc > 0.95
+        assert row.probabilistic_auc > 0.95
+        assert row.task_fnr[1] <= row.task_fnr[0] <= row.task_fnr[2]
+    # a yes at a low threshold is rarer at a high one
+    assert (task[0] > 0.5).mean() > (task[8] > 0.5).mean() + 0.3
+    labels = (training.probabilities > 0.4).astype(np.float64)
+    alone = train_classifier(training.crops, np.column_stack([1 - labels, labels]), 5, QUICK)
+    assert np.array_equal(class_vectors(alone, testing.crops)[:, 1], task[3])
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+def test_rates_by_hand() -> None:
+    truth = [0.95, 0.85, 0.5, 0.2, 0.0]
+    task = [[0.9, 0.1, 0.2, 0.6, 0.3]] * 9
+    scores = scores_of(truth, task, [0.9, 0.8, 0.7, 0.1, 0.0])
+    row = rates_at(scores, 0.7)
+    assert row.above == pytest.approx(0.4)
+    assert row.task_fnr[0] == pytest.approx(1 / 2)
+    assert row.task_fpr[0] == pytest.approx(1 / 3)
+    assert (row.probabilistic_fnr[0], row.probabilistic_fpr[0]) == (0, 0)  # 0.7 is not above 0.7
+    assert row.difference[0] == pytest.approx(5 / 12)
+    assert row.probabilistic_auc == 1
+    nobody = rates_at(scores_of([0.1, 0.2], [[0.1, 0.9]] * 9, [0.1, 0.9]), 0.5)
+    assert np.isnan(nobody.task_fnr).all()
+    assert nobody.task_fpr[0] == 0.5
+
+
+def test_the_cascade() -> None:
+    taken = actions(np.array([False, True, True, False]), np.array([False, False, True, True]))
+    assert [ACTIONS[action] for action in taken] == ["keep", "ask", "remove", "remove"]
+    task = np.full((9, 4), 0.1)
+    task[THRESHOLDS.index(0.3)] = [0.1, 0.9, 0.9, 0.1]
+    task[THRESHOLDS.index(0.7)] = [0.1, 0.1, 0.9, 0.9]
+    scores = scores_of([0.0, 0.5, 0.9, 0.1], task.tolist(), [0.2, 0.4, 0.2, 0.3])
+    of_task, of_probability = cascades(scores)
+    assert of_task.right[0] == pytest.approx(3 / 4)
+    assert of_task.damaged[0] == pytest.approx(1 / 2)
+    assert (of_task.left[0], of_task.asked[0], of_task.contradicting) == (0, 0.25, 0.25)
+    assert (of_probability.right[0], of_probability.left[0]) == (pytest.approx(3 / 4), 1)
+    assert of_probability.contradicting == 0
+
+
+def test_a_study_of_tasks_and_its_tables(cell: Material, tmp_path: Path) -> None:
+    settings = TaskSettings(seeds=1, labels=("blur",), training=Training(epochs=3))
+    found = run_tasks(cell, settings, tmp_path)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert len(kept) == 2
+    again = run_tasks(cell, settings, tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
+    fresh = run_tasks(cell, settings)
+    text = as_markdown("cell", found)
+    assert text == as_markdown("cell", again) == as_markdown("cell", fresh)
+    # there is no label between 0.3 and 0.4: one network
+    assert np.array_equal(fresh["blur"].task[:, 2], fresh["blur"].task[:, 3])
+    lines = as_csv(found).splitlines()
+    assert len(lines) == 1 + 9 * 2
+    assert all(line.count(",") == lines[0].count(",") for line in lines)
+    assert text.count("| task |") == 1
+
+
+def test_bad_settings(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="--seeds 0"):
+        TaskSettings(seeds=0)
+    with pytest.raises(InvalidInput, match="no stickers"):
+        run_tasks(digits(), TaskSettings(seeds=1))
+    result = CliRunner().invoke(app, ["tasks", "--data", "digits", "--out", str(tmp_path / "out")])
+    assert isinstance(result.exception, InvalidInput)
+    assert not (tmp_path / "out").exists()

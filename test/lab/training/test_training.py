@@ -1,0 +1,312 @@
+"""Training: what it writes, that it learns, that a pause leaves no trace, and how it refuses."""
+
+import csv
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from torchvision.models.detection.image_list import ImageList
+from torchvision.ops import box_iou
+
+from sticker_uq.detection import MODEL_NAMES, build_model, load_weights
+from sticker_uq.detection.weights import packaged_weights, save_weights
+from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training import initial
+from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
+from sticker_uq.lab.training.objectives import batch_loss, input_size
+from sticker_uq.lab.training.ssd_loss import CLAIMED, encode, match
+from sticker_uq.lab.training.state import METRICS, STATE
+from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
+from sticker_uq.scene import InvalidInput
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SSDLITE = "ssdlite320_mobilenet_v3_large"
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    spec = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(8)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    return folder
+
+
+def settings(data: Path, out: Path, **changes: object) -> TrainSettings:
+    values = {"epochs": 2, "batch_size": 4, "start": "random", "threads": 2, "seed": 3, "val_data": data}
+    return TrainSettings(data=(data,), out=out, **(values | changes))  # type: ignore[arg-type]
+
+
+def test_several_folders_are_trained_on_as_one(scenes: Path, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    write_coco(more, [encode_scene(99, render(sample_scene(99, stickers=1), (240, 180)))])
+    training, validation = split_items((scenes, more), None, seed=0)
+    assert {item.path.parent.parent for item in (*training, *validation)} == {scenes, more}
+    assert len(training) + len(validation) == 9
+
+
+def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
+    scenes: Path, tmp_path: Path
+) -> None:
+    results: list[EpochResult] = []
+    steps = []
+    finished = train(
+        settings(scenes, tmp_path, epochs=6),
+        command="sticker-uq train --data scenes",
+        on_epoch=results.append,
+        on_step=steps.append,
+    )
+    assert finished
+    assert [s.step for s in steps] == list(range(1, 13))
+    assert steps[-1].epoch == 6
+    assert steps[-1].images == 48
+    # pictures grow during the training, so only epochs at one size compare
+    assert results[2].loss < 0.85 * results[0].loss
+    assert [r.input_size for r in results] == [192, 192, 192, 256, 320, 320]
+
+    state, metadata = load_weights(tmp_path / BEST)
+    best = max((r for r in results if r.input_size == 320), key=lambda r: r.map50)
+    assert metadata["epoch"] == best.epoch
+    assert metadata["map50"] == best.map50
+    assert metadata["model"] == SSDLITE
+    assert metadata["classes"] == ["background", "logo", "sticker"]
+    assert metadata["command"] == "sticker-uq train --data scenes"
+    assert metadata["seed"] == 3
+    assert metadata["initial"] == "random"
+    assert metadata["data"]["images"] == 8
+    build_model(SSDLITE).load_state_dict(state, strict=False)
+    assert (tmp_path / BEST).stat().st_size < 8e6
+    with open(tmp_path / METRICS, encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [float(row["loss"]) for row in rows] == [r.loss for r in results]
+
+
+def test_a_pause_changes_nothing(scenes: Path, tmp_path: Path) -> None:
+    straight, paused = (settings(scenes, tmp_path / name, epochs=2) for name in ("straight", "paused"))
+    assert train(straight)
+    assert not train(paused, stop=lambda: True)  # in the middle of the first epoch
+    assert not (paused.out / BEST).exists()
+    assert train(paused, resume=True)
+    one, two = (load_weights(s.out / BEST) for s in (straight, paused))
+    assert one[1] == two[1]
+    assert all(torch.equal(one[0][name], two[0][name]) for name in one[0])
+    losses = [
+        [line.split(",")[1] for line in (s.out / METRICS).read_text().split()] for s in (straight, paused)
+    ]
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("frozen", "changing"),
+    [
+        ("nothing", {"backbone weights", "statistics", "head weights"}),
+        ("statistics", {"backbone weights", "head weights"}),
+        ("backbone", {"head weights"}),
+    ],
+)
+def test_what_is_frozen_stays_and_all_else_learns(
+    frozen: str, changing: set[str], scenes: Path, tmp_path: Path
+) -> None:
+    training = Training(settings(scenes, tmp_path, freeze=frozen, learning_rate=1e-2))
+    before = {name: tensor.clone() for name, tensor in training.model.state_dict().items()}
+    assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: training.position.step == 1)
+    changed = set()
+    for name, tensor in training.model.state_dict().items():
+        if tensor.is_floating_point() and not torch.equal(tensor, before[name]):
+            part = name.partition(".")[0]
+            changed.add("statistics" if ".running_" in name else f"{part} weights")
+    assert changed == changing
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_every_model_has_a_loss_whose_gradient_reaches_its_backbone(name: str, scenes: Path) -> None:
+    torch.manual_seed(0)
+    model = build_model(name, min_size=64).train()
+    if name.startswith("fasterrcnn"):
+        model.rpn._post_nms_top_n["training"] = 32
+    size = input_size(name, model, 0.0)
+    items = [item for item in read_coco(scenes) if len(item.labels)][:2]
+    samples = [augmented(item, size, np.random.default_rng(i)) for i, item in enumerate(items)]
+    loss = batch_loss(name, model, samples, torch.device("cpu"))
+    loss.backward()
+    assert math.isfinite(loss.item())
+    assert loss.item() > 0
+    first = next(p for p in model.backbone.parameters() if p.ndim == 4).grad
+    assert first is not None
+    assert first.abs().sum() > 0
+
+
+def test_bfloat16_changes_the_products_and_not_the_weights_type(scenes: Path, tmp_path: Path) -> None:
+    losses = []
+    for precision in ("float32", "bfloat16"):
+        chosen = settings(scenes, tmp_path / precision, precision=precision, threads=1, device="cpu")
+        chosen.out.mkdir()
+        training = Training(chosen)
+        assert not training.run(lambda step: None, lambda epoch: None, stop=lambda: True)
+        assert {p.dtype for p in training.model.parameters()} == {torch.float32}
+        losses.append(training.position.loss)
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[0], rel=0.03)
+
+
+def test_a_picture_without_objects_teaches_only_background() -> None:
+    torch.manual_seed(0)
+    model = build_model(SSDLITE).train()
+    empty = Sample(np.full((192, 192, 3), 90, np.uint8), np.zeros((0, 4), np.float32), np.zeros(0, np.int64))
+    loss = batch_loss(SSDLITE, model, [empty, empty], torch.device("cpu"))
+    loss.backward()
+    assert 0 < loss.item() < 100
+    assert model.head.regression_head.module_list[0][1].weight.grad.abs().sum() == 0
+
+
+def test_every_object_claims_default_boxes_however_small() -> None:
+    model = build_model(SSDLITE).eval()
+    maps = list(model.backbone(torch.zeros(1, 3, 320, 320)).values())
+    anchors = model.anchor_generator(ImageList(torch.zeros(1, 3, 320, 320), [(320, 320)]), maps)[0]
+    boxes = torch.tensor([[100.0, 100, 116, 112], [30, 200, 110, 290], [200, 50, 222, 74]])
+    matched, background = match(anchors, boxes)
+    assert all((matched == i).sum() >= CLAIMED for i in range(3))
+    assert not (background & (matched >= 0)).any()
+    iou = box_iou(boxes, anchors)
+    assert not background[iou.amax(dim=0) >= 0.5].any()
+    assert background[iou.amax(dim=0) == 0].all()
+    # what the head is taught is what torchvision decodes
+    rows = (matched >= 0).nonzero()[:, 0]
+    decoded = model.box_coder.decode_single(encode(boxes[matched[rows]], anchors[rows]), anchors[rows])
+    torch.testing.assert_close(decoded, boxes[matched[rows]], rtol=1e-4, atol=1e-3)
+
+
+def test_augmentation_moves_boxes_with_what_they_are_around(tmp_path: Path, scenes: Path) -> None:
+    """On a picture that is black but for a white rectangle the box must stay the rectangle's."""
+    item = next(item for item in read_coco(scenes) if len(item.labels))
+    image = np.zeros((item.height, item.width, 3), np.uint8)
+    image[60:100, 80:150] = 255
+    path = tmp_path / "rectangle.png"
+    cv2.imwrite(str(path), image)
+    item = type(item)(
+        path, 1, item.width, item.height, np.float32([[80, 60, 150, 100]]), np.array([2], np.int64)
+    )
+    seen = set()
+    for seed in range(60):
+        sample = augmented(item, (192, 192), np.random.default_rng(seed))
+        assert sample.image.shape == (192, 192, 3)
+        if not len(sample.labels):
+            continue
+        x1, y1, x2, y2 = sample.boxes[0]
+        grey = sample.image.max(axis=2).astype(int)
+        inside = grey[math.ceil(y1) + 2 : int(y2) - 2, math.ceil(x1) + 2 : int(x2) - 2]
+        centre = grey[int((y1 + y2) / 2), int((x1 + x2) / 2)]
+        assert inside.min() > centre - 30
+        seen.add((round(float(x1)), round(float(y1))))
+    assert len(seen) > 20
+
+
+def test_it_goes_on_without_torchvisions_weights_and_says_so(
+    scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable:
+        def get_state_dict(self, **options: object) -> None:
+            raise OSError("no route to host")
+
+    monkeypatch.setattr(initial, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()}))
+    lines: list[str] = []
+    model = build_model(SSDLITE)
+    assert initial.fill_from_torchvision(model, SSDLITE, lines.append) == "random"
+    assert len(lines) == 1
+    assert "no route to host" in lines[0]
+
+
+def test_weights_of_another_class_count_fill_all_but_the_class_layers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(1)
+    published = build_model(SSDLITE, num_classes=91).state_dict()
+
+    class Published:
+        def get_state_dict(self, **options: object) -> dict[str, torch.Tensor]:
+            return published
+
+        def __str__(self) -> str:
+            return "COCO"
+
+    monkeypatch.setattr(initial, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Published()}))
+    model = build_model(SSDLITE)
+    assert initial.fill_from_torchvision(model, SSDLITE, lambda line: None) == "COCO"
+    kept = [k for k, v in model.state_dict().items() if not torch.equal(v, published[k])]
+    assert kept
+    assert all("classification_head" in key for key in kept)
+
+
+def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no such file"):
+        train(settings(tmp_path / "nowhere", tmp_path / "a"))
+    with pytest.raises(InvalidInput, match="expected the state of a training"):
+        train(settings(scenes, tmp_path / "b"), resume=True)
+    with pytest.raises(InvalidInput, match="batch of 1 picture"):
+        train(settings(scenes, tmp_path / "c", batch_size=1))
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / STATE).write_bytes(b"not a state")
+    with pytest.raises(InvalidInput, match="exists already"):
+        train(settings(scenes, tmp_path / "d"))
+    with pytest.raises(InvalidInput, match="not the complete state"):
+        train(settings(scenes, tmp_path / "d"), resume=True)
+    with pytest.raises(InvalidInput, match="does not exist"):
+        train(settings(scenes, tmp_path / "e", start=str(tmp_path / "missing.safetensors")))
+
+
+def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    other = build_model("fasterrcnn_resnet50_fpn", min_size=64)
+    path = tmp_path / "other.safetensors"
+    save_weights(other, path, {"model": "fasterrcnn_resnet50_fpn", "command": "sticker-uq train"})
+    model, heard = build_model("retinanet_resnet50_fpn", min_size=64), list[str]()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    made_by = initial.fill_from_file(model, "retinanet_resnet50_fpn", path, heard.append)
+    assert made_by.startswith("backbone of fasterrcnn_resnet50_fpn")
+    assert "fasterrcnn_resnet50_fpn" in heard[0]
+    for key, value in model.state_dict().items():
+        expected = other.state_dict()[key] if key.startswith("backbone.body.") else before[key]
+        assert torch.equal(value, expected), key
+    with pytest.raises(
+        InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
+    ):
+        initial.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
+
+
+def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
+    name, path = "ssdlite320_mobilenet_v3_large", packaged_weights("ssdlite320_mobilenet_v3_large")
+    assert path is not None
+    packaged, states = load_weights(path)[0], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model = build_model(name)
+        initial.fill_from_file(model, name, path, lambda _: None, take="backbone")
+        states.append(model.state_dict())
+    for key, value in states[0].items():
+        if key.startswith("backbone.features.") and key in packaged:
+            assert torch.equal(value, packaged[key].to(value.dtype)), key
+            assert torch.equal(value, states[1][key]), key
+        elif key.startswith("head.") and key.endswith("weight") and value.ndim == 4:
+            assert not torch.equal(value, states[1][key]), key
+
+
+def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:
+    train(settings(scenes, tmp_path), stop=lambda: True)
+    with pytest.raises(InvalidInput, match="with seed 3, expected 4"):
+        train(settings(scenes, tmp_path, seed=4), resume=True)
+    with pytest.raises(InvalidInput, match="with freeze 'nothing', expected 'backbone'"):
+        train(settings(scenes, tmp_path, freeze="backbone"), resume=True)
+
+
+def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    spec = [(seed, render(sample_scene(seed, stickers=1), (240, 180))) for seed in range(2)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in spec))
+    broken = next((folder / "images").iterdir())
+    broken.write_bytes(b"\xff\xd8 cut off")
+    with pytest.raises(InvalidInput, match=broken.name):
+        train(settings(folder, tmp_path / "out", batch_size=2))

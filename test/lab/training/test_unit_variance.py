@@ -1,0 +1,131 @@
+"""First weights of a network without normalisation, and SSD300 on pictures smaller than its own."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sticker_uq.detection import build_model
+from sticker_uq.detection.models.ssd import backbone_maps
+from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training.augmentation import Sample, augmented
+from sticker_uq.lab.training.objectives import batch_loss, input_size, prepare_random, ssd_input
+from sticker_uq.lab.training.optimisation import build_optimizer, highest_rate
+from sticker_uq.lab.training.training import Training, TrainSettings
+from sticker_uq.lab.training.unit_variance import scale_to_variance
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SSD300, SSDLITE = "ssd300_vgg16", "ssdlite320_mobilenet_v3_large"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("scenes")
+    made = [(seed, render(sample_scene(seed, stickers=3), (240, 180))) for seed in range(4)]
+    write_coco(folder, (encode_scene(seed, scene) for seed, scene in made))
+    return folder
+
+
+def samples(folder: Path, size: int) -> list[Sample]:
+    items = read_coco(folder)
+    return [augmented(item, (size, size), np.random.default_rng(i)) for i, item in enumerate(items)]
+
+
+@pytest.mark.parametrize("deviation", [1.0, 0.1])
+def test_every_convolution_gives_the_deviation_that_is_asked_for(deviation: float) -> None:
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(3, 8, 3),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(8, 8, 3, bias=False),
+        nn.ReLU(),
+        nn.Conv2d(8, 4, 1),
+    ]
+    network = nn.Sequential(*layers)
+    pictures = 100 * torch.randn(2, 3, 16, 16) + 50
+    result = scale_to_variance(network, lambda: network(pictures), deviation)
+    values = pictures
+    for layer in network:
+        values = layer(values)
+        if isinstance(layer, nn.Conv2d):
+            assert values.std().item() == pytest.approx(deviation, rel=1e-3)
+            assert layer.bias is None or not layer.bias.any()
+    torch.testing.assert_close(result, values)
+    assert not any(layer._forward_hooks for layer in network)
+
+
+def test_a_layer_without_variance_keeps_its_filters() -> None:
+    layer = nn.Conv2d(2, 1, 1)
+    before = layer.weight.clone()
+    scale_to_variance(layer, lambda: layer(torch.ones(1, 2, 1, 1)))
+    assert torch.equal(layer.weight, before)
+
+
+def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures() -> None:
+    torch.manual_seed(0)
+    backbone = build_model(SSD300).backbone
+    with torch.no_grad():
+        pictures = torch.randn(1, 3, 300, 300)
+        for mine, theirs in zip(backbone_maps(backbone, pictures), backbone(pictures).values(), strict=True):
+            assert torch.equal(mine, theirs)
+        small = backbone_maps(backbone, pictures[..., :160, :160])
+    assert [m.shape[-1] for m in small] == [20, 10, 5, 3, 1]
+
+
+def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(scenes: Path) -> None:
+    torch.manual_seed(0)
+    model = build_model(SSD300)
+    with torch.no_grad():
+        as_built = batch_loss(SSD300, model, samples(scenes, 128), CPU).item()
+    prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
+    with torch.no_grad():
+        losses = [batch_loss(SSD300, model, samples(scenes, size), CPU).item() for size in (128, 300)]
+    # ln 3 for each of a positive and its three negatives, and boxes that are not yet moved
+    assert all(3 < loss < 15 for loss in losses)
+    assert losses[0] < as_built / 2
+
+
+def test_a_model_with_normalisation_keeps_its_random_weights(scenes: Path) -> None:
+    model = build_model(SSDLITE)
+    before = copy.deepcopy(model.state_dict())
+    prepare_random(SSDLITE, model, samples(scenes, 192), CPU)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_ssd300_learns_from_random_weights(scenes: Path) -> None:
+    torch.manual_seed(0)
+    model = build_model(SSD300).train()
+    prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
+    optimizer = build_optimizer(model, highest_rate(SSD300))
+    losses, pictures = [], samples(scenes, 128)[:2]
+    for _ in range(6):
+        loss = batch_loss(SSD300, model, pictures, CPU)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
+        optimizer.step()
+        losses.append(loss.item())
+    assert min(losses) < 0.92 * losses[0]
+
+
+def test_a_training_of_ssd300_begins_with_small_pictures_and_scaled_filters(
+    scenes: Path, tmp_path: Path
+) -> None:
+    started = Training(
+        TrainSettings(
+            data=(scenes,), val_data=scenes, out=tmp_path, model=SSD300, start="random", device="cpu"
+        )
+    )
+    assert started._input_size(0) == (128, 128)
+    assert started._input_size(started.steps - 1) == input_size(SSD300, started.model) == (300, 300)
+    with torch.no_grad():
+        logits = started.model.head(
+            backbone_maps(started.model.backbone, ssd_input(started.model, samples(scenes, 128), CPU))
+        )
+    assert logits["cls_logits"].std() < 0.5

@@ -1,0 +1,187 @@
+"""A panel on the disk and at work: limits, files that belong together, scores of every object."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra import numpy as hnp
+
+from sticker_uq.calibration.panel import Labelled, fit_panel, joint_limits
+from sticker_uq.monitors.folder import PanelFile, load_panel
+from sticker_uq.perception import Perception
+from sticker_uq.scene import InvalidInput
+from test.helpers.models import MIN_SIZE, picture, tiny_detector
+from test.helpers.panels import MODEL, NAMES, OPEN, labelled, settings, tiny_panel
+
+scores = hnp.arrays(np.float64, (3, 40), elements=st.floats(allow_nan=True, allow_infinity=True, width=32))
+
+
+@given(scores, st.floats(0.01, 0.5))
+def test_the_whole_panel_refuses_no_more_than_it_may(values: np.ndarray, alarms: float) -> None:
+    limits = joint_limits({str(n): row for n, row in enumerate(values)}, alarms)
+    usable = np.isfinite(values).all(axis=0)  # the others are objected to whatever the limit
+    refused = np.any([~(row <= limits[str(n)]) for n, row in enumerate(values)], axis=0)
+    assert refused[(np.isnan(values) | np.isposinf(values)).any(axis=0)].all()
+    assert refused[usable].sum() <= max(alarms * 40, 0)
+
+
+def test_limits_use_what_they_may() -> None:
+    one = np.arange(100.0)
+    assert joint_limits({"a": one}, 0.05) == {"a": 94.0}
+    # refusing the same objects costs a second supervisor nothing, others share the allowance
+    assert joint_limits({"a": one, "b": 2 * one}, 0.05) == {"a": 94.0, "b": 188.0}
+    assert joint_limits({"a": one, "b": one[::-1]}, 0.05) == {"a": 97.0, "b": 97.0}
+    assert joint_limits({"a": one}, 0.001) == {"a": 99.0}
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[PanelFile, Path]:
+    return tiny_panel(tmp_path_factory.mktemp("fitted"), task=0.5)
+
+
+def test_what_the_file_says(fitted: tuple[PanelFile, Path]) -> None:
+    document, weights = fitted
+    assert tuple(document.supervisors) == (*NAMES, "task")
+    assert document.model_hash == tiny_detector(MODEL).weights_hash
+    assert document.calibration.stickers >= 20
+    assert document.calibration.refused <= 0.05 * document.calibration.stickers
+    assert all(seat.cost_ms > 0 for seat in document.supervisors.values())
+    assert PanelFile.model_validate_json((weights.parent / "panel" / "panel.json").read_text()) == document
+
+
+def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted: tuple[PanelFile, Path]) -> None:
+    document, weights = fitted
+    folder = weights.parent
+    chosen = settings(folder, panel=str(folder / "panel"))
+    scene = Perception(chosen).assess(picture(1))
+    again = Perception(chosen).assess(picture(1))
+    assert scene.objects
+    for one in scene.objects:
+        assert [s.name for s in one.supervisors] == list(document.supervisors)
+        assert [s.limit for s in one.supervisors] == [s.limit for s in document.supervisors.values()]
+        assert all(s.objection == (not s.score <= s.limit) for s in one.supervisors)
+    assert scene.to_bytes() == again.to_bytes()
+    assert scene.timings["panel"] > 0
+    plain = Perception(settings(folder)).assess(picture(1))
+    assert plain.settings_hash == scene.settings_hash  # the panel has a hash of its own
+    assert (plain.panel_hash, [o.supervisors for o in plain.objects]) == ("", [()] * len(plain.objects))
+    assert [o.box.tolist() for o in plain.objects] == [o.box.tolist() for o in scene.objects]
+    some = Perception(settings(folder, panel=str(folder / "panel"), supervisors="mdsa, pcs")).assess(
+        picture(1)
+    )
+    assert [s.name for s in some.objects[0].supervisors] == ["mdsa", "pcs"]
+    assert some.panel_hash != scene.panel_hash
+
+
+def test_a_panel_of_another_detector_is_refused(fitted: tuple[PanelFile, Path]) -> None:
+    folder = fitted[1].parent / "panel"
+    other = tiny_detector(MODEL, passes=7)
+    with pytest.raises(InvalidInput, match=r"fitted with passes = 5, not 7.*supervisors fit"):
+        load_panel(folder, (), other)
+    with pytest.raises(InvalidInput, match=f"fitted for {MODEL} with the weights .* not for retinanet"):
+        load_panel(folder, (), tiny_detector("retinanet_resnet50_fpn", passes=5))
+    with pytest.raises(InvalidInput, match=r"'lsa' was not fitted, expected some of pcs, mdsa"):
+        load_panel(folder, ("lsa",), tiny_detector(MODEL, passes=5))
+    with pytest.raises(InvalidInput, match="expected the folder that they are in"):
+        Perception(settings(fitted[1].parent, supervisors="pcs"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("panel.json", "expected a folder made by `sticker-uq supervisors fit`"),
+        ("mdsa.json", "names it"),
+        ("mdsa.safetensors", "no such file"),
+        ("probe.safetensors", "names it"),
+    ],
+)
+def test_a_panel_that_is_not_whole_is_refused(
+    fitted: tuple[PanelFile, Path], tmp_path: Path, name: str, words: str
+) -> None:
+    folder = tmp_path / "panel"
+    shutil.copytree(fitted[1].parent / "panel", folder)
+    detector = tiny_detector(MODEL, passes=5)
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    with pytest.raises(InvalidInput, match=words):
+        load_panel(folder, (), detector)
+    (folder / name).write_bytes(content[:-1] + b" ")
+    with pytest.raises(InvalidInput, match=r"checksum|no description of a panel"):
+        load_panel(folder, (), detector)
+
+
+def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tmp_path: Path) -> None:
+    document = json.loads((fitted[1].parent / "panel" / "panel.json").read_text())
+    (tmp_path / "panel.json").write_text(json.dumps(document | {"format": 2}))
+    with pytest.raises(InvalidInput, match="format 2, expected 1"):
+        load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
+    (tmp_path / "panel.json").write_text(json.dumps(document | {"supervisors": 3}))
+    with pytest.raises(InvalidInput, match=r"no description of a panel: supervisors"):
+        load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Perception, list[Labelled]]:
+    folder = tmp_path_factory.mktemp("material")
+    perception = Perception(settings(folder))
+    return perception, labelled(folder, perception)
+
+
+def test_a_cascade_of_two_networks_joins_the_panel(
+    material: tuple[Perception, list[Labelled]], tmp_path: Path
+) -> None:
+    perception, pictures = material
+    fitting = (perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN)
+    document = fit_panel(*fitting, task=0.7, task_keep=0.3)
+    assert tuple(document.supervisors) == ("pcs", "task_cascade")
+    loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
+    assert loaded.limits == {name: seat.limit for name, seat in document.supervisors.items()}
+    scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
+    assert all(math.isfinite(one.supervisors[1].score) for one in scene.objects)
+    for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):
+        with pytest.raises(InvalidInput, match=expected):
+            fit_panel(*fitting, task=0.7, task_keep=keep)
+    with pytest.raises(InvalidInput, match=r"--task-keep 0\.3: expected --task T as well"):
+        fit_panel(*fitting, task_keep=0.3)
+
+
+def test_members_of_an_ensemble_look_at_the_picture_too(
+    material: tuple[Perception, list[Labelled]], tmp_path: Path
+) -> None:
+    perception, pictures = material
+    member = tiny_detector(MODEL, passes=5)
+    with pytest.raises(InvalidInput, match="ensemble_mean_softmax needs an ensemble: expected --member"):
+        fit_panel(perception, pictures, pictures, ["ensemble_mean_softmax"], tmp_path / "none", OPEN)
+    fit_panel(
+        perception,
+        pictures,
+        pictures,
+        ["ensemble_mean_softmax"],
+        tmp_path / "panel",
+        OPEN,
+        members=[Path(perception.settings.weights)],
+        loaded=[member],
+    )
+    scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
+    found = [s.score for one in scene.objects for s in one.supervisors]
+    assert found
+    assert np.isfinite(found).any()  # the member is the detector itself: it sees most of what the passes see
+    assert member.settings.min_size == MIN_SIZE
+
+
+def test_too_little_to_go_by(material: tuple[Perception, list[Labelled]], tmp_path: Path) -> None:
+    perception, pictures = material
+    with pytest.raises(InvalidInput, match=r"stickers on 1 pictures would rightly be removed, expected 20"):
+        fit_panel(perception, pictures, pictures[1:2], ["pcs"], tmp_path / "panel", OPEN)
+    with pytest.raises(InvalidInput, match="--alarms 1"):
+        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", OPEN, alarms=1)
+    with pytest.raises(InvalidInput, match="one side of it"):
+        fit_panel(perception, pictures, pictures, ["pcs"], tmp_path / "panel", OPEN, task=0.95)
+    assert not (tmp_path / "panel").exists()

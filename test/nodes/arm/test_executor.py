@@ -1,0 +1,132 @@
+"""The executor of a node with an arm: it does not leave while a motion is under way."""
+
+import gc
+import threading
+
+import pytest
+import rclpy
+from rclpy.callback_groups import ReentrantCallbackGroup
+
+from sticker_uq.nodes.arm.executor import THREADS, ArmExecutor
+from test.helpers.ros import NodeProcess
+
+
+def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = ArmExecutor()
+    executor.add_node(node)
+    entered, go, left = threading.Event(), threading.Event(), threading.Event()
+
+    def move():
+        entered.set()
+        assert go.wait(60)
+        left.set()
+
+    node.create_timer(0.001, move)
+    while not entered.is_set():
+        executor.spin_once(timeout_sec=0.1)
+    seen = []
+    stopper = threading.Thread(target=lambda: (executor.shutdown(), seen.append(left.is_set())))
+    stopper.start()
+    stopper.join(0.2)
+    go.set()
+    stopper.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert seen == [True]
+    assert "exception" not in capfd.readouterr().err
+
+
+def test_a_goal_accepted_during_the_shutdown_is_left_without_complaint(ros_domain):
+    with NodeProcess("test.nodes.arm.closing_arm") as process:
+        assert process.wait() == 0
+        assert "accepted" in process.output
+        assert "never awaited" not in process.output
+
+
+class CountingExecutor(ArmExecutor):
+    handed_out = 0
+
+    def wait_for_ready_callbacks(self, *arguments, **options):
+        ready = super().wait_for_ready_callbacks(*arguments, **options)
+        self.handed_out += 1
+        return ready
+
+
+def test_a_callback_is_handed_out_once(ros_domain):
+    """While every thread is busy the next callback waits; copies of it would queue up before all others."""
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = CountingExecutor()
+    executor.add_node(node)
+    go, entered = threading.Event(), threading.Semaphore(0)
+
+    def move():
+        entered.release()
+        assert go.wait(60)
+
+    timers = [
+        node.create_timer(0.001, move, callback_group=ReentrantCallbackGroup()) for _ in range(THREADS + 2)
+    ]
+    spinner = threading.Thread(target=executor.spin)
+    spinner.start()
+    for _ in range(THREADS):
+        assert entered.acquire(timeout=60)
+    spinner.join(0.2)
+    handed_out = executor.handed_out
+    go.set()
+    executor.shutdown()
+    spinner.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert THREADS <= handed_out <= len(timers)
+
+
+def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = CountingExecutor()
+    executor.add_node(node)
+    go, entered, begun = threading.Event(), threading.Event(), threading.Event()
+
+    def move():
+        entered.set()
+        assert go.wait(60)
+
+    node.create_timer(0.001, move)
+    while not entered.is_set():
+        executor.spin_once(timeout_sec=0.1)
+    stopper = threading.Thread(target=executor.shutdown)
+    stopper.start()
+    while not executor._closed:
+        stopper.join(0.001)
+    node.create_timer(0.001, begun.set, callback_group=ReentrantCallbackGroup())
+    handed_out = executor.handed_out
+    while executor.handed_out == handed_out:
+        executor.spin_once(timeout_sec=0.1)
+    go.set()
+    stopper.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert not begun.is_set()
+    del executor, node
+    gc.collect()
+    assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+
+
+def test_what_a_callback_raises_reaches_who_spins(ros_domain):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = ArmExecutor()
+    executor.add_node(node)
+
+    def fail():
+        raise RuntimeError("the driver is gone")
+
+    node.create_timer(0.001, fail)
+    with pytest.raises(RuntimeError, match="the driver is gone"):
+        executor.spin()
+    executor.shutdown()
+    node.destroy_node()
+    rclpy.shutdown()

@@ -1,0 +1,159 @@
+"""Parameters come from a pydantic model: descriptors, validation at configure and at run time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from rcl_interfaces.msg import ParameterType
+from rcl_interfaces.srv import SetParameters
+from rclpy.node import Node
+from rclpy.parameter import Parameter
+
+from sticker_uq.nodes.common.parameters import declare_settings, read_settings
+from sticker_uq.scene import InvalidInput
+from test.helpers.ros import Bench, overrides
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    passes: int = Field(20, ge=1, le=200, description="Stochastic passes")
+    rate: float = Field(0.2, ge=0.0, le=0.9, description="Dropout rate")
+    patience: float = Field(1.0, gt=0.0)
+    device: Literal["cpu", "cuda"] = "cpu"
+    weights: str = ""
+    colour: str = Field("red", pattern="^(red|blue)$")
+    low: float = 0.0
+    high: float = 1.0
+    verbose: bool = False
+
+    @model_validator(mode="after")
+    def ordered(self) -> Settings:
+        if self.low >= self.high:
+            raise ValueError(f"low = {self.low} must be below high = {self.high}")
+        return self
+
+
+def node_with(bench: Bench, **values: object) -> Node:
+    return bench.add(Node("subject", parameter_overrides=overrides(**values)))
+
+
+def settings_of(bench: Bench, **values: object) -> Settings:
+    node = node_with(bench, **values)
+    declare_settings(node, Settings)
+    return read_settings(node, Settings)
+
+
+def set_parameter(bench: Bench, name: str, value: object) -> tuple[bool, str]:
+    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+    result = bench.call(SetParameters, "subject/set_parameters", request).results[0]
+    return result.successful, result.reason
+
+
+def test_defaults_and_overrides(bench: Bench) -> None:
+    settings = settings_of(
+        bench, passes=7, device="cuda", weights="a.safetensors", verbose=True, use_sim_time=False
+    )
+    assert settings == Settings(passes=7, device="cuda", weights="a.safetensors", verbose=True)
+
+
+def test_descriptors_carry_type_description_and_limits(bench: Bench) -> None:
+    node = node_with(bench)
+    declare_settings(node, Settings)
+    passes = node.describe_parameter("passes")
+    assert passes.type == ParameterType.PARAMETER_INTEGER
+    assert passes.description == "Stochastic passes"
+    assert (passes.integer_range[0].from_value, passes.integer_range[0].to_value) == (1, 200)
+    rate = node.describe_parameter("rate")
+    assert (rate.floating_point_range[0].from_value, rate.floating_point_range[0].to_value) == (0.0, 0.9)
+    assert node.describe_parameter("device").additional_constraints == "one of 'cpu', 'cuda'"
+    assert node.describe_parameter("patience").additional_constraints == "a number above 0.0"
+
+
+def test_an_integer_serves_as_a_number(bench: Bench) -> None:
+    settings = settings_of(bench, rate=0, patience=2)
+    assert (settings.rate, settings.patience) == (0.0, 2.0)
+    assert isinstance(settings.patience, float)
+    assert set_parameter(bench, "patience", 3) == (True, "")
+    assert set_parameter(bench, "passes", 3.0)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("passes", 201, "parameter passes = 201: expected an integer from 1 to 200"),
+        ("passes", 20.0, "parameter passes = 20.0: expected an integer"),
+        ("passes", True, "parameter passes = True: expected an integer"),
+        ("rate", 0.95, "parameter rate = 0.95: expected a number from 0.0 to 0.9"),
+        ("rate", "0.1", "parameter rate = '0.1': expected a number"),
+        ("rate", float("nan"), "parameter rate = nan: expected a number"),
+        ("patience", 0.0, "parameter patience = 0.0: expected a number above 0.0"),
+        ("device", "tpu", "parameter device = 'tpu': expected one of 'cpu', 'cuda'"),
+        ("weights", 123, "parameter weights = 123: expected a text (quote it in YAML)"),
+        ("colour", "grey", "parameter colour = 'grey': expected a text of the form ^(red|blue)$"),
+        ("verbose", 1, "parameter verbose = 1: expected true or false"),
+        ("low", 2.0, "low = 2.0 must be below high = 1.0"),
+        ("dropuot", 0.1, "unknown parameter dropuot"),
+        ("raet", 0.1, "unknown parameter raet, did you mean rate?"),
+    ],
+)
+def test_bad_overrides_are_named_when_read(bench: Bench, name: str, value: object, complaint: str) -> None:
+    node = node_with(bench, **{name: value})
+    declare_settings(node, Settings)
+    with pytest.raises(InvalidInput) as error:
+        read_settings(node, Settings)
+    assert complaint in str(error.value)
+
+
+def test_all_problems_are_told_at_once(bench: Bench) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"passes = 0.*; parameter rate = 2\.0.*; unknown parameter wieghts"
+    ):
+        settings_of(bench, passes=0, rate=2.0, wieghts="")
+
+
+def test_a_bad_override_is_forgiven_once_it_is_set_right(bench: Bench) -> None:
+    node = node_with(bench, passes=0)
+    declare_settings(node, Settings)
+    assert set_parameter(bench, "passes", 5)[0]
+    assert read_settings(node, Settings).passes == 5
+
+
+def test_changes_at_run_time_are_validated_as_a_whole(bench: Bench) -> None:
+    changes: list[tuple[Settings, Settings]] = []
+    node = node_with(bench)
+    declare_settings(node, Settings, changed=lambda old, new: changes.append((old, new)))
+    read_settings(node, Settings)
+    assert set_parameter(bench, "low", 5.0) == (False, "low = 5.0 must be below high = 1.0")
+    assert (
+        set_parameter(bench, "device", "tpu")[1] == "parameter device = 'tpu': expected one of 'cpu', 'cuda'"
+    )
+    assert not set_parameter(bench, "passes", 500)[0]
+    assert not changes
+    assert set_parameter(bench, "low", 0.5)[0]
+    assert [(old.low, new.low) for old, new in changes] == [(0.0, 0.5)]
+    assert read_settings(node, Settings).low == 0.5
+
+
+def test_a_locked_parameter_says_why(bench: Bench) -> None:
+    node = node_with(bench)
+    declare_settings(node, Settings, locked=lambda name: "not now" if name == "device" else None)
+    read_settings(node, Settings)
+    assert set_parameter(bench, "device", "cuda") == (False, "not now")
+    assert set_parameter(bench, "device", "cpu")[0], "setting the same value changes nothing"
+    assert set_parameter(bench, "passes", 3)[0]
+
+
+def test_the_node_itself_may_store_locked_parameters(bench: Bench) -> None:
+    changes: list[object] = []
+    node = node_with(bench)
+    parameters = declare_settings(
+        node, Settings, locked=lambda name: "locked", changed=lambda *pair: changes.append(pair)
+    )
+    settings = read_settings(node, Settings)
+    parameters.store(settings.model_copy(update={"device": "cuda", "passes": 3}))
+    assert node.get_parameter("device").value == "cuda"
+    assert read_settings(node, Settings).passes == 3
+    assert not changes

@@ -1,0 +1,427 @@
+"""The operator's page: who may read it, who may answer, and that an answer reaches the supervisor."""
+
+import asyncio
+import json
+import math
+import threading
+import time
+import urllib.request
+
+import cv2
+import numpy as np
+import pytest
+import websockets.sync.client
+from builtin_interfaces.msg import Time
+from fastapi.testclient import TestClient
+from sensor_msgs.msg import Image
+from starlette.websockets import WebSocketDisconnect
+
+from sticker_uq.console.album import Album, heat
+from sticker_uq.console.app import PAGE, Accepted, PersonsAnswer, PersonsCommand, make_app, same_origin
+from sticker_uq.console.state import ConsoleState
+from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
+from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
+from sticker_uq.nodes.console.node import Console
+from sticker_uq.scene import InvalidInput
+from sticker_uq_msgs.msg import (
+    Box,
+    GateState,
+    InterventionRequest,
+    ObjectAnswer,
+    ObservedObject,
+    Reason,
+    SceneAssessment,
+    SceneDecision,
+    UnexplainedRegion,
+    Verdict,
+)
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+from test.helpers.ros import Bench, overrides
+
+HERE = {"origin": "http://testserver"}
+HOLD = {"command": "hold", "person": "Ada"}
+ANSWER = {
+    "request_id": "r1",
+    "person": "Ada",
+    "answers": [{"answer": "keep", "x1": 1, "y1": 2, "x2": 3, "y2": 4}],
+}
+
+
+class Cell:
+    """Stands in for the cell where only the web side is tested."""
+
+    def __init__(self):
+        self.answers, self.commands, self.watching = [], [], []
+        self.pictures = {}
+
+    async def answer(self, said):
+        self.answers.append(said)
+        return Accepted(accepted=True, message="taken")
+
+    async def command(self, wanted):
+        self.commands.append((wanted.command, wanted.person))
+        return Accepted(accepted=True, message="done")
+
+    def picture(self, stamp_ns):
+        return self.pictures.get(stamp_ns, b"")
+
+    heat = picture
+
+    def watched(self, pages, heat):
+        self.watching.append((pages, heat))
+
+
+@pytest.fixture
+def cell():
+    return Cell()
+
+
+@pytest.fixture
+def client(cell):
+    return TestClient(make_app(ConsoleState(), cell))
+
+
+def test_the_page_needs_nothing_from_outside(client):
+    page = client.get("/")
+    assert page.status_code == 200
+    assert "static/console.js" in page.text
+    for name in ("console.css", "console.js", "view.js", "question.js", "panels.js", "strings.js"):
+        body = client.get(f"/static/{name}").text
+        assert body
+        assert "http://" not in body.replace('"http://', "")
+        assert "https://" not in body
+    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert client.get("/static/console.py").status_code == 404
+    assert client.get("/static/..%2fconsole.py").status_code == 404
+
+
+def test_an_answer_from_the_page_reaches_the_supervisor(client, cell):
+    reply = client.post("/answer", json=ANSWER, headers=HERE)
+    assert reply.json() == {"accepted": True, "message": "taken"}
+    assert cell.answers[0].answers[0].answer == "keep"
+
+
+@pytest.mark.parametrize("headers", [{}, {"origin": "http://evil.example"}, {"origin": "null"}])
+def test_an_answer_from_elsewhere_is_refused(client, cell, headers):
+    assert client.post("/answer", json=ANSWER, headers=headers).status_code == 403
+    assert cell.answers == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"person": ""},
+        {"request_id": ""},
+        {"scene": "burn"},
+        {"answers": [{"answer": "remove", "x1": 1, "y1": 2, "x2": 3}]},
+        {"answers": [{"answer": "perhaps", "x1": 1, "y1": 2, "x2": 3, "y2": 4}]},
+        {"answers": [{"answer": "keep", "x1": 1e9, "y1": 2, "x2": 3, "y2": 4}]},
+        {"surprise": 1},
+    ],
+)
+def test_half_an_answer_is_refused(client, cell, change):
+    assert client.post("/answer", json={**ANSWER, **change}, headers=HERE).status_code == 422
+    assert cell.answers == []
+
+
+def test_with_a_token_nothing_is_shown_or_taken_without_it(cell):
+    cell.pictures[1] = b"jpeg"
+    client = TestClient(make_app(ConsoleState(), cell, token="secret"))
+    assert client.get("/").status_code == 401
+    assert client.get("/picture/1.jpg?token=wrong").status_code == 401
+    assert client.get("/heat/1.png").status_code == 401
+    assert client.get("/picture/1.jpg?token=secret").content == b"jpeg"
+    assert client.post("/command", json=HOLD, headers=HERE).status_code == 401
+    assert client.post("/answer", json=ANSWER, headers=HERE).status_code == 401
+    assert client.get("/?token=secret").status_code == 200
+    assert client.post("/answer?token=secret", json=ANSWER, headers=HERE).status_code == 200
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/live", headers=HERE) as socket:
+        socket.receive_json()
+
+
+def test_the_page_hears_of_changes_and_of_silence(cell):
+    state = ConsoleState()
+    client = TestClient(make_app(state, cell))
+    with client.websocket_connect("/live", headers=HERE) as socket:
+        assert socket.receive_json()["connected"] is False
+        state.put("gate", {"state": "blocked", "text": "<b>why</b>"})
+        message = socket.receive_json()
+        assert (message["connected"], message["gate"]["text"]) == (True, "<b>why</b>")
+        assert cell.watching == [(1, 0)]
+        socket.send_json({"heat": True})
+        state.put("gate", {"state": "monitoring", "text": ""})
+        while cell.watching[-1] != (1, 1):
+            socket.receive_json()
+    assert cell.watching[-1] == (0, 0)
+
+
+def test_a_command_is_taken_from_the_page_only(client, cell):
+    assert client.post("/command", json=HOLD).status_code == 403
+    assert client.post("/command", json={**HOLD, "command": "open"}, headers=HERE).status_code == 422
+    assert client.post("/command", json=HOLD, headers=HERE).json() == {"accepted": True, "message": "done"}
+    assert cell.commands == [("hold", "Ada")]
+
+
+def test_a_picture_that_is_not_kept_is_no_error(client, cell):
+    cell.pictures[5] = b"jpeg"
+    assert client.get("/picture/5.jpg").headers["content-type"] == "image/jpeg"
+    assert client.get("/heat/5.png").headers["content-type"] == "image/png"
+    assert client.get("/picture/6.jpg").status_code == 204
+    assert client.get("/picture/x.jpg").status_code == 422
+
+
+def test_only_a_real_change_wakes_the_page():
+    state = ConsoleState()
+    state.put("gate", {"state": "blocked"})
+    version = state.version
+    state.put("gate", {"state": "blocked"})
+    assert state.version == version
+    threading.Timer(0.05, state.put, ["request", None]).start()
+    assert state.wait_for_change(version, timeout_s=30.0) == version + 1
+
+
+@pytest.mark.parametrize(
+    ("origin", "same"),
+    [
+        ("http://cell:8780", True),
+        ("https://cell:8780", True),
+        ("http://cell", False),
+        (None, False),
+        ("null", False),
+    ],
+)
+def test_same_origin(origin, same):
+    assert same_origin(origin, "cell:8780") is same
+
+
+def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
+    asked = []
+
+    def resolve(request, response):
+        asked.append(request)
+        response.accepted, response.message = True, "thanks"
+        return response
+
+    bench.probe.create_service(ResolveIntervention, "intervention/resolve", resolve)
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    address = f"127.0.0.1:{console.port}"
+    reports = bench.diagnostics()
+    bench.until(lambda: reports.value("console: page", "port") == str(console.port), "the page's diagnostics")
+    picture = bgr_to_image(np.full((40, 60, 3), 200, np.uint8), Time(sec=1), "camera")
+    bench.image_publisher().publish(picture)
+    bench.until(lambda: console.picture(10**9), "the picture arrives")
+    gates = bench.publisher_matched(GateState, "gate", LATCHED)
+    gates.publish(
+        GateState(
+            state=GateState.STATE_INTERVENTION,
+            text="a person decides",
+            reasons=GateState.REASON_WAITING_FOR_PERSON | GateState.REASON_HELD,
+        )
+    )
+    requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
+    verdict = Verdict(
+        object_id=3, label=2, box=Box(x1=1.0, y1=2.0, x2=30.0, y2=40.0), reasons=[Reason(text="uncertain")]
+    )
+    request = InterventionRequest(request_id="r1", text="What is this?", objects=[verdict])
+    request.header.stamp.sec = 1
+    requests.publish(request)
+    bench.until(lambda: "request" in console.state.snapshot(), "the question arrives")
+
+    with websockets.sync.client.connect(f"ws://{address}/live", origin=f"http://{address}") as socket:
+        shown = json.loads(socket.recv())
+        assert shown["gate"] == {
+            "state": "intervention", "text": "a person decides", "reasons": ["waiting_for_person", "held"], "held": True,
+        }  # fmt: skip
+        assert shown["request"]["objects"][0]["reasons"][0]["text"] == "uncertain"
+        assert [event["kind"] for event in shown["history"]] == ["asked", "gate_intervention"]
+        assert {node["node"]: node["level"] for node in shown["health"]}["supervisor"] == "silent"
+    with urllib.request.urlopen(f"http://{address}/picture/{shown['request']['stamp']}.jpg") as reply:
+        assert cv2.imdecode(np.frombuffer(reply.read(), np.uint8), cv2.IMREAD_COLOR).shape == (40, 60, 3)
+
+    post = urllib.request.Request(
+        f"http://{address}/answer",
+        data=json.dumps(ANSWER).encode(),
+        headers={"Content-Type": "application/json", "Origin": f"http://{address}"},
+    )
+    replies = []
+    asking = threading.Thread(target=lambda: replies.append(json.load(urllib.request.urlopen(post))))
+    asking.start()
+    bench.until(lambda: replies, "the answer is acknowledged")
+    asking.join()
+    assert replies == [{"accepted": True, "message": "thanks"}]
+    assert asked[0].person == "Ada"
+    assert asked[0].answers[0].answer == ObjectAnswer.ANSWER_KEEP
+
+
+def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
+    decisions = bench.publisher_matched(SceneDecision, "decision", RELIABLE)
+    decisions.publish(SceneDecision())  # from now on a scene waits for what is decided about it
+    bench.until(lambda: console._decided > 0, "the supervisor decides")
+    images.publish(bgr_to_image(np.zeros((40, 60, 3), np.uint8), Time(sec=2), "camera"))
+    bench.until(lambda: console.picture(2 * 10**9), "the picture arrives")
+    scene = SceneAssessment(image_width=60, image_height=40, passes=20, status=SceneAssessment.STATUS_OK)
+    scene.header.stamp.sec = 2
+    scene.objects = [
+        ObservedObject(
+            id=0, label=2, box=Box(x2=9.0, y2=9.0), probabilities=[0.1, 0.1, 0.8], total_variance=math.nan
+        )
+    ]
+    scenes.publish(scene)
+    decision = SceneDecision(outcome=SceneDecision.OUTCOME_WORK)
+    decision.header.stamp.sec = 2
+    decision.verdicts = [Verdict(object_id=0, verdict=Verdict.VERDICT_REMOVE)]
+    bench.until(lambda: console._scenes, "the scene arrives")
+    assert "scene" not in console.state.snapshot()
+    decisions.publish(decision)
+    shown = bench.until(lambda: console.state.snapshot().get("scene"), "the scene is shown")
+    assert (shown["stamp"], shown["picture"], shown["outcome"]) == ("2000000000", True, "work")
+    assert shown["objects"][0]["verdict"] == "remove"
+    assert shown["objects"][0]["probability"] == pytest.approx(0.8)
+    json.dumps(shown, allow_nan=False)
+
+
+def test_the_saliency_is_asked_for_only_while_a_page_shows_it(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    maps = bench.publisher(Image, "saliency", RELIABLE)
+    address = f"127.0.0.1:{console.port}"
+    with websockets.sync.client.connect(f"ws://{address}/live", origin=f"http://{address}") as socket:
+        bench.until(lambda: console._pages == 1, "the page is counted")
+        assert maps.get_subscription_count() == 0
+        socket.send(json.dumps({"heat": True}))
+        bench.until(maps.get_subscription_count, "the saliency is subscribed to")
+        values = np.zeros((4, 6), np.float32)
+        values[1, 2] = 3.0
+        maps.publish(map_to_image(values, Time(sec=1), "camera"))
+        png = bench.until(lambda: console.heat(10**9), "the map arrives")
+        picture = cv2.imdecode(np.frombuffer(png, np.uint8), cv2.IMREAD_UNCHANGED)
+        assert picture.shape == (4, 6, 4)
+        assert picture[1, 2, 3] > 0
+        assert console.heat(2 * 10**9) == b""
+        bench.until(lambda: console.state.snapshot()["heat"] == "1000000000", "the page hears of the map")
+    bench.until(lambda: maps.get_subscription_count() == 0, "the subscription ends with the page")
+
+
+def test_the_contours_enclose_what_is_strong():
+    values = np.zeros((60, 80), np.float32)
+    cv2.circle(values, (30, 30), 12, 1.0, -1)
+    picture = cv2.imdecode(np.frombuffer(heat(values), np.uint8), cv2.IMREAD_UNCHANGED)
+    white = (picture == 255).all(axis=2)
+    y, x = np.nonzero(white)
+    assert np.allclose(np.hypot(x - 30, y - 30), 12, atol=1.5)
+    assert not white[30, 30]
+    assert picture[0, 79, 3] == 0  # nothing lies over what does not matter
+    assert not cv2.imdecode(np.frombuffer(heat(values * 0), np.uint8), cv2.IMREAD_UNCHANGED)[..., 3].any()
+
+
+def test_the_page_has_words_for_everything_that_closes_the_gate():
+    words = (PAGE / "strings.js").read_text()
+    closed = words[words.index("closed: {") : words.index("lost:")]
+    for name in dir(GateState):
+        if name.startswith("REASON_") and name != "REASON_NONE":
+            assert f"{name.removeprefix('REASON_').lower()}: " in closed, (
+                f"strings.js has no words for {name}"
+            )
+
+
+def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    images, scenes = bench.image_publisher(), bench.publisher_matched(SceneAssessment, "scene", RELIABLE)
+    requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
+    region = Box(x1=5.0, y1=6.0, x2=15.0, y2=16.0)
+    for second in range(1, 30):
+        images.publish(bgr_to_image(np.zeros((40, 60, 3), np.uint8), Time(sec=second), "camera"))
+        bench.until(lambda s=second: console.picture(s * 10**9), "the picture arrives")
+        scene = SceneAssessment(image_width=60, image_height=40, status=SceneAssessment.STATUS_OK)
+        scene.header.stamp.sec = second
+        if second == 1:
+            scene.dil.unexplained = [UnexplainedRegion(box=region, objectness=0.4, share=1.0)]
+        scenes.publish(scene)
+        stamp = str(second * 10**9)
+        bench.until(
+            lambda s=stamp: console.state.snapshot().get("scene", {}).get("stamp") == s, "the scene is shown"
+        )
+        if second == 1:
+            asking = InterventionRequest(request_id="r1", text="missed?")
+            asking.header.stamp.sec = 1
+            asking.scene_reasons = [Reason(metric="unexplained_objectness", text="there", box=region)]
+            requests.publish(asking)
+            bench.until(lambda: console.state.snapshot().get("request"), "the question arrives")
+    shown = console.state.snapshot()["request"]
+    assert shown["reasons"][0]["box"] == {"x1": 5.0, "y1": 6.0, "x2": 15.0, "y2": 16.0}
+    assert shown["scene"]["unexplained"][0]["box"] == shown["reasons"][0]["box"]
+    assert (shown["scene"]["stamp"], shown["picture"], shown["heat"]) == ("1000000000", True, False)
+    assert console.picture(10**9)
+
+
+def test_hold_and_reset_reach_the_supervisor(bench: Bench):
+    heard = []
+
+    def operate(request, response):
+        heard.append((request.command, request.person))
+        response.accepted = request.command != OperateGate.Request.COMMAND_RESET
+        return response
+
+    service = bench.probe.create_service(OperateGate, "operate", operate)
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    bench.until(console.supervisor.operations.service_is_ready, "the service is found")
+    for command in ("hold", "release", "reset"):
+        replies = []
+        wanted = PersonsCommand(command=command, person="Ada")
+        asking = threading.Thread(
+            target=lambda w=wanted, r=replies: r.append(asyncio.run(console.command(w)))
+        )
+        asking.start()
+        bench.until(lambda r=replies: r, command)
+        asking.join()
+        assert replies[0].accepted == (command != "reset")
+    known = OperateGate.Request
+    commands = (known.COMMAND_HOLD, known.COMMAND_RELEASE, known.COMMAND_RESET)
+    assert heard == [(command, "Ada") for command in commands]
+    assert [event["kind"] for event in console.state.snapshot()["history"]] == ["release", "hold"]
+    bench.probe.destroy_service(service)
+    bench.until(lambda: not console.supervisor.operations.service_is_ready(), "the service is gone")
+    refused = asyncio.run(console.command(PersonsCommand(command="reset", person="Ada")))
+    assert refused == Accepted(accepted=False, message="the supervisor is not there")
+
+
+def test_a_node_that_falls_silent_is_not_shown_as_well(monkeypatch):
+    state = ConsoleState(("detector", "supervisor"))
+    state.report("detector", "model", 0, "running")
+    state.report("detector", "input", 1, "slow")
+    health = {node["node"]: node["level"] for node in state.snapshot()["health"]}
+    assert health == {"detector": "warning", "supervisor": "silent"}
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert [node["level"] for node in state.snapshot()["health"]] == ["silent", "silent"]
+
+
+def test_the_album_keeps_what_is_shown_and_forgets_the_rest():
+    encoded = []
+
+    def encode(image):
+        encoded.append(image)
+        if image == "broken":
+            raise InvalidInput("broken")
+        return image.encode()
+
+    album = Album(encode, capacity=2)
+    album.add(1, "first")
+    assert album.pin("question", 1)
+    for stamp, image in ((2, "second"), (3, "broken"), (4, "fourth")):
+        album.add(stamp, image)
+    assert encoded == []  # nobody has looked yet
+    assert album.file(1) == album.file(1) == b"first"
+    assert encoded == ["first"]
+    assert album.file(2) == album.file(3) == b""
+    assert not album.pin("live", 2)
+    album.unpin("question")
+    album.add(5, "fifth")
+    assert album.newest == 5
+
+
+def test_an_answer_without_a_supervisor_is_refused_with_the_reason(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    reply = asyncio.run(console.answer(PersonsAnswer(**ANSWER)))
+    assert reply == Accepted(accepted=False, message="the supervisor is not there")

@@ -1,0 +1,34 @@
+"""A detector node with a fake perception on a bench, and pictures for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from builtin_interfaces.msg import Time
+from sensor_msgs.msg import Image
+
+from sticker_uq.nodes.common.images import bgr_to_image
+from sticker_uq.nodes.detector.node import DetectorNode
+from test.helpers.ros import Bench, overrides
+from test.nodes.fake_perception import Script, detector_with
+
+OTHER = "ssd300_vgg16"
+
+
+def image(second: int, grey: int = 100, frame_id: str = "camera") -> Image:
+    return bgr_to_image(np.full((48, 64, 3), grey, np.uint8), Time(sec=second, nanosec=7), frame_id)
+
+
+def detector(bench: Bench, script: Script, **values: object) -> DetectorNode:
+    return bench.add(detector_with(script)(parameter_overrides=overrides(**values)))
+
+
+def active(bench: Bench, script: Script, **values: object) -> DetectorNode:
+    node = detector(bench, script, **values)
+    assert node.start(), node.last_failure
+    return node
+
+
+def seconds(messages: list[Any]) -> list[int]:
+    return [m.header.stamp.sec for m in messages]

@@ -1,0 +1,250 @@
+"""The detector node with a fake perception: images in, scenes out, and processes that end."""
+
+from __future__ import annotations
+
+import signal
+from array import array
+
+import numpy as np
+import pytest
+from builtin_interfaces.msg import Time
+from rcl_interfaces.msg import Log
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.nodes.common.images import bgr_to_compressed
+from sticker_uq_msgs.msg import (
+    DistinctiveLocalization,
+    ImageCheck,
+    ImageUncertainty,
+    SceneAssessment,
+    StickerDetectionArray,
+)
+from test.helpers.ros import Bench, NodeProcess
+from test.nodes.detector.detector_bench import active, image, seconds
+from test.nodes.fake_perception import Script
+
+PROCESS = "test.nodes.fake_perception"
+
+
+def test_every_output_carries_the_header_of_the_image(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    parts = [
+        bench.collect(kind, topic)
+        for kind, topic in (
+            (StickerDetectionArray, "detections"),
+            (ImageUncertainty, "uncertainty"),
+            (DistinctiveLocalization, "dil"),
+        )
+    ]
+    active(bench, script)
+    camera = bench.image_publisher()
+    for second in (5, 6):
+        camera.publish(image(second, grey=10 * second))
+        bench.until(lambda s=second: seconds(scenes)[-1:] == [s], "the scene")
+    assert seconds(scenes) == [5, 6]
+    bench.until(lambda: all(seconds(part) == [5, 6] for part in parts), "the parts")
+    assert {(m.header.frame_id, m.header.stamp.nanosec) for m in (*scenes, *parts[0], *parts[2])} == {
+        ("camera", 7)
+    }
+    assert [s.sequence for s in scenes] == [1, 2]
+    assert [s.status for s in scenes] == [SceneAssessment.STATUS_OK] * 2
+    assert [s.objects[0].box.x2 for s in scenes] == [50.0, 60.0]
+    assert parts[0][1].detections[0].box.x2 == 60.0
+    assert parts[2][0].dil == 0.25
+    assert script.warm_ups == 1
+    assert script.saliency_asked == [False, False]
+
+
+def test_compressed_images(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script, image_transport="compressed")
+    camera = bench.image_publisher(CompressedImage, "image/compressed")
+    camera.publish(bgr_to_compressed(np.full((48, 64, 3), 90, np.uint8), Time(sec=3), "camera"))
+    bench.until(lambda: scenes, "the scene")
+    assert scenes[0].objects[0].box.x2 == pytest.approx(90, abs=1)
+
+
+def bad_images() -> dict[str, tuple[Image, str]]:
+    empty = image(20)
+    empty.data = array("B")
+    truncated = image(21)
+    truncated.data = truncated.data[:-5]
+    unknown = image(22)
+    unknown.encoding = "32FC1"
+    narrow = image(23)
+    narrow.step = 10
+    no_stamp = image(0)
+    no_stamp.header.stamp = Time()
+    no_size = image(24)
+    no_size.width = 0
+    return {
+        "empty": (empty, "image data is empty"),
+        "truncated": (truncated, "image data is truncated"),
+        "encoding": (unknown, "image encoding '32FC1'"),
+        "step": (narrow, "image step 10"),
+        "size": (no_size, "image size 0 x 48"),
+        "stamp": (no_stamp, "the stamp of the image is zero"),
+        "dark": (image(25, grey=0), "RuntimeError: the model is afraid of the dark"),
+        "white": (image(26, grey=255), "non-finite output"),
+    }
+
+
+def test_bad_images_become_failed_scenes_and_the_node_goes_on(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    newest = bench.diagnostics()
+    active(bench, script)
+    camera = bench.image_publisher()
+    for name, (message, reason) in bad_images().items():
+        before = len(scenes)
+        camera.publish(message)
+        bench.until(lambda n=before: len(scenes) > n, f"a scene about the {name} image")
+        assert scenes[-1].status == SceneAssessment.STATUS_FAILED
+        assert reason in scenes[-1].status_text
+        assert scenes[-1].header == message.header
+        assert not scenes[-1].objects
+    bench.until(
+        lambda: (
+            newest.value("detector: images", "unusable") == "6"
+            and newest.value("detector: perception", "failed") == "2"
+        ),
+        "the counts in /diagnostics",
+    )
+    assert newest["detector: perception"].level == b"\x02"
+    assert "non-finite output" in newest["detector: perception"].message
+    camera.publish(image(30))
+    bench.until(lambda: scenes[-1].status == SceneAssessment.STATUS_OK, "a good scene after all that")
+    assert seconds(scenes)[-1] == 30
+
+
+def test_bad_images_are_logged_once_not_each(bench: Bench, script: Script) -> None:
+    log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script)
+    camera = bench.image_publisher()
+    for count in range(1, 4):
+        camera.publish(bad_images()["empty"][0])
+        bench.until(lambda n=count: len(scenes) == n, "a failed scene")
+    bench.until(lambda: [line for line in log if "image data is empty" in line.msg], "the line of log")
+    camera.publish(image(9))
+    bench.until(lambda: len(scenes) == 4, "a scene")
+    assert len([line for line in log if "image data is empty" in line.msg]) == 1
+
+
+def test_only_the_newest_waits_and_drops_are_counted(bench: Bench, script: Script) -> None:
+    script.hold = True
+    scenes = bench.collect(SceneAssessment, "scene")
+    newest = bench.diagnostics()
+    active(bench, script)
+    camera = bench.image_publisher()
+    camera.publish(image(1))
+    bench.until(script.busy.is_set, "the worker at work")
+    for second in range(2, 7):
+        camera.publish(image(second))
+        bench.until(
+            lambda n=second: newest.value("detector: images", "received") == str(n),
+            "reception while the worker is busy",
+        )
+    bench.until(lambda: newest.value("detector: images", "dropped") == "4", "the count of the replaced ones")
+    script.hold = False
+    script.go.set()
+    bench.until(lambda: len(scenes) == 2, "two scenes")
+    assert seconds(scenes) == [1, 6]
+
+
+def test_what_is_known_about_an_image_does_not_wait_for_the_image_before(
+    bench: Bench, script: Script
+) -> None:
+    script.hold = True
+    scenes, checks = bench.collect(SceneAssessment, "scene"), bench.collect(ImageCheck, "image_check")
+    active(bench, script)
+    camera = bench.image_publisher()
+    bench.until(lambda: bench.probe.count_publishers("image_check"), "the publisher of checks")
+    camera.publish(image(1))
+    bench.until(script.busy.is_set, "the worker at work")
+    unusable = bad_images()["truncated"][0]
+    for number, message in enumerate([image(2, grey=0), image(3, grey=0), unusable], start=2):
+        camera.publish(message)
+        bench.until(lambda n=number: len(checks) == n, "a check while the worker is busy")
+    assert not scenes
+    assert [(c.image_width, c.image_height, c.repeats) for c in checks] == [
+        (64, 48, 1),
+        (64, 48, 1),
+        (64, 48, 2),
+        (0, 0, 1),
+    ]
+    assert [c.exposure.mean_level for c in checks[:3]] == [100.0, 0.0, 0.0]
+    assert [c.previous_stamp.sec for c in checks] == [0, 1, 2, 3]
+    assert "image data is truncated" in checks[3].problem
+    assert checks[3].header == unusable.header
+
+
+def test_too_old_images_fail(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script, max_image_age_s=60)
+    camera = bench.image_publisher()
+    camera.publish(image(5))
+    bench.until(lambda: scenes, "the scene")
+    assert "s old, max_image_age_s is 60" in scenes[0].status_text
+    fresh = image(5)
+    fresh.header.stamp = bench.probe.get_clock().now().to_msg()
+    camera.publish(fresh)
+    bench.until(lambda: len(scenes) == 2, "the second scene")
+    assert scenes[1].status == SceneAssessment.STATUS_OK
+
+
+def test_no_age_is_told_by_a_clock_that_has_not_started(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    newest = bench.diagnostics()
+    active(bench, script, use_sim_time=True, max_image_age_s=1.0)
+    bench.image_publisher().publish(image(5))
+    bench.until(lambda: scenes, "the scene")
+    assert scenes[0].status == SceneAssessment.STATUS_OK
+    bench.until(lambda: newest.value("detector: images", "received") == "1", "diagnostics without a clock")
+    assert newest.value("detector: images", "last_image_age_s") == "n/a"
+
+
+def test_pictures_only_for_who_looks(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script, annotated_rate=60.0)
+    camera = bench.image_publisher()
+    camera.publish(image(1))
+    bench.until(lambda: len(scenes) == 1, "a scene")
+    annotated, saliency = bench.collect(Image, "annotated"), bench.collect(Image, "saliency")
+    bench.until(
+        lambda: node.count_subscribers("annotated") and node.feeds[0].outputs.saliency_wanted(), "the viewers"
+    )
+    camera.publish(image(2))
+    bench.until(lambda: annotated and saliency, "the pictures")
+    assert script.saliency_asked == [False, True]
+    assert (annotated[0].encoding, annotated[0].width, annotated[0].height) == ("bgr8", 64, 48)
+    assert annotated[0].header == saliency[0].header == image(2).header
+    assert saliency[0].encoding == "32FC1"
+    assert set(np.frombuffer(saliency[0].data, np.float32)) == {0.5}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_process_cleanly(ros_domain: int, number: signal.Signals) -> None:
+    with NodeProcess(PROCESS, {"autostart": "true"}) as process:
+        process.wait_for("waiting for first image on /image")
+        assert process.stop(number) == 0
+        assert "Traceback" not in process.output
+
+
+def test_a_process_whose_worker_is_stuck_ends_cleanly_too(bench: Bench) -> None:
+    with NodeProcess(PROCESS, {"autostart": "true"}, ["--", "endless"]) as process:
+        process.wait_for("waiting for first image on /image")
+        scenes = bench.collect(SceneAssessment, "scene")
+        camera = bench.image_publisher()
+        camera.publish(image(1))
+        process.wait_for("an assessment waits")
+        assert process.stop(signal.SIGINT) == 0
+        assert "its result will be dropped" in process.output
+        assert not scenes
+
+
+def test_bad_weights_end_an_autostarted_process(ros_domain: int) -> None:
+    with NodeProcess(PROCESS, {"autostart": "true", "weights": "/nowhere.safetensors"}) as process:
+        assert process.wait() == 1
+        assert "weights file '/nowhere.safetensors': no such file" in process.output
+        assert "Traceback" not in process.output

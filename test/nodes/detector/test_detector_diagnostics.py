@@ -1,0 +1,131 @@
+"""What a detector node says about the images that it waits for and about its work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rcl_interfaces.msg import Log
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import Image
+
+from sticker_uq.io.images import encode_jpeg
+from sticker_uq.nodes.common import image_input
+from sticker_uq_msgs.msg import SceneAssessment
+from test.helpers.ros import Bench, NodeProcess, values_of
+from test.nodes.detector.detector_bench import active, detector, image
+from test.nodes.fake_perception import Script, detector_with
+
+
+def best_effort_camera(bench: Bench) -> Any:
+    return bench.publisher(Image, "image", QoSProfile(depth=2, reliability=ReliabilityPolicy.BEST_EFFORT))
+
+
+def test_auto_reliability_follows_the_publishers(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    reliable = bench.image_publisher()
+    reliable.publish(image(1))
+    bench.until(lambda: len(scenes) == 1, "a scene over a reliable connection")
+    best_effort = best_effort_camera(bench)
+    bench.until(best_effort.get_subscription_count, "the best-effort camera is matched too")
+    assert node.feeds[0].input.profile.reliability == ReliabilityPolicy.BEST_EFFORT
+    best_effort.publish(image(2))
+    bench.until(lambda: len(scenes) == 2, "a scene from the best-effort camera")
+    bench.probe.destroy_publisher(best_effort)
+    bench.until(
+        lambda: node.feeds[0].input.profile.reliability == ReliabilityPolicy.RELIABLE, "reliable again"
+    )
+
+
+def image_report(bench: Bench, newest: dict[str, Any], words: str, level: bytes) -> Any:
+    def found() -> Any:
+        report = newest.get("detector: images")
+        return report if report and words in report.message and report.level == level else None
+
+    return bench.until(found, f"{words!r} in /diagnostics, got {newest.get('detector: images')}")
+
+
+def test_what_is_waited_for_is_told_from_the_first_second(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+    node = bench.add(
+        detector_with(script)(cli_args=["--ros-args", "-r", "image:=/cell/camera/image", "-r", "__ns:=/cell"])
+    )
+    assert node.start()
+    bench.until(lambda: newest.get("detector: images"), "the first report")
+    image_report(
+        bench, newest, "waiting for first image on /cell/camera/image: nobody publishes it yet", b"\x01"
+    )
+    bench.until(lambda: any("waiting for first image on /cell/camera/image" in x.msg for x in log), "the log")
+
+
+def test_incompatible_publishers_are_named_with_both_policies(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    active(bench, script, image_reliability="reliable")
+    best_effort_camera(bench)
+    image_report(
+        bench,
+        newest,
+        "incompatible publishers of /image: /probe offers best effort, volatile but reliable, volatile is asked for",
+        b"\x02",
+    )
+
+
+def test_a_publisher_of_another_type_is_named(bench: Bench, script: Script, tmp_path: Path) -> None:
+    newest = bench.diagnostics()
+    active(bench, script)
+    (tmp_path / "lid.jpg").write_bytes(encode_jpeg(np.zeros((8, 8, 3), np.uint8)))
+    values = {"source": str(tmp_path), "transport": "compressed", "autostart": "true"}
+    # another process: one participant cannot have two types on a topic
+    with NodeProcess("sticker_uq.nodes.simulation.image_source", values, ["-r", "image/compressed:=image"]):
+        words = "/image_source publishes sensor_msgs/msg/CompressedImage, expected sensor_msgs/msg/Image"
+        image_report(bench, newest, words, b"\x02")
+
+
+def test_a_matched_but_silent_publisher_is_a_fault(
+    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_input, "QUIET_S", 0.3)
+    newest = bench.diagnostics()
+    active(bench, script)
+    camera = bench.image_publisher()
+    image_report(bench, newest, "/image: 1 publisher(s) matched but no image for", b"\x02")
+    camera.publish(image(1))
+    bench.probe.destroy_publisher(camera)
+    image_report(bench, newest, "waiting for an image on /image: the publisher is gone", b"\x02")
+
+
+def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    detector(bench, script)
+    parts = ("detector: images", "detector: perception")
+    bench.until(lambda: all(part in newest for part in parts), "reports of an unconfigured node")
+    before = {part: values_of(newest[part]) for part in parts}
+    assert before["detector: perception"]["model"] == "n/a"
+    scenes = bench.collect(SceneAssessment, "scene")
+    assert bench.transition("detector", "configure")
+    assert bench.transition("detector", "activate")
+    bench.image_publisher().publish(image(1))
+    bench.until(lambda: scenes, "a scene")
+    bench.until(lambda: newest.value("detector: perception", "assessed") == "1", "the count")
+    after = {part: values_of(newest[part]) for part in parts}
+    assert all(after[part].keys() == before[part].keys() for part in parts)
+    perception = after["detector: perception"]
+    assert (perception["model"], perception["passes"]) == ("ssdlite320_mobilenet_v3_large", "20")
+    assert (perception["encode_ms"], perception["total_ms"]) == ("1.5", "2.5")
+    assert float(perception["memory_mb"]) > 10
+    assert newest["detector: perception"].level == b"\x00"
+    assert float(after["detector: images"]["last_image_age_s"]) > 1e6
+
+
+def test_a_shortage_of_memory_is_told_and_the_node_goes_on(bench: Bench, script: Script) -> None:
+    newest = bench.diagnostics()
+    active(bench, script)
+    part = "detector: perception"
+    bench.until(lambda: newest.value(part, "shortage") == "n/a", "a report without shortage")
+    script.shortage = "the memory of cuda:0 suffices for 5 passes at once, not for 20"
+    bench.until(lambda: newest.value(part, "shortage") == script.shortage, "the shortage")
+    assert (newest[part].message, newest[part].level) == (script.shortage, b"\x01")

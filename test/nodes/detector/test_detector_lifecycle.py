@@ -1,0 +1,195 @@
+"""The life of a detector node: transitions, and another model or other parameters while it works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+
+from sticker_uq_msgs.msg import SceneAssessment
+from sticker_uq_msgs.srv import SelectModel
+from test.helpers.ros import Bench
+from test.nodes.detector.detector_bench import OTHER, active, detector, image, seconds
+from test.nodes.fake_perception import Script
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"weights": "/nowhere.safetensors"}, "weights file '/nowhere.safetensors': no such file"),
+        ({"passes": 0}, "parameter passes = 0: expected an integer from 1 to 200"),
+        ({"dropout_rate": 0.95}, "parameter dropout_rate = 0.95: expected a number from 0.0 to 0.9"),
+        ({"model": "yolo"}, "parameter model = 'yolo': expected one of 'fasterrcnn_resnet50_fpn'"),
+        (
+            {"image_transport": "zip"},
+            "parameter image_transport = 'zip': expected one of 'raw', 'compressed'",
+        ),
+        ({"drop_rate": 0.1}, "unknown parameter drop_rate, did you mean dropout_rate?"),
+    ],
+)
+def test_configure_fails_with_the_reason(
+    bench: Bench, script: Script, values: dict[str, object], reason: str
+) -> None:
+    node = detector(bench, script, **values)
+    assert not bench.transition("detector", "configure")
+    assert bench.state("detector") == "unconfigured"
+    assert reason in node.last_failure
+
+
+def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script)
+    camera = bench.image_publisher()
+    camera.publish(image(1))
+    bench.until(lambda: len(scenes) == 1, "a scene")
+    for transition in ("deactivate", "cleanup"):
+        assert bench.transition("detector", transition)
+    bench.until(lambda: not camera.get_subscription_count(), "the end of the subscription")
+    camera.publish(image(2))
+    for transition in ("configure", "activate"):
+        assert bench.transition("detector", transition)
+    bench.until_heard(camera)
+    camera.publish(image(3))
+    bench.until(lambda: len(scenes) == 2, "a scene of the second life")
+    assert seconds(scenes) == [1, 3]
+    assert scenes[1].sequence == 1
+    assert script.warm_ups == 2
+
+
+def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
+    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sticker_uq.nodes.detector.node.PATIENCE_S", 0.2)
+    script.hold = True
+    scenes = bench.collect(SceneAssessment, "scene")
+    active(bench, script)
+    camera = bench.image_publisher()
+    camera.publish(image(1))
+    bench.until(script.busy.is_set, "the worker at work")
+    assert bench.transition("detector", "deactivate")
+    assert bench.transition("detector", "activate")
+    bench.until_heard(camera)
+    camera.publish(image(2))
+    script.hold = False
+    script.go.set()
+    bench.until(lambda: scenes, "the scene of the second worker")
+    assert script.assessed == [1_000_000_007, 2_000_000_007]
+    assert seconds(scenes) == [2]
+
+
+def select(model: str, weights: str = "") -> SelectModel.Request:
+    return SelectModel.Request(model=model, weights=weights)
+
+
+def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    camera = bench.image_publisher()
+    script.hold_load = True
+    client = bench.probe.create_client(SelectModel, "select_model")
+    bench.until(client.service_is_ready, "service")
+    answer = client.call_async(select(OTHER))
+    bench.until(lambda: node.models.busy, "loading")
+    camera.publish(image(1))
+    bench.until(lambda: len(scenes) == 1, "a scene while the new model is loaded")
+    assert not answer.done()
+    script.load_go.set()
+    response = bench.until(answer.done, "the answer") and answer.result()
+    assert response.success
+    assert response.message.startswith(
+        f"{OTHER} (weights {response.model_hash[:12]}) serves in place of ssdlite320"
+    )
+    camera.publish(image(2))
+    bench.until(lambda: len(scenes) == 2, "a scene of the new model")
+    assert [s.model for s in scenes] == ["ssdlite320_mobilenet_v3_large", OTHER]
+    assert scenes[1].model_hash == response.model_hash != scenes[0].model_hash
+    assert node.get_parameter("model").value == OTHER
+    assert node.settings.model == OTHER
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "reason"),
+    [
+        (select("yolo"), None, "parameter model = 'yolo': expected one of"),
+        (select(OTHER, "/nowhere"), None, "weights file '/nowhere': no such file"),
+        (select(OTHER), RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_leaves_the_old_one(
+    bench: Bench, script: Script, request_: SelectModel.Request, error: Exception | None, reason: str
+) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    script.load_error = error
+    response = bench.call(SelectModel, "select_model", request_)
+    assert not response.success
+    assert reason in response.message
+    bench.image_publisher().publish(image(1))
+    bench.until(lambda: scenes, "a scene")
+    assert scenes[0].model == "ssdlite320_mobilenet_v3_large"
+    assert response.model_hash == scenes[0].model_hash
+    assert node.get_parameter("model").value == "ssdlite320_mobilenet_v3_large"
+
+
+def test_an_unconfigured_detector_selects_nothing(bench: Bench, script: Script) -> None:
+    detector(bench, script)
+    response = bench.call(SelectModel, "select_model", select(OTHER))
+    assert (response.success, response.message) == (False, "detector is not configured")
+
+
+def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
+    node = active(bench, script)
+    script.hold_load = True
+    client = bench.probe.create_client(SelectModel, "select_model")
+    bench.until(client.service_is_ready, "service")
+    answer = client.call_async(select(OTHER))
+    bench.until(lambda: node.models.busy, "loading")
+    assert bench.transition("detector", "deactivate")
+    assert bench.transition("detector", "cleanup")
+    script.load_go.set()
+    bench.until(answer.done, "the answer")
+    assert (answer.result().success, answer.result().message) == (False, "detector was cleaned up meanwhile")
+
+
+def test_whoever_asked_for_a_model_may_leave_before_the_answer(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    script.hold_load = True
+    client = bench.probe.create_client(SelectModel, "select_model")
+    bench.until(client.service_is_ready, "service")
+    client.call_async(select(OTHER))
+    bench.until(lambda: node.models.busy, "loading")
+    bench.probe.destroy_client(client)
+    script.load_go.set()
+    bench.until(lambda: not node.models.busy, "the new model")
+    bench.image_publisher().publish(image(1))
+    bench.until(lambda: scenes, "a scene")
+    assert scenes[0].model == OTHER
+
+
+def set_parameter(bench: Bench, name: str, value: object) -> Any:
+    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+    return bench.call(SetParameters, "detector/set_parameters", request).results[0]
+
+
+def test_parameters_of_perception_change_while_it_works(bench: Bench, script: Script) -> None:
+    scenes = bench.collect(SceneAssessment, "scene")
+    node = active(bench, script)
+    camera = bench.image_publisher()
+    assert set_parameter(bench, "passes", 7).successful
+    bench.until(lambda: not node.models.busy, "the new perception")
+    camera.publish(image(1))
+    bench.until(lambda: scenes, "a scene")
+    assert scenes[0].passes == 7
+    refused = set_parameter(bench, "device", "cuda")
+    assert not refused.successful
+    assert "device cannot be changed while detector is active" in refused.reason
+    script.hold_load = True
+    script.load_error = RuntimeError("no")
+    assert set_parameter(bench, "passes", 9).successful
+    assert "while a model is being loaded" in set_parameter(bench, "passes", 11).reason
+    script.load_go.set()
+    bench.until(lambda: not node.models.busy, "the failure")
+    assert node.get_parameter("passes").value == 7, "the parameter tells what serves"

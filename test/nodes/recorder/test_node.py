@@ -1,0 +1,155 @@
+"""The recorder: what it writes can be read again, and what it cannot write is told."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rclpy.serialization import serialize_message
+from rosbags.rosbag2 import Reader
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.cell.detector_settings import DetectorNodeSettings
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.bags import Bag
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.recorder import node as recorder
+from sticker_uq.nodes.recorder.node import Recorder
+from sticker_uq.scene import InvalidInput
+from sticker_uq_msgs.msg import GateState, SceneAssessment
+from test.helpers.ros import Bench, NodeProcess, overrides
+from test.nodes.recorder.full_disk_recorder import fill_disk_after
+
+RAW = Image(height=2, width=3, encoding="bgr8", step=9, data=bytes(range(18)))
+# publishing bytes sends them as they are; two serialisations may differ in what lies between the fields
+RAW_BYTES = serialize_message(RAW)
+COMPRESSED = CompressedImage(format="jpeg", data=bytes(range(7)))
+
+
+@contextmanager
+def _recording(bench: Bench, bag: Path, **parameters: str) -> Iterator[Recorder]:
+    """A recorder on the bench that is closed at the end, so that its bag can be read."""
+    node = Recorder(parameter_overrides=overrides(bag=str(bag), **parameters))
+    bench.executor.add_node(node)
+    try:
+        yield node
+    finally:
+        bench.executor.remove_node(node)
+        node.destroy_node()
+
+
+def _bytes(bag: Path, topic: str) -> list[bytes]:
+    with Reader(bag) as reader:
+        return [bytes(d) for _, _, d in reader.messages([c for c in reader.connections if c.topic == topic])]
+
+
+@pytest.mark.parametrize(
+    ("transport", "topic", "message"),
+    [("raw", "/image", RAW), ("compressed", "/image/compressed", COMPRESSED)],
+)
+def test_messages_are_read_again_byte_for_byte(bench: Bench, tmp_path, transport, topic, message):
+    scene = SceneAssessment()
+    scene.header.frame_id = "camera"
+    image_bytes, scene_bytes = serialize_message(message), serialize_message(scene)
+    with _recording(bench, tmp_path / "bag", image_transport=transport) as node:
+        bench.publisher_matched(type(message), topic).publish(image_bytes)
+        bench.publisher_matched(SceneAssessment, "scene", qos.RELIABLE).publish(scene_bytes)
+        bench.until(lambda: node.recorded[topic] and node.recorded["/scene"], "both messages recorded")
+    bag = Bag(tmp_path / "bag")
+    assert not bag.damage
+    assert {name: count for name, count in bag.counts.items() if count} == {topic: 1, "/scene": 1}
+    [image], [read] = bag.messages(topic), bag.messages("/scene")
+    assert (bytes(image.message.data), read.message.header.frame_id) == (bytes(message.data), "camera")
+    assert _bytes(tmp_path / "bag", topic) == [image_bytes]
+    assert _bytes(tmp_path / "bag", "/scene") == [scene_bytes]
+
+
+def test_a_latched_state_from_before_the_start_is_recorded(bench: Bench, tmp_path):
+    bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState())
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
+    assert Bag(tmp_path / "bag").counts["/gate"] == 1
+
+
+def test_a_camera_with_best_effort_is_recorded(bench: Bench, tmp_path):
+    with _recording(bench, tmp_path / "bag") as node:
+        publisher = bench.publisher_matched(Image, "image", qos.NEWEST_IMAGE_BEST_EFFORT)
+        # a single best-effort message may be lost
+        bench.until(lambda: publisher.publish(RAW_BYTES) or node.recorded["/image"], "an image recorded")
+    assert _bytes(tmp_path / "bag", "/image")[0] == RAW_BYTES
+
+
+def test_scenes_without_images_are_warned_about_once(bench: Bench, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(recorder, "NO_IMAGE_S", 0.05)
+    with _recording(bench, tmp_path / "bag", image_transport="compressed") as node:
+        bench.publisher_matched(SceneAssessment, "scene", qos.RELIABLE).publish(SceneAssessment())
+        bench.until(node._image_check.is_canceled, "the warning")
+    assert capfd.readouterr().err.count("no image on /image/compressed") == 1
+
+
+def test_scenes_with_images_are_not_warned_about(bench: Bench, tmp_path, capfd):
+    with _recording(bench, tmp_path / "bag") as node:
+        bench.publisher_matched(SceneAssessment, "scene", qos.RELIABLE).publish(SceneAssessment())
+        bench.publisher_matched(Image, "image").publish(RAW)
+        bench.until(lambda: node.recorded["/image"] and node.recorded["/scene"], "both recorded")
+        node._check_images()
+    assert "no image" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("bag", "reason"), [("", "parameter bag = ''"), ("there", "there exists already")])
+def test_an_unusable_folder_is_refused(bench: Bench, tmp_path, monkeypatch, bag, reason):
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    with pytest.raises(InvalidInput, match=reason), _recording(bench, bag):
+        pass
+    assert not list(Path("there").iterdir())
+
+
+def test_an_existing_folder_ends_the_process_with_one_line(ros_domain, tmp_path):
+    with NodeProcess("sticker_uq.nodes.recorder.node", {"bag": str(tmp_path)}) as process:
+        assert process.wait() == 1
+    assert f"{tmp_path} exists already: choose another name for the recording" in process.output
+    assert "Traceback" not in process.output
+
+
+def test_a_full_disk_ends_the_recording_but_not_the_node(bench: Bench, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(BagWriter, "write", BagWriter.write)  # restores it afterwards
+    fill_disk_after(1)
+    with _recording(bench, tmp_path / "bag") as node:
+        publisher = bench.publisher_matched(Image, "image")
+        for lost in range(3):
+            publisher.publish(RAW_BYTES)
+            bench.until(lambda lost=lost: node.lost == lost and node.recorded["/image"] == 1, "it goes on")
+    log = capfd.readouterr().err
+    assert log.count("the recording ends here, nothing more is written: [Errno 28]") == 1
+    assert log.count("2 messages were not recorded") == 1
+    assert _bytes(tmp_path / "bag", "/image") == [RAW_BYTES]
+
+
+def test_the_process_tells_a_loss_by_its_exit_status(bench: Bench, tmp_path):
+    with NodeProcess("test.nodes.recorder.full_disk_recorder", {"bag": str(tmp_path / "bag")}) as process:
+        process.wait_for("recording 8 topics")
+        publisher = bench.publisher_matched(Image, "image")
+        publisher.publish(RAW_BYTES)
+        publisher.publish(RAW_BYTES)
+        process.wait_for("the recording ends here")
+        assert process.stop(signal.SIGTERM) == 1
+    assert "1 messages were not recorded" in process.output
+    assert Bag(tmp_path / "bag").counts["/image"] == 1
+
+
+@pytest.mark.parametrize("transport", ["", "compressed"])
+def test_the_recorder_listens_where_the_detector_does(transport):
+    options = CellOptions(record="bag", camera_topic="/camera/image_raw", image_transport=transport)
+    specs = {spec.name: spec for spec in cell_processes(options)}
+    detector, recording = specs["detector"], specs["recorder"]
+    assert recording.remappings == detector.remappings
+    assert "image/compressed:=/camera/image_raw/compressed" in recording.ros_arguments(None)
+    assert recording.parameters.get("image_transport") == detector.parameters.get("image_transport")
+
+
+def test_the_recorder_has_the_detectors_default_transport():
+    field = DetectorNodeSettings.model_fields["image_transport"]
+    assert recorder.RecorderSettings().image_transport == field.default

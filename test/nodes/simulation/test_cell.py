@@ -1,0 +1,31 @@
+"""The whole simulated cell in processes of its own, started by the project's runner: what test/launch tries with launch."""
+
+import pytest
+
+from sticker_uq.cell.processes import CellOptions, cell_processes, detector_process
+from sticker_uq.cell.runner import ProcessGroup, run_processes
+from test.helpers.cell import CellWatch, write_parameters
+from test.helpers.ros import Bench
+
+pytestmark = pytest.mark.timeout(400)  # three processes start
+
+
+def test_the_simulated_cell_comes_up_and_ends_in_order(bench: Bench, tmp_path):
+    watch = CellWatch(bench, "cell_2")
+    options = CellOptions(sim=True, namespace="cell_2", params_file=str(write_parameters(tmp_path)))
+    lines: list[str] = []
+    with ProcessGroup(cell_processes(options), lines.append) as group:
+        watch.assert_comes_up()
+        codes = group.stop()
+    assert codes == {"detector": 0, "supervisor": 0, "cell_sim": 0}, "\n".join(lines)
+    assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
+
+
+def test_a_node_that_dies_ends_the_cell_with_its_reason(ros_domain, tmp_path):
+    options = CellOptions(params_file=str(write_parameters(tmp_path, passes=0)))
+    lines: list[str] = []
+    assert run_processes([detector_process(options)], lines.append) == 1
+    output = "\n".join(lines)
+    assert "parameter passes = 0: expected an integer from 1 to 200" in output
+    assert "[runner] detector DIED with exit code 1" in output
+    assert "Traceback" not in output

@@ -1,0 +1,78 @@
+"""The simulated cell as a node."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rclpy
+
+from sticker_uq.cell.simulation_geometry import ARM_FRAME, CAMERA_POSE, LID_PLANE, sim_camera
+from sticker_uq.geometry import CellGeometry, Plane, Transform, locate
+from sticker_uq.nodes.arm.client import MotionFailed
+from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
+from sticker_uq.nodes.simulation.cell_sim import RecordKeeper, SimulatedMotion
+from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
+from sticker_uq_msgs.action import RemoveSticker
+from test.helpers.assessments import observed
+from test.helpers.ros import Bench
+
+
+def test_a_full_disk_does_not_fail_the_removal(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "record.json"
+    settings = SimulationSettings(seed=2, width=320, height=240, failure_rate=0.0, record_file=str(path))
+    cell = SimulatedCell(settings)
+    stickers = cell.missed([])
+    assert len(stickers) >= 3
+    node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
+    motion = SimulatedMotion(node, cell, threading.Lock(), RecordKeeper(node, cell))
+
+    def peel(number: int) -> None:
+        phases = [step.phase for step in motion.steps(RemoveSticker.Goal(box=box_to_msg(stickers[number])))]
+        assert phases[-1] == RemoveSticker.Feedback.PHASE_RETREAT
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cell, "write_record", full)
+        peel(0)
+        peel(1)
+    assert cell.record.removed == 2
+    assert not path.exists()
+    assert capfd.readouterr().err.count("No space left on device") == 1
+    peel(2)
+    assert json.loads(path.read_text())[0]["removed"] == 3
+
+
+def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench: Bench) -> None:
+    settings = SimulationSettings(seed=2, width=320, height=240, failure_rate=0.0)
+    cell = SimulatedCell(settings)
+    node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
+    motion = SimulatedMotion(node, cell, threading.Lock(), RecordKeeper(node, cell))
+    geometry = CellGeometry(
+        ARM_FRAME,
+        sim_camera(320, 240),
+        Transform.of(CAMERA_POSE, "camera_pose"),
+        Plane.of(LID_PLANE, "lid_plane"),
+    )
+    here, there = cell.missed([])[:2]
+
+    def goal(box: np.ndarray, seen: np.ndarray, **changes: Any) -> RemoveSticker.Goal:
+        pose = locate(observed(seen), geometry)
+        values = {"pose_valid": True, "frame_id": ARM_FRAME, "pose": pose_to_msg(pose), **changes}
+        return RemoveSticker.Goal(box=box_to_msg(box), **values)
+
+    with pytest.raises(MotionFailed, match="outside the box of the goal"):
+        next(motion.steps(goal(here, there)))
+    with pytest.raises(MotionFailed, match="frame 'world'"):
+        next(motion.steps(goal(here, here, frame_id="world")))
+    assert len(list(motion.steps(goal(here, here)))) == 4
+    assert cell.record.removed == 1

@@ -1,0 +1,127 @@
+"""The node that plays files and devices as images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from sensor_msgs.msg import CompressedImage, Image
+
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.images import bgr_from_msg
+from sticker_uq.nodes.simulation.image_source import ImageSourceNode
+from test.helpers.ros import Bench, NodeProcess, overrides, values_of
+
+NODE = "image_source"
+
+
+def shade(index: int) -> int:
+    return 40 * (index + 1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for index in range(4):
+        cv2.imwrite(str(tmp_path / f"lid{index}.png"), np.full((6, 8, 3), shade(index), np.uint8))
+    return tmp_path
+
+
+def node(bench: Bench, **values: object) -> ImageSourceNode:
+    return bench.add(ImageSourceNode(parameter_overrides=overrides(**values)))
+
+
+def every(bench: Bench, message_type: type, topic: str) -> list[Image]:
+    """All messages: a queue that holds the whole source."""
+    profile = qos.QoSProfile(depth=50)
+    return bench.collect(message_type, topic, profile)
+
+
+def test_a_folder_is_played_in_order_with_fresh_stamps(bench: Bench, folder: Path) -> None:
+    raw = every(bench, Image, "image")
+    before = bench.probe.get_clock().now().nanoseconds
+    subject = node(bench, source=str(folder), rate=50.0, frame_id="lid_camera")
+    assert subject.start()
+    bench.until(lambda: len(raw) == 4, "four images")
+    assert [int(bgr_from_msg(m)[0, 0, 0]) for m in raw] == [shade(i) for i in range(4)]
+    stamps = [m.header.stamp.sec * 10**9 + m.header.stamp.nanosec for m in raw]
+    assert before < stamps[0]
+    assert stamps == sorted(stamps)
+    assert {m.header.frame_id for m in raw} == {"lid_camera"}
+    newest = bench.diagnostics()
+    bench.until(lambda: "image_source: source" in newest, "diagnostics")
+    bench.until(lambda: newest["image_source: source"].message == "finished", "the end is told")
+    assert values_of(newest["image_source: source"])["published"] == "4"
+    assert bench.state(NODE) == "active", "the end of the source is normal"
+
+
+def test_nothing_is_played_to_nobody(bench: Bench, folder: Path) -> None:
+    subject = node(bench, source=str(folder), rate=50.0)
+    newest = bench.diagnostics()
+    assert subject.start()
+    bench.until(lambda: "image_source: source" in newest, "diagnostics")
+    assert newest["image_source: source"].message == "waiting for a subscriber"
+    raw = every(bench, Image, "image")
+    bench.until(lambda: len(raw) == 4, "all four images")
+
+
+def test_compressed_and_both(bench: Bench, folder: Path) -> None:
+    compressed, raw = every(bench, CompressedImage, "image/compressed"), every(bench, Image, "image")
+    subject = node(bench, source=str(folder), rate=20.0, transport="both", loop=True)
+    assert subject.start()
+    bench.until(lambda: len(compressed) > 4 and len(raw) > 4, "more images than there are pictures")
+    assert abs(int(bgr_from_msg(compressed[0]).mean()) - shade(0)) <= 2
+    assert bench.transition(NODE, "deactivate")
+    assert bench.transition(NODE, "cleanup")
+
+
+def test_an_unreadable_picture_is_skipped_and_counted(bench: Bench, folder: Path) -> None:
+    (folder / "lid1.png").write_bytes(b"not a picture")
+    raw = every(bench, Image, "image")
+    subject = node(bench, source=str(folder), rate=50.0)
+    newest = bench.diagnostics()
+    assert subject.start()
+    bench.until(lambda: len(raw) == 3, "three images")
+    bench.until(lambda: newest.get("image_source: source"), "diagnostics")
+    bench.until(lambda: values_of(newest["image_source: source"])["unreadable"] == "1", "the count")
+
+
+def test_it_starts_again_after_deactivation(bench: Bench, folder: Path) -> None:
+    raw = every(bench, Image, "image")
+    subject = node(bench, source=str(folder), rate=50.0)
+    assert subject.start()
+    bench.until(lambda: len(raw) == 4, "four images")
+    assert bench.transition(NODE, "deactivate")
+    assert bench.transition(NODE, "activate")
+    bench.until(lambda: len(raw) == 8, "four more")
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({}, "parameter source is empty"),
+        ({"source": "/nowhere"}, "/nowhere: no such file or folder"),
+        ({"source": "977"}, "/dev/video977"),
+        (
+            {"source": "/nowhere", "rate": 0.0},
+            "parameter rate = 0.0: expected a number above 0.0 and of at most 240",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_played_fails_configure(
+    bench: Bench, values: dict[str, object], reason: str
+) -> None:
+    subject = node(bench, **values)
+    assert not bench.transition(NODE, "configure")
+    assert reason in subject.last_failure
+
+
+def test_the_process_ends_with_the_source_where_asked(bench: Bench, folder: Path) -> None:
+    raw = every(bench, Image, "image")
+    values = {"source": str(folder), "rate": "50.0", "autostart": "true", "exit_at_end": "true"}
+    with NodeProcess("sticker_uq.nodes.simulation.image_source", values) as process:
+        bench.until(lambda: len(raw) == 4, "four images")
+        bench.until(lambda: process.process.poll() is not None, "the end of the process")
+        assert process.wait() == 0
+        assert "4 images published, 0 unreadable" in process.output

@@ -1,0 +1,81 @@
+"""The supervisor as a node and people: questions, answers, who operates the gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sticker_uq.gate import Closed
+from sticker_uq.gate.audit import entries
+from sticker_uq.nodes.common import qos
+from sticker_uq_msgs.msg import (
+    GateState,
+    InterventionRequest,
+    ObjectAnswer,
+    WorkpieceDone,
+)
+from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+from test.helpers.ros import Bench
+from test.helpers.supervised import STICKER, UNSURE, Cell, answer
+
+
+def test_a_person_is_asked_and_answers(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(UNSURE)
+    cell.until_gate(GateState.STATE_INTERVENTION, Closed.WAITING_FOR_PERSON)
+    request = cell.until(lambda: cell.requests[-1].request_id and cell.requests[-1], "a request")
+    assert request.workpiece_id == "laptop-1"
+    assert [v.object_id for v in request.objects] == [0]
+    assert request.objects[0].reasons[0].metric == "shannon_entropy"
+    # somebody who comes late finds the question, too
+    late = bench.collect(InterventionRequest, "intervention/request", qos.LATCHED)
+    bench.until(lambda: late, "the latched request")
+    assert late[0].request_id == request.request_id
+    for bad, message in (
+        ({"request_id": "x"}, "not open"),
+        ({"person": ""}, "person is empty"),
+        ({"scene_answer": 99}, "scene_answer 99 is unknown"),
+        ({"answers": [answer(77)]}, "UNKNOWN"),
+        ({"answers": []}, "empty"),
+    ):
+        refused = cell.resolve(**{"answers": [answer(ObjectAnswer.ANSWER_REMOVE)], **bad})
+        assert not refused.accepted
+        assert message in refused.message
+    assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_REMOVE)]).accepted
+    cell.goal(1)
+    assert cell.requests[-1].request_id == ""
+    (told,) = cell.answers
+    assert (told.request_id, told.person, told.workpiece_id) == (request.request_id, "Ada", "laptop-1")
+    assert told.header.frame_id == "camera"
+    assert told.answers[0].answer == ObjectAnswer.ANSWER_REMOVE
+
+
+def test_a_laptop_left_to_people_is_done(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(UNSURE)
+    cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
+    assert cell.resolve(scene_answer=ResolveIntervention.Request.SCENE_SKIP_LAPTOP).accepted
+    done = cell.until(lambda: cell.done and cell.done[-1], "the laptop is done")
+    assert done.result == WorkpieceDone.RESULT_LEFT_TO_PEOPLE
+    cell.workpiece("laptop-2")
+    cell.shows(STICKER)
+    cell.goal(1)
+
+
+def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
+    cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
+    known = OperateGate.Request
+
+    def operate(command: int, person: str = "Ada") -> OperateGate.Response:
+        return bench.call(OperateGate, "operate", known(command=command, person=person))
+
+    assert operate(known.COMMAND_HOLD).accepted
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.HELD)
+    assert "person is empty" in operate(known.COMMAND_RELEASE, person=" ").message
+    assert "command 0 is unknown" in operate(known.COMMAND_UNKNOWN).message
+    assert cell.gates[-1].reasons & Closed.HELD
+    assert operate(known.COMMAND_RELEASE, "Grace").accepted
+    assert operate(known.COMMAND_RESET).message == "there is no fault to reset"
+    cell.until_gate(GateState.STATE_BLOCKED)
+    assert cell.node._audit._log.flush(30.0)
+    said = [(e.kind, e.data["person"]) for e in entries(tmp_path / "audit") if "person" in e.data]
+    assert said == [("hold", "Ada"), ("release", "Grace"), ("reset", "Ada")]

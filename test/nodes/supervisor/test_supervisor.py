@@ -1,0 +1,163 @@
+"""The supervisor as a node: scenes that speak over ROS make it open, close and ask."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from sensor_msgs.msg import CameraInfo
+from std_msgs.msg import Header
+
+from sticker_uq.cell.simulation_geometry import sim_camera
+from sticker_uq.gate import Closed
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.common.conversions import stamp_to_ns
+from sticker_uq.nodes.common.poses import camera_to_msg
+from sticker_uq_msgs.msg import (
+    Exposure,
+    GateState,
+    ImageCheck,
+    WorkpieceDone,
+)
+from test.helpers.assessments import THERE, observed
+from test.helpers.ros import Bench
+from test.helpers.supervised import STICKER, Cell, Result
+
+
+def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
+    cell = Cell(bench)
+    assert cell.until_gate(GateState.STATE_BLOCKED, Closed.NO_SCENE).text
+    cell.shows(STICKER, observed(THERE))
+    goal = cell.goal(1)
+    gate = cell.gates[-1]
+    assert gate.open
+    assert (gate.decision_id, gate.object_id, gate.box) == (goal.decision_id, goal.object_id, goal.box)
+    assert gate.image_stamp == goal.image_stamp
+    assert gate.reasons == 0
+    assert stamp_to_ns(gate.valid_until) > stamp_to_ns(gate.header.stamp)
+    assert gate.header.frame_id == "camera"
+    assert gate.policy_hash == cell.node.settings.load_policy().hash
+    decided = next(d for d in cell.decisions if d.decision_id == goal.decision_id)
+    assert [v.verdict for v in decided.verdicts] == [1, 1]
+    assert decided.workpiece_id == "laptop-1"
+    for number, left in ((1, [observed(THERE)]), (2, [])):
+        cell.goal(number)
+        cell.arm.finish()  # type: ignore[union-attr]
+        closed = cell.until_gate(GateState.STATE_VERIFYING)
+        assert not closed.open
+        assert (closed.decision_id, stamp_to_ns(closed.valid_until)) == ("", 0)
+        cell.shows(*left)
+    done = cell.until(lambda: cell.done and cell.done[-1], "the laptop is clean")
+    assert (done.workpiece_id, done.result) == ("laptop-1", WorkpieceDone.RESULT_CLEAN)
+    assert len(cell.arm.goals) == 2  # type: ignore[union-attr]
+    assert cell.arm.cancelled == 0  # type: ignore[union-attr]
+    assert not any(request.request_id for request in cell.requests)
+    active = [gate.sequence for gate in cell.gates if not gate.reasons & Closed.NOT_ACTIVE]
+    assert all(later > earlier for earlier, later in itertools.pairwise(active))
+
+
+def test_silence_of_the_detector_closes_within_a_bounded_number_of_messages(bench: Bench) -> None:
+    cell = Cell(bench, max_scene_age=3.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.camera.objects = None
+    said = len(cell.gates)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.STALE_SCENE)
+    # 3 s of patience at 10 Hz, and one message that may have been under way
+    assert len([gate for gate in cell.gates[said:] if gate.open]) <= 31
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    cell.shows(STICKER)
+    assert cell.goal(2).decision_id != cell.arm.goals[0].decision_id  # type: ignore[union-attr]
+
+
+def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None:
+    known = {"camera_pose": "0.4 0 1 1 0 0 0", "lid_plane": "0 0 1 -0.2", "require_pose": True}
+    cell = Cell(bench, **known)
+    cell.shows(STICKER)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.POSE)
+    assert "no CameraInfo was received" in cell.gates[-1].text
+    cell.until(lambda: cell.decisions, "a decision")
+    assert not cell.decisions[-1].verdicts[0].pose_valid
+    infos = bench.publisher_matched(CameraInfo, "camera_info")
+    header = Header(stamp=bench.probe.get_clock().now().to_msg(), frame_id="camera")
+    infos.publish(camera_to_msg(sim_camera(640, 480), header))
+    goal = cell.goal(1)
+    assert goal.pose_valid
+    assert goal.frame_id == "base_link"
+    assert goal.pose.pose.position.z == pytest.approx(0.2)
+    assert goal.pose.covariance[0] > 0
+    decided = cell.until(
+        lambda: next((d for d in cell.decisions if d.decision_id == goal.decision_id), None), "its decision"
+    )
+    assert decided.pose_frame == "base_link"
+    assert decided.verdicts[0].pose == goal.pose
+
+
+def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(STICKER)
+    cell.goal(1)
+    broken = cell.camera.message()
+    broken.objects[0].probabilities = [1.0]
+    cell.camera.objects = None
+    cell.camera.publish(broken)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    assert "1 probabilities" in gate.text
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    cell.shows(STICKER)
+    cell.goal(2)
+
+
+def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: Bench) -> None:
+    cell = Cell(bench)
+    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
+    cell.shows(STICKER)
+    cell.goal(1)
+    before = len(cell.gates)
+    header = cell.camera.message().header
+    cell.camera.objects = None
+    dark = Exposure(valid=True, mean_level=1.0, dark_share=1.0)
+    images.publish(ImageCheck(header=header, image_width=640, image_height=480, exposure=dark, repeats=1))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.EXPOSURE)
+    closed = next(gate for gate in cell.gates[before:] if not gate.open)
+    assert closed.reasons & Closed.EXPOSURE, closed.text
+    assert "its mean grey level is 1" in closed.text
+
+
+def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) -> None:
+    cell = Cell(bench)
+    images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.camera.objects = None
+    bench.probe.destroy_publisher(images)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    assert "the detector has died or gone" in gate.text
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    cell.shows(STICKER)
+    cell.goal(2)
+
+
+def test_unknown_enumerations_close(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(STICKER)
+    cell.goal(1)
+    odd = cell.camera.message()
+    odd.status = 200
+    cell.camera.objects = None
+    cell.camera.publish(odd)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+
+
+def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell(bench)
+
+    def fail(decision: Any, poses: Any) -> None:
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr(cell.node._out, "decision", fail)
+    cell.shows(STICKER)
+    gate = cell.until_gate(GateState.STATE_FAULT)
+    assert "no words" in gate.text

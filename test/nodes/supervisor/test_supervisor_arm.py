@@ -1,0 +1,185 @@
+"""The supervisor as a node and its arm: goals, silence, the cell's own stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from action_msgs.msg import GoalStatus
+from std_msgs.msg import Bool
+from std_srvs.srv import SetBool, Trigger
+
+from sticker_uq.gate import Closed
+from sticker_uq.gate.events import RemovalCode
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.supervisor.node import SupervisorNode
+from sticker_uq.nodes.supervisor.removal_client import removal_code
+from sticker_uq_msgs.msg import (
+    ArmStatus,
+    GateState,
+)
+from test.helpers.ros import Bench, overrides, values_of
+from test.helpers.supervised import STICKER, Arm, Cell, Result
+
+
+def test_an_arm_that_does_not_stop_is_a_fault_until_reset(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=0.3)
+    cell.shows(STICKER)
+    cell.goal(1)
+    held = bench.call(SetBool, "hold", SetBool.Request(data=True))
+    assert held.success
+    assert not cell.node._core.state.open  # type: ignore[union-attr]
+    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.HELD)
+    assert not bench.call(SetBool, "hold", SetBool.Request(data=False)).message.startswith("MONITORING")
+    assert bench.call(Trigger, "reset", Trigger.Request()).success
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    cell.goal(2)
+    refused = bench.call(Trigger, "reset", Trigger.Request())
+    assert not refused.success
+    assert "no fault" in refused.message
+
+
+class StopServer:
+    """The cell's own stop: refuses ``refusals`` times, then stops the arm."""
+
+    def __init__(self, bench: Bench, kind: type, arm: Arm, refusals: int) -> None:
+        self.asked: list[Any] = []
+        self._arm = arm
+        self._refusals = refusals
+        bench.probe.create_service(kind, "robot/stop", self._on_stop)
+
+    def _on_stop(self, request: Any, response: Any) -> Any:
+        self.asked.append(request)
+        response.success = len(self.asked) > self._refusals
+        if response.success:
+            self._arm.finish(Result.ERROR_OPERATOR_ABORT)
+        return response
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Trigger, "trigger"), (SetBool, "set_bool")])
+def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
+    bench: Bench, kind: type, name: str
+) -> None:
+    stop = {"stop_service": "robot/stop", "stop_service_type": name, "stop_topic": "robot/locked"}
+    cell = Cell(bench, cancel_timeout=0.3, **stop)
+    locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
+    stopped = bench.diagnostics()
+    cell.shows(STICKER)
+    cell.goal(1)
+    bench.until(lambda: locked and not locked[-1].data, "nothing is locked")
+    # the service comes late and refuses at first: it is asked until it has stopped the arm
+    assert bench.call(SetBool, "hold", SetBool.Request(data=True)).success
+    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.HELD)
+    bench.until(lambda: locked[-1].data, "the lock")
+    bench.until(lambda: stopped.value("supervisor: gate", "stop") == "demanded", "a stop nobody confirmed")
+    server = StopServer(bench, kind, cell.arm, refusals=1)  # type: ignore[arg-type]
+    bench.until(lambda: stopped.value("supervisor: gate", "stop") == "confirmed", "a confirmed stop")
+    assert len(server.asked) == 2
+    assert all(getattr(request, "data", True) for request in server.asked)
+    assert cell.arm.cancelled == 1  # type: ignore[union-attr]
+    # the arm stands, and nothing begins again before a person has said so
+    assert bench.call(SetBool, "hold", SetBool.Request(data=False)).success
+    cell.until_gate(GateState.STATE_FAULT)
+    assert locked[-1].data
+    assert bench.call(Trigger, "reset", Trigger.Request()).success
+    cell.goal(2)
+    bench.until(lambda: not locked[-1].data, "the lock is off")
+    assert len(server.asked) == 2
+
+
+def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=0.3, stop_topic="robot/locked")
+    locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
+    cell.shows(STICKER)
+    cell.goal(1)
+    assert bench.transition("supervisor", "deactivate")
+    bench.until(lambda: locked and locked[-1].data, "the lock")
+    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.NOT_ACTIVE)
+
+
+def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
+    for name in ("stop_service", "stop_topic"):
+        node = bench.add(SupervisorNode(parameter_overrides=overrides(**{name: "no name!"})))
+        assert not node.start()
+        assert "is no name that ROS accepts" in node.last_failure
+        node.destroy_node()
+
+
+def test_without_an_arm_nothing_opens_and_diagnostics_say_so(bench: Bench) -> None:
+    cell = Cell(bench, arm=False)
+    parts = bench.diagnostics()
+    cell.shows(STICKER)
+    cell.until_gate(GateState.STATE_MONITORING, Closed.ARM_FAILED)
+    status = bench.until(
+        lambda: (
+            values_of(parts["supervisor: gate"]).get("phase") == "MONITORING" and parts["supervisor: gate"]
+            if "supervisor: gate" in parts
+            else None
+        ),
+        "diagnostics",
+    )
+    assert values_of(status)["arm_ready"] == "False"
+    cell.arm = Arm(bench)
+    cell.goal(1)
+
+
+def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=0.3)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.arm.close()  # type: ignore[union-attr]
+    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT)
+
+
+def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
+    cell = Cell(bench, arm_silence=3.0, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.arm.falls_silent()  # type: ignore[union-attr]
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+
+
+def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
+    cell.arm.dies()  # type: ignore[union-attr]
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+
+
+def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
+    cell = Cell(bench, cancel_timeout=30.0)
+    cell.shows(STICKER)
+    cell.goal(1)
+    other = bench.publisher_matched(ArmStatus, "arm/status", qos.ARM_STATUS)
+    other.publish(ArmStatus(arm="another"))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED)
+
+
+def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:
+    cell = Cell(bench, max_attempts=2)
+    cell.arm.accepts = False  # type: ignore[union-attr]
+    cell.shows(STICKER)
+    cell.until_gate(GateState.STATE_INTERVENTION)
+    assert "rejected" in cell.until(lambda: cell.requests[-1].text, "the question")
+    opened = {gate.decision_id for gate in cell.gates if gate.open}
+    assert len(opened) <= 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (GoalStatus.STATUS_SUCCEEDED, 0, RemovalCode.NONE),
+        (GoalStatus.STATUS_SUCCEEDED, 6, RemovalCode.MOTION_FAILED),
+        (GoalStatus.STATUS_ABORTED, 0, RemovalCode.UNKNOWN),  # a result that nobody filled
+        (GoalStatus.STATUS_UNKNOWN, 0, RemovalCode.UNKNOWN),
+        (GoalStatus.STATUS_CANCELED, 0, RemovalCode.OPERATOR_ABORT),
+        (GoalStatus.STATUS_ABORTED, 2, RemovalCode.PERMIT_REVOKED),
+        (GoalStatus.STATUS_ABORTED, 999, RemovalCode.UNKNOWN),
+    ],
+)
+def test_only_status_and_code_together_mean_success(status: int, code: int, expected: RemovalCode) -> None:
+    assert removal_code(status, code) is expected

@@ -1,0 +1,146 @@
+"""The supervisor as a process of a cell: rivals, lifecycle, parameters, clock, plain mirrors."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rcl_interfaces.srv import SetParameters
+from rclpy.parameter import Parameter
+from std_msgs.msg import Bool, Float64, String
+
+from sticker_uq.gate import Closed
+from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.supervisor.node import SupervisorNode
+from sticker_uq_msgs.msg import (
+    GateState,
+)
+from test.helpers.ros import Bench, NodeProcess, overrides
+from test.helpers.supervised import STICKER, Arm, Camera, Cell, Result
+
+
+def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: Bench) -> None:
+    """One whose quality of service does not fit is there and never heard; one that speaks is a second supervisor."""
+    cell = Cell(bench)
+    best_effort = bench.publisher(GateState, "gate", qos.NEWEST_IMAGE_BEST_EFFORT)
+    cell.shows(STICKER)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    cell.until(lambda: "1 publisher of /gate besides this one not heard" in cell.gates[-1].text, "the reason")
+    assert not gate.open
+    assert cell.arm.goals == []  # type: ignore[union-attr]
+    bench.probe.destroy_publisher(best_effort)
+    cell.goal(1)
+    silent = bench.publisher(GateState, "gate", qos.GATE)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    silent.publish(GateState(supervisor="other", reasons=int(Closed.NOT_ACTIVE)))
+    cell.until(lambda: not cell.gates[-1].reasons & Closed.UNHEARD_SUPERVISOR, "one that stands by is heard")
+    silent.publish(GateState(supervisor="other"))
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.SECOND_SUPERVISOR)
+
+
+def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
+    cell = Cell(bench, listen_time=60.0)
+    cell.shows(STICKER)
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")
+    assert "it is listened for 60 s first" in cell.gates[-1].text
+    assert cell.arm.goals == []  # type: ignore[union-attr]
+    cell.node._rivals._listened_s = 0.0  # the time is over
+    cell.goal(1)
+
+
+def test_deactivation_says_that_the_gate_is_closed(bench: Bench) -> None:
+    cell = Cell(bench)
+    cell.shows(STICKER)
+    cell.goal(1)
+    assert bench.transition("supervisor", "deactivate")
+    cell.until_gate(GateState.STATE_BLOCKED, Closed.NOT_ACTIVE)
+    cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
+    cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
+    assert bench.transition("supervisor", "activate")
+    cell.goal(2)
+    assert bench.transition("supervisor", "deactivate")
+    assert bench.transition("supervisor", "cleanup")
+    assert bench.state("supervisor") == "unconfigured"
+
+
+def test_thresholds_cannot_change_while_a_permit_is_out(bench: Bench) -> None:
+    cell = Cell(bench)
+
+    def change(name: str, value: Any) -> Any:
+        request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
+        return bench.call(SetParameters, "supervisor/set_parameters", request).results[0]
+
+    assert change("consecutive_scenes", 3).successful
+    assert not change("lease", 99.0).successful
+    cell.shows(STICKER)
+    cell.goal(1)
+    refused = change("consecutive_scenes", 1)
+    assert not refused.successful
+    assert "hold the gate first" in refused.reason
+    assert cell.node._core.settings.consecutive_scenes == 3  # type: ignore[union-attr]
+
+
+def test_monitors_mirror_gate_and_numbers_in_plain_types(bench: Bench) -> None:
+    cell = Cell(bench)
+    opened = bench.collect(Bool, "monitor/gate_open")
+    states = bench.collect(String, "monitor/state")
+    dil = bench.collect(Float64, "monitor/dil")
+    uncertainty = bench.collect(Float64, "monitor/uncertainty")
+    cell.shows(STICKER)
+    cell.goal(1)
+    bench.until(lambda: any(m.data for m in opened), "an open gate")
+    bench.until(lambda: any(m.data == "REMOVING" for m in states), "the state in words")
+    bench.until(lambda: dil and uncertainty, "numbers")
+    assert dil[-1].data == pytest.approx(0.1)
+    assert np.isnan(uncertainty[-1].data)
+
+
+def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Bench) -> None:
+    node: SupervisorNode = bench.add(SupervisorNode(parameter_overrides=overrides(use_sim_time=True)))
+    gates = bench.collect(GateState, "gate", qos.LATCHED)
+    assert node.start()
+    arm = Arm(bench)
+    camera = Camera(bench)
+    camera.objects = [STICKER]
+    bench.until(lambda: len(gates) > 15 and node._core.state.arm_ready, "gate messages")  # type: ignore[union-attr]
+    assert not any(gate.open for gate in gates)
+    assert gates[-1].reasons & Closed.CLOCK
+    assert arm.goals == []
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"policy": "/nowhere/policy.yaml"}, "policy /nowhere/policy.yaml cannot be read"),
+        ({"lease": 0.15}, "lease = 0.15 must be at least twice tick_period"),
+        ({"consecutive_scenes": 0}, "parameter consecutive_scenes = 0: expected an integer from 1 to 50"),
+        ({"max_sene_age": 1.0}, "unknown parameter max_sene_age, did you mean max_scene_age?"),
+    ],
+)
+def test_bad_parameters_stop_configure_with_the_reason(
+    bench: Bench, values: dict[str, Any], reason: str
+) -> None:
+    node = bench.add(SupervisorNode(parameter_overrides=overrides(**values)))
+    assert not node.start()
+    assert reason in node.last_failure
+    assert node.state == "unconfigured"
+
+
+def test_a_bad_policy_file_stops_configure(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("max_dil: 7\n")
+    node = bench.add(SupervisorNode(parameter_overrides=overrides(policy=str(path))))
+    assert not node.start()
+    assert "max_dil = 7" in node.last_failure
+
+
+def test_the_process_starts_by_itself_says_what_it_is_and_ends_cleanly(ros_domain: int) -> None:
+    with NodeProcess("sticker_uq.nodes.supervisor.node", {"autostart": "true"}) as process:
+        process.wait_for("not a safety function")
+        process.wait_for("activate: done")
+        assert process.stop(signal.SIGINT) == 0
+        assert "Traceback" not in process.output

@@ -1,0 +1,252 @@
+"""The network that looks for strangers: its input, what it finds, what it learns, and its file."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
+from sticker_uq.detection.weights import packaged_weights
+from sticker_uq.dil import LocalizationSettings, localize
+from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
+from sticker_uq.lab.datasets.abnormal_shapes import exposed
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training.novelty_training import learn_network, mobile_blocks
+from sticker_uq.novelty.network import (
+    SIZE,
+    StrangerMaps,
+    StrangerNetwork,
+    input_size,
+    load_network,
+    network_input,
+    packaged_network,
+    read_network,
+    save_network,
+    stranger_maps,
+)
+from sticker_uq.novelty.regions import (
+    MOST_CELLS,
+    overlooked,
+    oversight,
+    scene_strangeness,
+    unseen_places,
+    unshown,
+)
+from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.uncertainty import iou_matrix
+from test.helpers.models import picture, tiny_detector
+
+PACKAGED = "ssdlite320_mobilenet_v3_large"
+NONE = np.zeros((0, 4), np.float32)
+
+
+@pytest.fixture(scope="module")
+def detector() -> StochasticDetector:
+    return load_detector(DetectorSettings())
+
+
+@pytest.fixture(scope="module")
+def network(detector: StochasticDetector) -> StrangerNetwork:
+    found = packaged_network(detector)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
+    folder = tmp_path_factory.mktemp("clean")
+    write_coco(folder, [encode_scene(i, render(sample_scene(i), (320, 240)), "png") for i in range(12)])
+    return read_coco(folder)
+
+
+def maps(stranger: FloatArray, sticker: FloatArray | None = None) -> StrangerMaps:
+    """Maps of cells of 10 x 10 px."""
+    rows, columns = stranger.shape
+    other = np.zeros_like(stranger) if sticker is None else sticker
+    return StrangerMaps(stranger, other, (10 * columns, 10 * rows), (10.0, 10.0))
+
+
+def block(left: int, top: int, right: int, bottom: int, value: float = 0.9) -> FloatArray:
+    """12 x 16 cells of which some have ``value``."""
+    cells = np.zeros((12, 16), np.float32)
+    cells[top:bottom, left:right] = value
+    return cells
+
+
+@given(st.integers(64, 4000), st.integers(64, 4000))
+def test_the_input_keeps_the_shape_and_has_as_many_pixels_always(width: int, height: int) -> None:
+    across, down = input_size(width, height)
+    assert across * down == pytest.approx(SIZE[0] * SIZE[1], rel=0.05)
+    assert across / down == pytest.approx(width / height, rel=0.05)
+
+
+def test_cells_cover_the_picture(network: StrangerNetwork) -> None:
+    found = stranger_maps(network, picture())
+    height, width = picture().shape[:2]
+    assert found.image_size == (width, height)
+    for cells, size, pixels in zip(found.stranger.shape, found.cell[::-1], (height, width), strict=True):
+        assert (cells - 1) * size < pixels <= cells * size + 1e-6
+    assert ((found.stranger >= 0) & (found.stranger <= 1)).all()
+
+
+def test_packaged_network_finds_shapes_on_unseen_scenes(network: StrangerNetwork) -> None:
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(12):
+        scene = render(sample_scene(seed, stickers=3))
+        shaped, covered = exposed(scene.image, scene.boxes, rng)[:2]
+        if (covered > 127).sum() < 800:
+            continue
+        before, after = (scene_strangeness(stranger_maps(network, i)) for i in (scene.image, shaped))
+        found.append(after > before)
+    assert len(found) >= 8
+    assert np.mean(found) >= 0.8
+
+
+def test_the_known_is_not_strange_and_stickers_are_seen(network: StrangerNetwork) -> None:
+    scene = render(sample_scene(5, stickers=4))
+    found = stranger_maps(network, scene.image)
+    assert float((found.stranger > 0.5).mean()) < 0.05
+    for box in scene.boxes[scene.labels == 2]:
+        x, y = ((box[:2] + box[2:]) / 2 / found.cell).astype(int)
+        assert found.sticker[y, x] > 0.5
+        assert iou_matrix(box[None], found.boxes[found.scores > 0.5]).max() > 0.6
+
+
+def test_a_place_that_no_box_explains_is_found() -> None:
+    here = maps(np.maximum(block(2, 3, 5, 6), block(10, 8, 11, 9)), block(10, 1, 13, 3, 0.7))
+    boxes, values = unseen_places(here, NONE)
+    np.testing.assert_allclose(boxes, [[20, 30, 50, 60], [100, 10, 130, 30]])  # a single cell is no place
+    np.testing.assert_allclose(values, [0.9, 0.7])
+    boxes, _ = unseen_places(here, np.float32([[15, 25, 55, 65]]))
+    np.testing.assert_allclose(boxes, [[100, 10, 130, 30]])
+    half = unseen_places(here, np.float32([[20, 30, 35, 60]]))[
+        0
+    ]  # a place is explained by a box over half of it, and not by less
+    np.testing.assert_allclose(half, [[20, 30, 50, 60], [100, 10, 130, 30]])
+    half = unseen_places(maps(block(2, 3, 6, 6)), np.float32([[20, 30, 40, 60]]))[0]
+    assert half.shape == (0, 4)
+    boxes, values = unseen_places(here, np.float32([[0, 0, 160, 120]]))
+    assert boxes.shape == (0, 4)
+    assert values.shape == (0,)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.integers(0, 4))
+def test_another_box_never_makes_more_overlooked(seed: int, number: int) -> None:
+    rng = np.random.default_rng(seed)
+    here = maps(rng.random((12, 16)).astype(np.float32), rng.random((12, 16)).astype(np.float32))
+    corners = rng.uniform(0, 120, (number + 1, 2, 2))
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
+    fewer, more = overlooked(here, boxes[:-1]), overlooked(here, boxes)
+    assert 0 <= more <= fewer + 1e-6 <= 1 + 1e-6
+
+
+def test_all_explained_is_nothing_overlooked() -> None:
+    assert overlooked(maps(block(2, 3, 5, 6)), np.float32([[0, 0, 160, 120]])) < 0.01
+    assert overlooked(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
+
+
+def stickers(boxes: FloatArray, scores: list[float]) -> StrangerMaps:
+    """Maps of 160 x 120 px with nothing in them but the stickers of a second opinion."""
+    return replace(
+        maps(np.zeros((12, 16), np.float32)),
+        boxes=np.float32(boxes).reshape(-1, 4),
+        scores=np.float32(scores),
+    )
+
+
+def test_a_sticker_that_no_box_shows_is_an_oversight_and_a_place() -> None:
+    seen = stickers([[10, 10, 50, 50], [80, 20, 120, 60], [20, 80, 40, 100]], [0.9, 0.8, 0.3])
+    shown = np.float32([[12, 8, 55, 52]])
+    boxes, scores = unshown(seen, shown)
+    np.testing.assert_array_equal(boxes, [[80, 20, 120, 60], [20, 80, 40, 100]])
+    np.testing.assert_allclose(scores, [0.8, 0.3])
+    assert oversight(seen, shown) == pytest.approx(0.8)
+    boxes, values = unseen_places(seen, shown)
+    np.testing.assert_array_equal(boxes, [[80, 20, 120, 60]])
+    np.testing.assert_allclose(values, [0.8])
+    # a box around everything shows none of them
+    assert oversight(seen, np.float32([[0, 0, 160, 120]])) == pytest.approx(0.9)
+    assert oversight(seen, seen.boxes) == 0
+    assert oversight(stickers([], []), shown) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31 - 1), st.integers(0, 4), st.integers(0, 5))
+def test_another_box_never_makes_more_of_an_oversight(seed: int, number: int, seen: int) -> None:
+    rng = np.random.default_rng(seed)
+    corners = rng.uniform(0, 120, (number + 1 + seen, 2, 2))
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
+    here = stickers(boxes[:seen], rng.random(seen).tolist())
+    fewer, more = (oversight(here, boxes[seen:end]) for end in (-1, None))
+    assert 0 <= more <= fewer <= 1
+
+
+def test_the_strongest_cells_count() -> None:
+    cells = np.full((12, 16), 0.01, np.float32)
+    cells.ravel()[:MOST_CELLS] = 0.8
+    assert scene_strangeness(maps(cells)) == pytest.approx(0.8)
+    assert scene_strangeness(maps(np.full((1, 2), 0.5, np.float32))) == pytest.approx(0.5)
+
+
+def test_places_join_the_unexplained_regions() -> None:
+    detector = tiny_detector(PACKAGED)
+    image = picture()
+    height, width = image.shape[:2]
+    features = detector.encode(image)
+    (alone,) = localize(detector.look(features), LocalizationSettings(region_objectness=1.0))
+    place = StrangerMaps(block(0, 0, 2, 2), block(0, 0, 1, 1), (width, height), (width / 16, height / 12))
+    (both,) = localize(
+        detector.look(features), LocalizationSettings(region_objectness=1.0), strangers=[place]
+    )
+    assert not alone.unexplained
+    (region,) = both.unexplained
+    np.testing.assert_allclose(region.box, [0, 0, width / 8, height / 6], rtol=1e-5)
+    assert region.objectness == pytest.approx(0.9)
+    assert 0 <= region.share <= 1
+    assert both.unexplained_objectness == alone.unexplained_objectness  # it stays the detector's own
+
+
+def test_a_network_is_learned_kept_and_read_again(
+    detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
+) -> None:
+    losses: list[float] = []
+    start = mobile_blocks(detector)
+    network = learn_network(items, start, 3, 1, lambda pictures, loss: losses.append(loss))
+    assert len(losses) == 6
+    assert all(math.isfinite(loss) for loss in losses)
+    assert losses[-1] < losses[0]
+
+    path = tmp_path / "network.safetensors"
+    save_network(network, detector, path)
+    kept = stranger_maps(load_network(path), picture())
+    direct = stranger_maps(network, picture())
+    np.testing.assert_allclose(kept.stranger, direct.stranger, atol=0.02)  # half precision
+    assert kept.boxes.shape == (len(kept.scores), 4)
+    assert (np.diff(kept.scores) <= 0).all()
+    assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
+
+    more: list[float] = []
+    learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
+    assert more[0] < losses[0]  # it goes on from there
+
+    with pytest.raises(InvalidInput, match="no strangeness network"):
+        load_network(str(packaged_weights(PACKAGED)))
+    with pytest.raises(InvalidInput, match="0 pictures"):
+        learn_network([], start)
+    with pytest.raises(InvalidInput, match="no MobileNetV3"):
+        mobile_blocks(tiny_detector("ssd300_vgg16"))
+
+
+def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:
+    other = StrangerNetwork()
+    other.head[2] = nn.Conv2d(48, 3, 1)
+    save_network(other, detector, tmp_path / "other.safetensors")
+    with pytest.raises(InvalidInput, match="other layers than this version's network"):
+        load_network(tmp_path / "other.safetensors")
