@@ -28,9 +28,9 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.factory import decision
-from sticker_uq.perception.novelty import Strangeness, StrangePlaces
+from sticker_uq.perception.novelty import ImageNovelty, NoveltyEstimator
 from sticker_uq.perception.pipeline import image_seed
-from sticker_uq.perception.sequential import settled, step_after
+from sticker_uq.perception.sequential import should_stop, step_after
 from sticker_uq.scene import IntArray, Outcome, SceneAssessment, SceneDecision, StochasticSamples, Verdict
 from sticker_uq.uncertainty import iou_matrix, observe
 
@@ -56,11 +56,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Seen:
-    """All passes of one scene, its assessment, and what was strange in it."""
+    """All passes of one scene, its assessment, and what was novel in it."""
 
     scene: SceneAssessment
     samples: StochasticSamples
-    strange: StrangePlaces
+    novel: ImageNovelty
 
     def after(self, settings: PerceptionSettings, passes: int) -> tuple[SceneAssessment, StochasticSamples]:
         """The assessment that so many passes would have given, and these passes."""
@@ -74,8 +74,8 @@ class Seen:
         objects, unstable, uncertainty = observe(samples, settings.cluster)
         scene = replace(
             self.scene,
-            objects=self.strange.on(objects),
-            unstable=self.strange.on(unstable),
+            objects=self.novel.on(objects),
+            unstable=self.novel.on(unstable),
             uncertainty=uncertainty,
             passes=passes,
         )
@@ -86,14 +86,14 @@ def look(settings: PerceptionSettings, seeds: Sequence[int]) -> Iterator[Seen]:
     """All passes of the rendered scene of each of ``seeds``."""
     detector = load_detector(settings)
     perception = Perception(settings, detector)
-    strangeness = Strangeness(settings, detector)
+    novelty = NoveltyEstimator(settings, detector)
     for seed in seeds:
         image = render(sample_scene(seed)).image
         scene = perception.assess(image)
         features = detector.encode(image)
         mask_seed = image_seed(scene.image_digest, settings.seed)
-        samples = detector.decode(features, settings.passes, mask_seed)
-        yield Seen(scene, samples, strangeness.begin(image)(features))
+        samples = detector.sample(features, settings.passes, mask_seed)
+        yield Seen(scene, samples, novelty.begin(image)(features))
 
 
 def main() -> None:
@@ -150,7 +150,7 @@ def _stopped(seen: Seen, settings: PerceptionSettings, policy: Policy, error: fl
     while True:
         taken += step_after(taken, settings.min_passes, settings.passes)
         scene, samples = seen.after(settings, taken)
-        if taken == settings.passes or settled(
+        if taken == settings.passes or should_stop(
             scene, samples, settings.passes, settings.min_cluster_size, error, lambda s: decision(s, policy)
         ):
             return scene

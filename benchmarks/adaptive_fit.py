@@ -29,7 +29,7 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.changes import Kind
 from sticker_uq.perception.factory import decision
-from sticker_uq.perception.sequential import Outlook, step_after
+from sticker_uq.perception.sequential import StoppingRule, step_after
 from sticker_uq.scene import FloatArray
 
 FIRST_SEED = 51_000_000
@@ -75,7 +75,7 @@ def examples_of(
         changes = dict(zip((v.object.id for v in found.verdicts), by_object, strict=True))
         whole = elsewhere > 0 or (wanted.outcome != found.outcome and not any(by_object))
         decide = partial(decision, policy=policy)
-        at = Outlook(scene, samples, settings.passes, settings.min_cluster_size, decide)
+        at = StoppingRule(scene, samples, settings.passes, settings.min_cluster_size, decide)
         *objects, (kind, features) = at.features()
         for seen_object, one in zip(scene.objects + scene.unstable, objects, strict=True):
             yield *one, changes[seen_object.id] > 0

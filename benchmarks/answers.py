@@ -6,7 +6,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.judge import judge
-from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, LabelledBox, label_case
 from sticker_uq.scene import FloatArray, ObjectClass, ObjectVerdict, Verdict
 from sticker_uq.uncertainty import iou_matrix
@@ -27,24 +27,31 @@ def answered(record: Record, policy: Policy) -> tuple[LabelledBox, ...] | None:
     if not asked:
         return None
     answers = [_about(verdict, record) for verdict in asked]
-    settled = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
-    settled += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
+    should_stop = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+    should_stop += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
     for sticker in record.stickers:
-        if not any(_overlap(sticker, box) >= SAME_PLACE for box in settled):
-            answers.append(PersonAnswer(Answer.MISSED, as_box(sticker)))
+        if not any(_overlap(sticker, box) >= SAME_PLACE for box in should_stop):
+            answers.append(OperatorAnswer(Answer.MISSED, as_box(sticker)))
     question = AnsweredQuestion(
-        "", decision.decision_id, "", record.assessment.stamp_ns, "ground truth", SceneAnswer.NONE, tuple(answers), Memory()
-    )  # fmt: skip
+        "",
+        decision.decision_id,
+        "",
+        record.assessment.stamp_ns,
+        "ground truth",
+        SceneAnswer.NONE,
+        tuple(answers),
+        OperatorAnswers(),
+    )
     boxes, problem = label_case(question, decision)
     return None if problem else boxes
 
 
-def _about(verdict: ObjectVerdict, record: Record) -> PersonAnswer:
+def _about(verdict: ObjectVerdict, record: Record) -> OperatorAnswer:
     overlaps = [_overlap(verdict.object.box, box) for box in record.boxes]
     best = max(range(len(overlaps)), key=overlaps.__getitem__, default=-1)
     there = best >= 0 and overlaps[best] >= SAME_PLACE
     answer = _MEANS[ObjectClass(int(record.labels[best]))] if there else Answer.NOT_THERE
-    return PersonAnswer(answer, as_box(verdict.object.box))
+    return OperatorAnswer(answer, as_box(verdict.object.box))
 
 
 def _overlap(one: FloatArray, other: FloatArray) -> float:

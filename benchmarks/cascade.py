@@ -30,7 +30,7 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.studies.detectors.plan import ModelChoice
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.cascade import Look, Unsure, escalate
+from sticker_uq.perception.cascade import CascadeStage, Unsure, escalate
 from sticker_uq.perception.factory import asks_a_person
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
 
@@ -119,7 +119,7 @@ def _cascade(seen: Sequence[Sequence[Record]], unsure: Unsure, budget_ms: float)
     expected = [float(np.mean([r.assessment.timings["total"] for r in own])) for own in seen]
     found = []
     for records in zip(*seen, strict=True):
-        looks = [Look(lambda r=r: r.assessment, ms) for r, ms in zip(records, expected, strict=True)]  # type: ignore[misc]
+        looks = [CascadeStage(lambda r=r: r.assessment, ms) for r, ms in zip(records, expected, strict=True)]  # type: ignore[misc]
         found.append(records[: len(escalate(looks, unsure, budget_ms))])
     return found
 

@@ -55,7 +55,7 @@ def main() -> None:
             for size in SIZES:
                 detector.chunk = size
                 started = time.process_time()
-                samples[size] = [detector.decode(one, PASSES, seed) for seed, one in enumerate(features)]
+                samples[size] = [detector.sample(one, PASSES, seed) for seed, one in enumerate(features)]
                 times[size].append((time.process_time() - started) * 1e3 / PASSES / len(images))
         for size in SIZES:
             pairs = list(zip(samples[1], samples[size], strict=True))

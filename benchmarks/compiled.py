@@ -61,7 +61,7 @@ class Variant:
         """All passes of the image, and the time of the processor that they took, s."""
         with self.active():
             started = time.process_time()
-            samples = self.engine.decode(features, self.engine.settings.passes, number)
+            samples = self.engine.sample(features, self.engine.settings.passes, number)
             return samples, time.process_time() - started
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.rendered import Recipe
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, encode_picture, write_coco
 from sticker_uq.lab.corruptions.workpiece import scene_of_unknown_make
-from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering.painting import Image
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
@@ -35,8 +35,8 @@ def new_laptop(seed: int) -> Labelled:
     scene = render(scene_of_unknown_make(sample_scene(seed), CONTRAST, make))
     if not (scene.labels == ObjectClass.STICKER).any():
         return scene.image, scene.boxes, scene.labels
-    with_strangers = strange(scene.image, scene.boxes, scene.labels, rng, stickers=True)
-    return with_strangers.image, with_strangers.boxes, with_strangers.labels
+    with_foreign_objects = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=True)
+    return with_foreign_objects.image, with_foreign_objects.boxes, with_foreign_objects.labels
 
 
 def known_laptop(seed: int) -> Labelled:

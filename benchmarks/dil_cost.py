@@ -7,7 +7,7 @@ one more stochastic pass of the engine, from the features that all share to supp
 group of them, as many as the engine computes at once. The look without dropout, the saliency and the regions are timed in
 turn with these, on the same picture, in one process and one thread; the shortest of several turns counts, in time of the
 processor, which other programs lengthen least. The weights are the packaged ones, or random ones of which about 40 boxes
-survive a pass. The network that looks for strangers is timed with its reading of the picture; it is one for every model. Peak
+survive a pass. The novelty network is timed with its reading of the picture; it is one for every model. Peak
 memory is that of the process after the model has run.
 """
 
@@ -27,15 +27,15 @@ from benchmarks.random_weights import calibrated_model
 from sticker_uq.detection import (
     MODEL_NAMES,
     DetectorSettings,
+    DeterministicPass,
     Features,
-    Look,
     StochasticDetector,
     load_detector,
 )
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.novelty.network import StrangerNetwork, ready, stranger_maps
+from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps, ready
 
 SCENE = 5
 """Seed of the rendered scene, 1280x960 px."""
@@ -52,7 +52,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     image = render(sample_scene(SCENE)).image
-    network = ready(StrangerNetwork())
+    network = ready(NoveltyNetwork())
     print(
         "| model | complete pass, ms | one pass more, ms | pass of a group, ms | look, ms | saliency and regions, ms "
         "| DiL in complete passes | in passes more | in passes of a group | network, ms | with it in complete passes "
@@ -66,20 +66,20 @@ def main() -> None:
         times: dict[str, float] = {}
         for _ in range(arguments.turns):
             _time(times, "complete", lambda: published_pass(detector.model, detector.settings, image))  # noqa: B023
-            _time(times, "more", lambda: detector.decode(features, 1, 1))  # noqa: B023
-            _time(times, "group", lambda: detector.decode(features, detector.chunk, 1))  # noqa: B023
+            _time(times, "more", lambda: detector.sample(features, 1, 1))  # noqa: B023
+            _time(times, "group", lambda: detector.sample(features, detector.chunk, 1))  # noqa: B023
             features._derived.pop("head_maps", None)  # the maps without dropout are part of the cost
             _time(times, "look", lambda: _look(detector, features))  # noqa: B023
             look = _look(detector, features)
             _time(times, "rest", lambda: localize(look, ASKED))  # noqa: B023
-            _time(times, "network", lambda: stranger_maps(network, image))
+            _time(times, "network", lambda: novelty_maps(network, image))
         complete, once = times["complete"], times["group"] / detector.chunk
-        dil, strange = times["look"] + times["rest"], times["network"]
+        dil, novel = times["look"] + times["rest"], times["network"]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"| {name} | {complete * 1e3:.0f} | {times['more'] * 1e3:.1f} | {once * 1e3:.1f} | {times['look'] * 1e3:.1f} "
             f"| {times['rest'] * 1e3:.1f} | {dil / complete:.2f} | {dil / times['more']:.2f} | {dil / once:.2f} "
-            f"| {strange * 1e3:.0f} | {(dil + strange) / complete:.2f} | {memory:.0f} |",
+            f"| {novel * 1e3:.0f} | {(dil + novel) / complete:.2f} | {memory:.0f} |",
             flush=True,
         )
 
@@ -91,7 +91,7 @@ def _detector(name: str, image: NDArray[np.uint8]) -> StochasticDetector:
     return StochasticDetector(calibrated_model(settings, [image], 0), settings, "")
 
 
-def _look(detector: StochasticDetector, features: Features) -> Look:
+def _look(detector: StochasticDetector, features: Features) -> DeterministicPass:
     return detector.look(features, least_score=ASKED.decision_threshold)
 
 

@@ -84,7 +84,7 @@ class Scores:
         self.look = detector.look(features)
         found = self.look.detections[0]
         self.predicted = found.boxes[found.scores >= _PREDICTED]
-        objects, unstable, _ = observe(detector.decode(features, settings.passes, 1), settings.cluster)
+        objects, unstable, _ = observe(detector.sample(features, settings.passes, 1), settings.cluster)
         self.dropout = {
             "MC dropout: largest Shannon entropy": max((o.shannon_entropy for o in objects), default=0.0),
             "MC dropout: largest mutual information": max(

@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from sticker_uq.gate import Phase
-from sticker_uq.gate.state import WORDS, Closed
+from sticker_uq.gate.state import WORDS, BlockReason
 from test.helpers.exploration import ALPHABET, explore
 
 BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"
@@ -91,7 +91,7 @@ def reasons() -> str:
     """Every reason with its bit and its words."""
     rows = ["| bit | reason | in words |", "|---|---|---|"]
     rows += [f"| {int(bit)} | {bit.name} | {words} |" for bit, words in sorted(WORDS.items())]
-    assert len(WORDS) == len(Closed)
+    assert len(WORDS) == len(BlockReason)
     return "\n".join(rows)
 
 

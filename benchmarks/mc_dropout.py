@@ -160,13 +160,13 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     passes = settings.passes
     for _ in range(2):  # the first calls make primitives
         published_pass(model, settings, images[0])
-        engine.decode(engine.encode(images[0]), engine.chunk, 0)
+        engine.sample(engine.encode(images[0]), engine.chunk, 0)
     rounds, busy_ratios = [], []
     for number in range(arguments.rounds):
         image = images[number % len(images)]
         naive_both = [_both_clocks(engine, lambda: published_pass(model, settings, image)) for _ in range(2)]  # noqa: B023
         naive, naive_busy = (median(clock) for clock in zip(*naive_both, strict=True))
-        whole, busy = _both_clocks(engine, lambda: engine.decode(engine.encode(image), passes, number))  # noqa: B023
+        whole, busy = _both_clocks(engine, lambda: engine.sample(engine.encode(image), passes, number))  # noqa: B023
         encode = _timed(engine, lambda: engine.encode(image))  # noqa: B023
         rate = _convolution_rate(engine)
         rounds.append((naive * passes, whole, encode, rate))
@@ -177,14 +177,14 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     roofline = median(flops / (whole * rate) for _, whole, _, rate in rounds)
     exact = _equal(reference, model, images[0], 0.0, 1.0)
     fast = _equal(engine, model, images[0], 1e-3, 0.999)
-    samples = engine.decode(engine.encode(images[0]), passes, 0)
+    samples = engine.sample(engine.encode(images[0]), passes, 0)
     stages = _stages(engine, images[0])
     if arguments.trace:
         _trace(engine, images[0], arguments.trace)
     naive_waits = engine_waits = None
     if engine.device.type == "cuda":
         naive_waits = passes * waits(lambda: published_pass(model, settings, images[0]))
-        engine_waits = waits(lambda: engine.decode(engine.encode(images[0]), passes, 0))
+        engine_waits = waits(lambda: engine.sample(engine.encode(images[0]), passes, 0))
     kinds = ("naive", "engine")
     peaks = {kind: _peak(kind, name, arguments) if arguments.memory else float("nan") for kind in kinds}
     return Outcome(
@@ -258,7 +258,7 @@ def _flops(engine: StochasticDetector, image: NDArray[np.uint8], passes: int) ->
         features = engine.encode(image)
     once = counter.get_total_flops()
     with FlopCounterMode(display=False) as counter:
-        engine.decode(features, 1, 0)
+        engine.sample(features, 1, 0)
     return float(once + passes * counter.get_total_flops())
 
 
@@ -288,7 +288,7 @@ def _trace(engine: StochasticDetector, image: NDArray[np.uint8], folder: Path) -
     if engine.device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities) as recorded:
-        engine.decode(features, engine.chunk, 0)
+        engine.sample(features, engine.chunk, 0)
     folder.mkdir(parents=True, exist_ok=True)
     recorded.export_chrome_trace(str(folder / f"{engine.name}.json"))
     averages = recorded.key_averages()
@@ -302,7 +302,7 @@ def _equal(
     detector: StochasticDetector, model: Any, image: NDArray[np.uint8], tolerance: float, least: float
 ) -> tuple[bool, float, float]:
     """Whether the detector's passes are complete passes with the same masks; the least IoU and largest score difference."""
-    samples = detector.decode(detector.encode(image), 3, 1)
+    samples = detector.sample(detector.encode(image), 3, 1)
     least_iou, difference, equal = 1.0, 0.0, True
     for number in range(3):
         dropout = detector.dropout(1, range(number, number + 1))
@@ -354,7 +354,7 @@ def _peak_of(arguments: argparse.Namespace) -> float:
             published_pass(model, settings, images[0])
     else:
         engine = StochasticDetector(model, settings, "")
-        engine.decode(engine.encode(images[0]), settings.passes, 0)
+        engine.sample(engine.encode(images[0]), settings.passes, 0)
     if settings.device.startswith("cuda"):
         return torch.cuda.max_memory_allocated() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -5,8 +5,8 @@
 Every laptop has one sticker left, made hard to see (small, faint or blurred), or none. Perception, policy and gate are those of
 the cell; all policies see the same frames, which differ by the camera's noise, until each has called the laptop clean, called
 a person, or sent the arm to the sticker. `config/policy.yaml` is one policy; one has all limits on DiL, on the objectness that
-no box explains, on strangeness and on oversight switched off; the others have max_unexplained_objectness, max_strangeness,
-max_oversight or all of them at percentiles of other clean lids.
+no box explains, on novelty and on missed_sticker_probability switched off; the others have max_unexplained_objectness,
+max_novelty, max_missed_sticker_probability or all of them at percentiles of other clean lids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.dil_sensitivity import hard_sticker
-from sticker_uq.gate import GateSettings, Policy, Supervisor
+from sticker_uq.gate import GateController, GateSettings, Policy
 from sticker_uq.gate.events import (
     Activated,
     ArmReady,
@@ -45,10 +45,10 @@ class Course:
 
     policy: Policy
     end: str = "undecided"
-    core: Supervisor = field(init=False)
+    core: GateController = field(init=False)
 
     def __post_init__(self) -> None:
-        self.core = Supervisor(self.policy, GateSettings())
+        self.core = GateController(self.policy, GateSettings())
         for event in (Activated(), ArmReady(True), WorkpieceChanged("laptop", _SECOND)):
             self.core.handle(event, _SECOND)
 
@@ -71,7 +71,7 @@ def frame(image: NDArray[np.uint8], seed: int, number: int) -> NDArray[np.uint8]
     return np.clip(np.round(image + noise), 0, 255).astype(np.uint8)
 
 
-LIMITS = ("max_unexplained_objectness", "max_strangeness", "max_oversight")
+LIMITS = ("max_unexplained_objectness", "max_novelty", "max_missed_sticker_probability")
 
 
 def clean_lids(perception: Perception, seed: int, lids: int) -> NDArray[np.float64]:

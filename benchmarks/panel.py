@@ -1,14 +1,14 @@
-"""What a panel of supervisors changes in the closed loop: wrongful removals and questions, with and without it.
+"""What a panel of monitors changes in the closed loop: wrongful removals and questions, with and without it.
 
     python -m benchmarks.panel --panel PANEL --data COCO_FOLDER --laptops 60 --kept FILE.jsonl
 
 Rendered laptops come as they are, with things that no training picture had, and with objects between logo and sticker or between
 sticker and lid (AmbiGuess on the crops of COCO_FOLDER, pasted in). One after the other is looked at, judged and changed as the
 cell would do it: what the policy removes is gone from the next picture, a question is answered by somebody who knows the truth.
-All variants share the pictures and the scores. PANEL is a folder of `sticker-uq supervisors fit`, whose limits are used. Policies
+All variants share the pictures and the scores. PANEL is a folder of `sticker-uq monitors fit`, whose limits are used. Policies
 are config/policy.yaml and those that are given; one whose panel is combined in its risk score hears the scores there, each other
 one is run without the panel and with its objections. A removal that nobody was asked about is wrongful where no sticker lies: a
-logo, the bare lid, a strange thing, or a thing that is half a sticker at most. What was measured of a laptop stays in the file of
+logo, the bare lid, a foreign object, or a thing that is half a sticker at most. What was measured of a laptop stays in the file of
 --kept, and the same benchmark goes on from there.
 """
 
@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--panel", required=True, type=Path, help="folder of `sticker-uq supervisors fit`")
+    parser.add_argument("--panel", required=True, type=Path, help="folder of `sticker-uq monitors fit`")
     parser.add_argument(
         "--data", required=True, type=Path, help="COCO folder whose crops ambiguous objects are made of"
     )

@@ -1,4 +1,4 @@
-"""Laptops in front of a policy that hears a panel of supervisors: what benchmarks.panel lets happen."""
+"""Laptops in front of a policy that hears a panel of monitors: what benchmarks.panel lets happen."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.gate import Answer, Memory, PersonAnswer, Policy, judge
+from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.gate.box_overlap import Box, as_box, iou
 from sticker_uq.io.coco import read_coco
-from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.rendering.scene_spec import SceneSpec
@@ -24,7 +24,7 @@ from sticker_uq.perception import Perception
 from sticker_uq.scene import ObjectClass, Outcome, SceneAssessment, Verdict
 
 SIZE = (640, 480)
-KINDS = ("as rendered", "strange things", "ambiguous objects")
+KINDS = ("as rendered", "foreign objects", "ambiguous objects")
 _STEPS = 14  # looks at one laptop: more than it has stickers and doubts
 _MEETS = 0.3  # IoU from which the blade meets what lies there
 _EACH = 2  # ambiguous objects per laptop
@@ -73,7 +73,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Variant:
-    """A policy that hears the supervisors ``heard``."""
+    """A policy that hears the monitors ``heard``."""
 
     name: str
     policy: Policy
@@ -82,8 +82,7 @@ class Variant:
     def filtered(self, scene: SceneAssessment) -> SceneAssessment:
         """``scene`` with the scores of those who are heard."""
         objects = tuple(
-            replace(o, supervisors=tuple(s for s in o.supervisors if s.name in self.heard))
-            for o in scene.objects
+            replace(o, monitors=tuple(s for s in o.monitors if s.name in self.heard)) for o in scene.objects
         )
         return replace(scene, objects=objects)
 
@@ -106,7 +105,7 @@ class Looks:
 
 def run(laptop: Laptop, looks: Looks, variant: Variant) -> Course:
     """The course of one laptop in front of the policy of ``variant``, as it hears the panel."""
-    course, memory = Course(), Memory()
+    course, memory = Course(), OperatorAnswers()
     gone: frozenset[int] = frozenset()
     taken: frozenset[int] = frozenset()
     course.stickers = int((looks.at(gone, taken)[1].labels == ObjectClass.STICKER).sum())
@@ -119,14 +118,14 @@ def run(laptop: Laptop, looks: Looks, variant: Variant) -> Course:
             sticker, thing = meets(box, truth, laptop, taken)
             if sticker is not None:
                 gone |= {sticker}
-                course.alone += not verdict.by_person
+                course.alone += not verdict.by_operator
                 memory = memory.consume(box)
                 continue
-            course.wrongful += not verdict.by_person
+            course.wrongful += not verdict.by_operator
             if thing is not None:
                 taken |= {thing}
             else:  # a logo or the lid is ruined, and stays where it is
-                memory = memory.remember([PersonAnswer(Answer.KEEP, box)])
+                memory = memory.remember([OperatorAnswer(Answer.KEEP, box)])
             memory = memory.consume(box)
         elif decision.outcome is Outcome.ASK:
             course.questions += 1
@@ -159,10 +158,10 @@ def meets(
     return (number if label == ObjectClass.STICKER else None), thing
 
 
-def answer(box: Box, truth: RenderedScene, laptop: Laptop, taken: frozenset[int]) -> PersonAnswer:
+def answer(box: Box, truth: RenderedScene, laptop: Laptop, taken: frozenset[int]) -> OperatorAnswer:
     """What somebody who knows says about the place ``box``."""
     sticker, _ = meets(box, truth, laptop, taken)
-    return PersonAnswer(Answer.REMOVE if sticker is not None else Answer.KEEP, box)
+    return OperatorAnswer(Answer.REMOVE if sticker is not None else Answer.KEEP, box)
 
 
 def laptop(kind: str, number: int, seed: int, made: AmbiguousImages) -> Laptop:
@@ -171,8 +170,8 @@ def laptop(kind: str, number: int, seed: int, made: AmbiguousImages) -> Laptop:
     scene = render(spec, SIZE)
     rng = np.random.default_rng([seed, number])
     covered, things = scene.image, np.zeros((0, 4), np.float32)
-    if kind == "strange things":
-        abnormal = strange(scene.image, scene.boxes, scene.labels, rng, stickers=False)
+    if kind == "foreign objects":
+        abnormal = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=False)
         covered, things = abnormal.image, np.asarray(abnormal.added, np.float32).reshape(-1, 4)
     elif kind == "ambiguous objects":
         chosen = (_EACH * number + np.arange(_EACH)) % len(made)

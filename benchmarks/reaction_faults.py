@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import scene_to_msg, stamp_to_ns
 from sticker_uq_msgs.msg import GateState, SceneAssessment
@@ -27,7 +27,7 @@ class Reactions:
 
     # how it ends
 
-    def _closed_ns(self, reason: Closed) -> int:
+    def _closed_ns(self, reason: BlockReason) -> int:
         """When the first closed gate since :meth:`_mark` was said, once one came for this reason."""
         self._cell.until(
             lambda: any(g.reasons & reason for g in self._heard()), f"a gate closed for {reason!r}"
@@ -47,7 +47,7 @@ class Reactions:
 
     def picture(
         self,
-        reason: Closed,
+        reason: BlockReason,
         seen: Seen = Seen.STICKER,
         level: int = 120,
         size: tuple[int, int] = (640, 480),
@@ -63,7 +63,7 @@ class Reactions:
         self._cell.camera.publish(image)
         return (self._closed_ns(reason) - start) / 1e6
 
-    def stamped(self, reason: Closed, seconds: float) -> float:
+    def stamped(self, reason: BlockReason, seconds: float) -> float:
         """From the publication of a picture whose stamp is wrong by ``seconds``."""
         self._cell.camera.shows()
         stamp_ns = self._cell.now_ns() + round(seconds * 1e9)
@@ -82,7 +82,7 @@ class Reactions:
         cell.until_arrived(first)
         start = self._mark()
         cell.camera.publish(second)
-        return (self._closed_ns(Closed.STAMP_ORDER) - start) / 1e6
+        return (self._closed_ns(BlockReason.STAMP_ORDER) - start) / 1e6
 
     def frozen(self) -> float:
         """From the stamp of the third of three identical pictures."""
@@ -95,7 +95,7 @@ class Reactions:
             cell.camera.publish(image)
             if number < 2:
                 cell.until_arrived(image)
-        return (self._closed_ns(Closed.FROZEN_IMAGE) - start) / 1e6
+        return (self._closed_ns(BlockReason.FROZEN_IMAGE) - start) / 1e6
 
     def scene(self, **changes: Any) -> float:
         """From the stamp of a scene that no detector of this version says."""
@@ -105,7 +105,7 @@ class Reactions:
             setattr(message if hasattr(message, name) else message.objects[0], name, value)
         self._mark()
         publisher.publish(message)
-        return (self._closed_ns(Closed.FAILED_SCENE) - stamp_to_ns(message.header.stamp)) / 1e6
+        return (self._closed_ns(BlockReason.FAILED_SCENE) - stamp_to_ns(message.header.stamp)) / 1e6
 
     def silence(self, cause: Callable[[], None]) -> float:
         """From the time at which the newest scene became too old."""
@@ -113,7 +113,7 @@ class Reactions:
         self._cell.until(lambda: len(self._cell.scenes) > scenes, "a scene: its stamp is heard here, too")
         self._mark()
         cause()
-        closed = self._closed_ns(Closed.STALE_SCENE)
+        closed = self._closed_ns(BlockReason.STALE_SCENE)
         newest = max(stamp_to_ns(scene.header.stamp) for scene in self._cell.scenes)
         return (closed - newest) / 1e6 - self._max_scene_age_s * 1e3
 
@@ -132,7 +132,7 @@ class Reactions:
         """From the call of the service ``hold``."""
         start = self._mark()
         self._cell.hold(True)
-        closed = self._closed_ns(Closed.HELD)
+        closed = self._closed_ns(BlockReason.HELD)
         self._cell.hold(False)
         return (closed - start) / 1e6
 
@@ -147,7 +147,7 @@ class Reactions:
             cell.answer(
                 0, request_id="nobody asked", answers=[]
             )  # an answer that is refused is recorded, too
-            return (self._closed_ns(Closed.AUDIT) - start) / 1e6
+            return (self._closed_ns(BlockReason.AUDIT) - start) / 1e6
         finally:
             cell.no_room("supervisor", None)
 
@@ -158,7 +158,7 @@ class Reactions:
             start = self._mark()
             publisher.publish(GateState(supervisor="rival", state=GateState.STATE_MONITORING))
             self._cell.until(
-                lambda: any(g.reasons & Closed.SECOND_SUPERVISOR for g in self._heard()),
+                lambda: any(g.reasons & BlockReason.SECOND_GATE_PUBLISHER for g in self._heard()),
                 "a gate closed for a rival",
             )
             own = [g for g in self._heard() if g.supervisor != "rival" and not g.open]
@@ -170,7 +170,7 @@ class Reactions:
         """A publisher of the gate that is known to be there, and stands by."""
         publisher = self._cell.gate_publisher(profile)
         self._cell.until(lambda: publisher.get_subscription_count() >= 3, "supervisor, arm and test hear it")
-        publisher.publish(GateState(supervisor="rival", reasons=int(Closed.NOT_ACTIVE)))
+        publisher.publish(GateState(supervisor="rival", reasons=int(BlockReason.NOT_ACTIVE)))
         self._cell.works()
         return publisher
 
@@ -179,7 +179,7 @@ class Reactions:
         start = self._mark()
         publisher = self._cell.gate_publisher(qos.NEWEST_IMAGE_BEST_EFFORT)
         try:
-            return (self._closed_ns(Closed.UNHEARD_SUPERVISOR) - start) / 1e6
+            return (self._closed_ns(BlockReason.UNKNOWN_GATE_PUBLISHER) - start) / 1e6
         finally:
             self._cell.bench.probe.destroy_publisher(publisher)
 
@@ -189,7 +189,7 @@ class Reactions:
         """From the kill to the gate."""
         start = self._mark()
         self._cell.kill("detector")
-        return (self._closed_ns(Closed.FAILED_SCENE) - start) / 1e6
+        return (self._closed_ns(BlockReason.FAILED_SCENE) - start) / 1e6
 
     def killed_arm(self) -> float:
         """From the kill to the gate; an arm that is dead does not move."""
@@ -197,11 +197,11 @@ class Reactions:
         before = cell.arm_servers()
         start = self._mark()
         cell.kill("arm")
-        closed = self._closed_ns(Closed.ARM_FAILED)
+        closed = self._closed_ns(BlockReason.ARM_FAILED)
         cell.until(lambda: len(cell.arm_servers()) == 1 and cell.arm_servers() != before, "the next arm")
         return (closed - start) / 1e6
 
-    def hanging(self, name: str, reason: Closed) -> float:
+    def hanging(self, name: str, reason: BlockReason) -> float:
         """From the moment at which a process runs no further to the gate."""
         start = self._mark()
         self._cell.stop(name, True)
@@ -255,21 +255,21 @@ class Fault(NamedTuple):
 
 STAMP, SILENT = "stamp of the picture", "newest scene older than max_scene_age"
 FAULTS: dict[str, Fault] = {
-    "black picture": Fault(lambda r: r.picture(Closed.EXPOSURE, level=0), STAMP),
-    "overexposed picture": Fault(lambda r: r.picture(Closed.EXPOSURE, level=255), STAMP),
+    "black picture": Fault(lambda r: r.picture(BlockReason.EXPOSURE, level=0), STAMP),
+    "overexposed picture": Fault(lambda r: r.picture(BlockReason.EXPOSURE, level=255), STAMP),
     "frozen picture": Fault(Reactions.frozen, "publication of the third identical picture"),
-    "wrong encoding": Fault(lambda r: r.picture(Closed.FAILED_SCENE, encoding="nonsense"), STAMP),
+    "wrong encoding": Fault(lambda r: r.picture(BlockReason.FAILED_SCENE, encoding="nonsense"), STAMP),
     "giant picture that claims more than it holds": Fault(
-        lambda r: r.picture(Closed.FAILED_SCENE, width=2**31, step=2**32 - 1), STAMP
+        lambda r: r.picture(BlockReason.FAILED_SCENE, width=2**31, step=2**32 - 1), STAMP
     ),
     "giant picture that is one": Fault(
-        lambda r: r.picture(Closed.SOURCE_CHANGED, size=(6000, 4000)), "publication", 4
+        lambda r: r.picture(BlockReason.SOURCE_CHANGED, size=(6000, 4000)), "publication", 4
     ),
-    "reordered stamps": Fault(lambda r: r.stamped(Closed.STAMP_ORDER, -1.0), "publication"),
-    "stamp in the future": Fault(lambda r: r.stamped(Closed.CLOCK, 1.0), "publication"),
+    "reordered stamps": Fault(lambda r: r.stamped(BlockReason.STAMP_ORDER, -1.0), "publication"),
+    "stamp in the future": Fault(lambda r: r.stamped(BlockReason.CLOCK, 1.0), "publication"),
     "duplicate stamps": Fault(Reactions.duplicate, "publication of the second one"),
-    "NaN in the scene": Fault(lambda r: r.picture(Closed.IMPLAUSIBLE_SCENE, Seen.NAN), STAMP),
-    "perception raises": Fault(lambda r: r.picture(Closed.FAILED_SCENE, Seen.CRASH), STAMP),
+    "NaN in the scene": Fault(lambda r: r.picture(BlockReason.IMPLAUSIBLE_SCENE, Seen.NAN), STAMP),
+    "perception raises": Fault(lambda r: r.picture(BlockReason.FAILED_SCENE, Seen.CRASH), STAMP),
     "unknown enumeration": Fault(lambda r: r.scene(status=200), "stamp of the scene"),
     "arrays that do not fit together": Fault(lambda r: r.scene(probabilities=[1.0]), "stamp of the scene"),
     "hold by a person": Fault(Reactions.person, "call of the service"),
@@ -279,9 +279,9 @@ FAULTS: dict[str, Fault] = {
     "camera stalls": Fault(lambda r: r.silence(r.stall), SILENT, 4),
     "perception hangs": Fault(lambda r: r.silence(r.hang), SILENT, 4),
     "detector killed": Fault(Reactions.killed_detector, "kill", 4),
-    "detector hangs": Fault(lambda r: r.hanging("detector", Closed.FAILED_SCENE), "SIGSTOP", 4),
+    "detector hangs": Fault(lambda r: r.hanging("detector", BlockReason.FAILED_SCENE), "SIGSTOP", 4),
     "arm killed": Fault(Reactions.killed_arm, "kill", 4),
-    "arm hangs": Fault(lambda r: r.hanging("arm", Closed.ARM_FAILED), "SIGSTOP", 4),
+    "arm hangs": Fault(lambda r: r.hanging("arm", BlockReason.ARM_FAILED), "SIGSTOP", 4),
     "supervisor killed": Fault(Reactions.killed_supervisor, "kill; ends when the arm stops", 2),
     "supervisor hangs": Fault(Reactions.hanging_supervisor, "SIGSTOP; ends when the arm stops", 4),
 }

@@ -9,7 +9,7 @@ from rclpy.time import Time
 from sensor_msgs.msg import Image
 
 from sticker_uq.cell.processes import ProcessSpec
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.images import bgr_to_image
@@ -18,17 +18,17 @@ from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import FaultCell
 
 LID_RATE_HZ = 10.0
-PICTURES: dict[str, tuple[Closed, dict[str, Any]]] = {
-    "black picture": (Closed.EXPOSURE, {"level": 0}),
-    "overexposed picture": (Closed.EXPOSURE, {"level": 255}),
-    "frozen picture": (Closed.FROZEN_IMAGE, {"copies": 3}),
-    "wrong encoding": (Closed.FAILED_SCENE, {"encoding": "nonsense"}),
+PICTURES: dict[str, tuple[BlockReason, dict[str, Any]]] = {
+    "black picture": (BlockReason.EXPOSURE, {"level": 0}),
+    "overexposed picture": (BlockReason.EXPOSURE, {"level": 255}),
+    "frozen picture": (BlockReason.FROZEN_IMAGE, {"copies": 3}),
+    "wrong encoding": (BlockReason.FAILED_SCENE, {"encoding": "nonsense"}),
     "giant picture that claims more than it holds": (
-        Closed.FAILED_SCENE,
+        BlockReason.FAILED_SCENE,
         {"width": 2**31, "step": 2**32 - 1},
     ),
-    "reordered stamps": (Closed.STAMP_ORDER, {"seconds": -1.0}),
-    "stamp in the future": (Closed.CLOCK, {"seconds": 1.0}),
+    "reordered stamps": (BlockReason.STAMP_ORDER, {"seconds": -1.0}),
+    "stamp in the future": (BlockReason.CLOCK, {"seconds": 1.0}),
 }
 """Name of a picture to the reason for which it must close the gate, and how it differs from a lid."""
 

@@ -51,7 +51,7 @@ class Seen:
     def add(self, picture: LabelledPicture, sampler: Sampler[Any], passes: int, seed: int) -> None:
         """Look at one scene."""
         started = time.process_time()
-        samples = sampler.decode(sampler.encode(picture.image), passes, seed)
+        samples = sampler.sample(sampler.encode(picture.image), passes, seed)
         self.milliseconds.append((time.process_time() - started) * 1e3)
         objects = [o for o in observe(samples)[0] if o.label]
         boxes = np.array([o.box for o in objects]).reshape(-1, 4)

@@ -36,14 +36,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Shifted:
-    """Both rules on the images of one circumstance. ``strange``: images that the gate asks about as a whole."""
+    """Both rules on the images of one circumstance. ``novel``: images that the gate asks about as a whole."""
 
     circumstance: str
     step: int
     strength: float
     gate: Rule
     plain: Rule
-    strange: Count
+    novel: Count
 
 
 def recipes(circumstance: str, step: int, first_seed: int, count: int) -> list[Recipe]:
@@ -65,7 +65,7 @@ def shifted(
     measured = measure(shown, policy)
     decisions = [judge(r.assessment, policy.model_copy(update={"validity": None})) for r in shown]
     asked = [d.outcome is Outcome.ASK or any(v.verdict is Verdict.ASK for v in d.verdicts) for d in decisions]
-    strange = [any(reason.metric == METRIC for reason in d.reasons) for d in decisions]
+    novel = [any(reason.metric == METRIC for reason in d.reasons) for d in decisions]
     outcomes = outcomes_of(shown, draft)
     limit = -1.0 if plain_limit is None else plain_limit
     plain = next((score for score in scores(outcomes) if score.name == PLAIN), None)
@@ -75,7 +75,7 @@ def shifted(
         doubtful = np.unique(plain.objects.image[plain.doubt > limit])
         nothing = Rule(plain.wrongful(limit), Count(len(doubtful), len(shown)), plain.removed(limit))
     gate = Rule(measured.wrongful, Count(sum(asked), len(shown)), measured.removed)
-    return Shifted(circumstance, step, strength, gate, nothing, Count(sum(strange), len(shown)))
+    return Shifted(circumstance, step, strength, gate, nothing, Count(sum(novel), len(shown)))
 
 
 def pooled(rows: Iterable[Shifted], step: int) -> Shifted:
@@ -92,7 +92,7 @@ def pooled(rows: Iterable[Shifted], step: int) -> Shifted:
         )
 
     gate, plain = rule([row.gate for row in chosen]), rule([row.plain for row in chosen])
-    return Shifted("all", step, 0.0, gate, plain, total(row.strange for row in chosen))
+    return Shifted("all", step, 0.0, gate, plain, total(row.novel for row in chosen))
 
 
 def shift_table(rows: Sequence[Shifted]) -> Table:
@@ -108,7 +108,7 @@ def shift_table(rows: Sequence[Shifted]) -> Table:
     steps = sorted({row.step for row in rows if row.step})
     shown = [row for row in rows if row.step] + [pooled(rows, step) for step in steps]
     head = ["circumstance", "gate: bad images", "with a question", "stickers removed"]
-    head += ["score: bad images", "with a question", "stickers removed", "strange to the gate"]
+    head += ["score: bad images", "with a question", "stickers removed", "novel to the gate"]
     return Table(
         tuple(head),
         tuple(
@@ -116,7 +116,7 @@ def shift_table(rows: Sequence[Shifted]) -> Table:
                 f"{row.circumstance.replace('_', ' ')} {NAMES[row.step] if row.circumstance == 'all' else f'{row.strength:g}'}",
                 *cells(row.gate),
                 *cells(row.plain),
-                f"{100 * row.strange.rate:.0f} %",
+                f"{100 * row.novel.rate:.0f} %",
             )
             for row in shown
         ),

@@ -45,11 +45,11 @@ def main() -> None:
             features = detectors[0].encode(image)
             encode = min(encode, time.process_time() - started)
             for detector in detectors:
-                detector.decode(features, arguments.passes, 1)
+                detector.sample(features, arguments.passes, 1)
             shared = min(shared, time.process_time() - started)
             started = time.process_time()
             for detector in detectors:
-                detector.decode(detector.encode(image), arguments.passes, 1)
+                detector.sample(detector.encode(image), arguments.passes, 1)
             single = min(single, time.process_time() - started)
         print(
             f"| {name} | {shared * 1e3:.0f} | {single * 1e3:.0f} | {single / shared:.2f} | {encode * 1e3:.0f} |",

@@ -3,7 +3,7 @@
     python -m benchmarks.surprise --out DIR
 
 DSA is below 0.5 on ambiguous digits there and above it here; the autoencoder notices adversarial digits there and hardly here.
-Each suspected cause is changed alone, everything else is the study's (`sticker-uq supervisors study --data digits`, whose
+Each suspected cause is changed alone, everything else is the study's (`sticker-uq monitors study --data digits`, whose
 ambiguous digits are taken from DIR or left there): what DSA was fitted on, how much of it, where the ambiguous digits come from,
 and its two distances each by itself; the bounds of the attacks and the latent space of the autoencoder.
 """
@@ -24,16 +24,16 @@ from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, generate
 from sticker_uq.lab.studies.monitors.attacks import EPSILONS, adversarial, fgsm
 from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.lab.studies.monitors.digits import digits
-from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.measures import auc
-from sticker_uq.lab.studies.monitors.supervisors import (
+from sticker_uq.lab.studies.monitors.classifiers import (
     AmbiguousCrops,
     StudySettings,
     ambiguous_crops,
     train_members,
 )
-from sticker_uq.monitors import Objects, supervisor_named
+from sticker_uq.lab.studies.monitors.digits import digits
+from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.measures import auc
+from sticker_uq.monitors import Objects, monitor_named
 from sticker_uq.monitors.crop_network import CropClassifier
 from sticker_uq.scene import FloatArray
 
@@ -53,7 +53,7 @@ def dsa_rows(
     other = observe_crops(model, made.testing.images, 1, 0)
 
     def area(fitted: Objects, ambiguous: Objects = other, share: float = 0.3) -> float:
-        supervisor = supervisor_named("dsa", share=share).fit(fitted)
+        supervisor = monitor_named("dsa", share=share).fit(fitted)
         return auc(supervisor.score(nominal), supervisor.score(ambiguous))
 
     def distances(objects: Objects) -> tuple[FloatArray, FloatArray]:
@@ -90,8 +90,8 @@ def dsa_rows(
 
 def autoencoder_rows(model: CropClassifier, material: Material, fitted: Objects) -> tuple[Row, Row]:
     """AUC-ROC of the autoencoder on adversarial digits with one thing changed in each; mean squares of what it compares."""
-    usual = supervisor_named("autoencoder").fit(fitted)
-    wide = supervisor_named("autoencoder", latent=16, steps=6000).fit(fitted)
+    usual = monitor_named("autoencoder").fit(fitted)
+    wide = monitor_named("autoencoder", latent=16, steps=6000).fit(fitted)
     attacked, numbers = adversarial(model, material.test, material.test_labels, 0)
     coarse, _ = adversarial(model, material.test, material.test_labels, 0, _COARSE)
 

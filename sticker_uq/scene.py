@@ -48,7 +48,7 @@ METRICS = (
 
 
 PANEL_METRIC = "supervisor."
-"""What the metric of a reason begins with that a supervisor of the panel gave; its name follows."""
+"""What the metric of a reason begins with that a monitor of the panel gave; its name follows."""
 
 KEPT_METRIC = "kept_by."
 """The same of a supervisor that says that the object is no sticker."""
@@ -153,7 +153,7 @@ class StochasticSamples:
 
 
 @dataclass(frozen=True)
-class SupervisorScore:
+class MonitorScore:
     """What the supervisor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
     ``limit``: the highest one that it does not object to.
     """
@@ -184,8 +184,8 @@ class ObservedObject:
     Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.
     Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
-    ``supervisors``: what the panel says about it; empty without a panel.
-    ``strangeness``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
+    ``monitors``: what the panel says about it; empty without a panel.
+    ``novelty``: mean probability 0..1 that the places under its box were never shown to the detector, NaN: not measured.
     """
 
     id: int
@@ -206,8 +206,8 @@ class ObservedObject:
     relative_predictive_surface: float
     box_covariance: FloatArray
     corner_hulls: tuple[FloatArray, ...]
-    supervisors: tuple[SupervisorScore, ...] = ()
-    strangeness: float = float("nan")
+    monitors: tuple[MonitorScore, ...] = ()
+    novelty: float = float("nan")
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
@@ -278,9 +278,9 @@ class Localization:
     CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
     ``saliency`` (H, W) float32, only when asked for; ``unexplained_objectness``: the largest objectness 0..1 of an anchor
     that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
-    objectness; ``strangeness``: how probably the strangest places were never shown to the detector, and ``oversight``: how
-    probably a sticker is visible that no predicted box shows, by the second opinion of a network of its own; both 0..1, NaN: not
-    measured.
+    objectness; ``novelty``: how probably the most novel places were never shown to the detector, and
+    ``missed_sticker_probability``: how probably a sticker is visible that no predicted box shows, by the novelty network; both
+    0..1, NaN: not measured.
     """
 
     complete_localization: float
@@ -290,8 +290,8 @@ class Localization:
     saliency: FloatArray | None = None
     unexplained_objectness: float = float("nan")
     unexplained: tuple[UnexplainedRegion, ...] = ()
-    strangeness: float = float("nan")
-    oversight: float = float("nan")
+    novelty: float = float("nan")
+    missed_sticker_probability: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ class SceneAssessment:
 
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
-    of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which supervisors had
+    of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
     a vote, empty where none had.
     """
 
@@ -361,7 +361,7 @@ class SceneAssessment:
         Equal bytes mean equal assessments: used to prove that a replay equals the live run. Without a panel they are those
         of the time before there was one, so that recordings of that time keep their decisions.
         """
-        panel = () if self.panel_hash else ("panel_hash", "supervisors")
+        panel = () if self.panel_hash else ("panel_hash", "monitors")
         return json.dumps(to_plain(self, leave_out=("timings", "saliency", *panel)), sort_keys=True).encode()
 
     @cached_property
@@ -386,16 +386,16 @@ class Reason:
 
 @dataclass(frozen=True)
 class ObjectVerdict:
-    """What was decided about one object, and why. ``by_person``: a person's answer decided."""
+    """What was decided about one object, and why. ``by_operator``: a person's answer decided."""
 
     object: ObservedObject
     verdict: Verdict
     reasons: tuple[Reason, ...]
-    by_person: bool = False
+    by_operator: bool = False
 
     @property
     def objectors(self) -> tuple[str, ...]:
-        """Names of the supervisors of the panel that objected to removing it."""
+        """Names of the monitors of the panel that objected to removing it."""
         said = (r for r in self.reasons if r.metric.startswith(PANEL_METRIC))
         return tuple(r.metric.removeprefix(PANEL_METRIC) for r in said if not r.value <= r.limit)
 

@@ -20,11 +20,11 @@ from sticker_uq.scene import (
     ImageUncertainty,
     InvalidInput,
     Localization,
+    MonitorScore,
     ObjectClass,
     ObservedObject,
     SceneAssessment,
     Status,
-    SupervisorScore,
     UnexplainedRegion,
     to_plain,
 )
@@ -123,7 +123,7 @@ def _object(plain: Mapping[str, Any]) -> ObservedObject:
             "corner_hulls": tuple(
                 np.array(hull, np.float32).reshape(-1, 2) for hull in plain["corner_hulls"]
             ),
-            "supervisors": tuple(SupervisorScore(**one) for one in plain["supervisors"]),
+            "monitors": tuple(MonitorScore(**one) for one in plain["monitors"]),
             **{name: float(plain[name]) for name in METRICS},
         }
     )

@@ -31,7 +31,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
 FAMILIAR = 99.9
-"""Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the strangest."""
+"""Percentile of the scenes that are judged by themselves; a person is asked about the others, which are the most novel."""
 _OPEN: dict[str, Any] = {
     "min_probability": 0.34,
     "min_detection_rate": 0.0,

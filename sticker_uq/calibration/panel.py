@@ -1,4 +1,4 @@
-"""A panel of supervisors from labelled images: fitted on some, the limits of its objections set on the others."""
+"""A panel of monitors from labelled images: fitted on some, the limits of its objections set on the others."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.gate import Memory, Policy, judge
+from sticker_uq.gate import OperatorAnswers, Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
-from sticker_uq.monitors import Objects, Supervisor, concatenate, measure_cost, supervisor_named
+from sticker_uq.monitors import Monitor, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import CROP_SIZE, Probe
 from sticker_uq.monitors.folder import Calibration, PanelFile, save_panel
-from sticker_uq.monitors.panel import Seat
+from sticker_uq.monitors.panel import PanelMember
 from sticker_uq.monitors.task_network import KINDS, TaskCascade, TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
@@ -29,7 +29,7 @@ DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
 LEAST = 20
 """Rightly removed stickers that limits need at least."""
 _LIDS = 2  # crops of bare lid per picture, for a task network
-LOOKED_OVER = Memory().checked()
+LOOKED_OVER = OperatorAnswers().checked()
 """Doubts about a scene as a whole are not what a panel is for."""
 Tell = Callable[[str], None]
 Labelled = tuple[LabelledImage, FloatArray]
@@ -38,7 +38,7 @@ Labelled = tuple[LabelledImage, FloatArray]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The clustered objects of some pictures as supervisors see them.
+    """The clustered objects of some pictures as monitors see them.
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
     everything labelled and of bare lid; ``seen_on`` (N,) and ``cut_from`` (M,): number of the picture of each object and crop;
@@ -91,7 +91,7 @@ def examine(
     everything = concatenate([part for part in parts if len(part)] or parts)
     if not len(everything):
         raise InvalidInput(
-            f"nothing is detected on {len(parts)} pictures, expected objects to fit supervisors on"
+            f"nothing is detected on {len(parts)} pictures, expected objects to fit monitors on"
         )
     seen_on, cut_from = (np.concatenate(column) for column in zip(*numbers, strict=True))
     return Evidence(
@@ -132,7 +132,7 @@ def fit_panel(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> PanelFile:
-    """Fit the supervisors ``names`` and write them to the folder ``out``; what panel.json says.
+    """Fit the monitors ``names`` and write them to the folder ``out``; what panel.json says.
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
@@ -145,7 +145,7 @@ def fit_panel(
     if task_keep is not None and (task is None or not 0 < task_keep < task):
         expected = "--task T as well" if task is None else f"more than 0 and less than --task {task:g}"
         raise InvalidInput(f"--task-keep {task_keep:g}: expected {expected}")
-    wanted = [supervisor_named(name) for name in names]
+    wanted = [monitor_named(name) for name in names]
     for one in wanted:
         if "members" in one.needs and not members:
             raise InvalidInput(f"supervisor {one.name} needs an ensemble: expected --member WEIGHTS")
@@ -163,8 +163,8 @@ def fit_panel(
             f"{int(usable.sum())} stickers on {seen.images} pictures would rightly be removed, expected {LEAST} or more to set "
             "limits on"
         )
-    tell("supervisors")
-    panel: list[Supervisor] = [one.fit(own) for one in wanted]
+    tell("monitors")
+    panel: list[Monitor] = [one.fit(own) for one in wanted]
     if task is not None:
         network = better_task(fitted, task, seed, tell)
         lower = None if task_keep is None else better_task(fitted, task_keep, seed, tell, "--task-keep")
@@ -179,7 +179,7 @@ def fit_panel(
     return save_panel(
         out,
         perception.detector,
-        [Seat(one, limits[one.name]) for one in panel],
+        [PanelMember(one, limits[one.name]) for one in panel],
         {name: int(rows[usable].sum()) for name, rows in refused.items()},
         probe,
         members,
@@ -205,7 +205,7 @@ def with_logits(objects: Objects, probe: Probe) -> Objects:
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
     """The limit of each supervisor such that all together object to at most a share ``alarms`` of the objects scored (N,).
 
-    Each refuses as many of them by itself, as many as that allows; those that are the same for all supervisors cost nothing
+    Each refuses as many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
     extra. NaN and infinite scores are objections whatever the limit.
     """
     known = {name: np.where(np.isnan(values), np.inf, values) for name, values in scores.items()}

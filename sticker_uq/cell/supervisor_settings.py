@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sticker_uq.gate import GateSettings, Policy, WatchSettings
+from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
 from sticker_uq.io.share import share_folder
 from sticker_uq.scene import InvalidInput
@@ -81,7 +81,7 @@ def numbers_of(text: str) -> list[float]:
     return [float(word) for word in text.replace(",", " ").split()]
 
 
-class SupervisorNodeSettings(GateSettings, WatchSettings, StopSettings, PoseSettings):
+class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, PoseSettings):
     """Parameters of ``supervisor``: those of the gate and of the watch over the policy, and where the policy is."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
@@ -109,9 +109,9 @@ class SupervisorNodeSettings(GateSettings, WatchSettings, StopSettings, PoseSett
         """The part that is the gate's."""
         return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
 
-    def watch(self) -> WatchSettings:
+    def watch(self) -> AssumptionSettings:
         """The part that is the watch's over the policy."""
-        return WatchSettings(**{name: getattr(self, name) for name in WatchSettings.model_fields})
+        return AssumptionSettings(**{name: getattr(self, name) for name in AssumptionSettings.model_fields})
 
     def poses(self) -> PoseSettings:
         """The part that turns pixels into metres."""

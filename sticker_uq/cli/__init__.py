@@ -28,7 +28,7 @@ COMMANDS = {
     "audit": "Check or show the audit log of a supervisor.",
     "quality": "Measure how far the probabilities of detectors or classifiers can be believed.",
     "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
-    "supervisors": "Study what notices objects that cannot be trusted.",
+    "monitors": "Study what notices objects that cannot be trusted.",
     "dil": "Study what a detector saw and did not say, on abnormal scenes.",
     "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
     "select": "Choose a model by the results of a study.",

@@ -98,7 +98,7 @@ def abnormal(
     seed: Annotated[int, typer.Option(help="Seed of what is hidden and added.")] = 0,
     image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
 ) -> None:
-    """Hide stickers of labelled pictures or lay strange things on them; the annotations say what was done."""
+    """Hide stickers of labelled pictures or lay foreign objects on them; the annotations say what was done."""
     if count < 0:
         raise InvalidInput(f"--count {count}: expected 0 or more")
     items = read_coco(data)

@@ -67,7 +67,7 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
     if bag.damage:
         failures.append(f"the recording is damaged: {bag.damage}")
     stages = stage_times(list(recorded.values()))
-    stickers, removed, by_person, left, wrong = totals[:5]
+    stickers, removed, by_operator, left, wrong = totals[:5]
     report = cell_report(
         list(recorded.values()),
         out / "bag",
@@ -75,7 +75,7 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
         policy,
         title=f"{laptops} laptops through the cell",
         lead=(
-            f"{removed} of {stickers} stickers were removed, {by_person} of them after a person was asked; {left} are left and "
+            f"{removed} of {stickers} stickers were removed, {by_operator} of them after a person was asked; {left} are left and "
             f"{wrong} times something else was touched. Laptops, camera, arm and the person's answers are simulated; detector, "
             "uncertainty, policy and gate are those of a real cell."
         ),
@@ -109,7 +109,7 @@ def _row(record: LaptopRecord, laptop: RecordedLaptop | None) -> Row:
         record.workpiece_id,
         record.stickers,
         record.removed,
-        sum(laptop.by_person(r) for r in removals) if laptop is not None else 0,
+        sum(laptop.by_operator(r) for r in removals) if laptop is not None else 0,
         record.left,
         record.logos_touched + record.lid_touched,
         len(laptop.questions) if laptop is not None else 0,

@@ -27,9 +27,9 @@ from sticker_uq.lab.studies.dil.study import (
     separation,
     thresholds,
 )
-from sticker_uq.lab.training.novelty_head import learn_strangeness
+from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
-from sticker_uq.novelty.head import load_strangeness, save_head
+from sticker_uq.novelty.head import load_novelty_model, save_head
 from sticker_uq.novelty.network import packaged_network, read_network, save_network
 from sticker_uq.scene import InvalidInput
 
@@ -59,7 +59,7 @@ def study(
     head: Annotated[
         list[str] | None,
         typer.Option(
-            help="What tells strangeness for each --model, a network or a head, in their order; '' for the packaged one, if "
+            help="What tells novelty for each --model, a network or a head, in their order; '' for the packaged one, if "
             "there is one."
         ),
     ] = None,
@@ -151,9 +151,9 @@ def learn(
             save_network(learned, detector, out)
         else:
             task = bar.add_task("looking", total=len(items))
-            head = learn_strangeness(detector, items, seed, lambda: bar.advance(task))
+            head = train_novelty_head(detector, items, seed, lambda: bar.advance(task))
             save_head(head, detector, out)
-    typer.echo(f"strangeness {'network' if network else 'head'} in {out}")
+    typer.echo(f"novelty {'network' if network else 'head'} in {out}")
 
 
 def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:
@@ -172,7 +172,7 @@ def _tables(
 ) -> dict[str, pd.DataFrame]:
     localization = LocalizationSettings()
     detector = load_detector(settings)
-    head = load_strangeness(detector, head_file) if head_file else packaged_network(detector)
+    head = load_novelty_model(detector, head_file) if head_file else packaged_network(detector)
     records = {}
     with Progress(*_COLUMNS) as bar:
         task = bar.add_task(settings.model, total=sum(map(len, cases.values())))

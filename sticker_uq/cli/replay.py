@@ -17,7 +17,7 @@ from sticker_uq.cli.options import settings_options
 from sticker_uq.cli.replaying import Replay, run_side_by_side
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
-from sticker_uq.gate import GateSettings, Policy, WatchSettings
+from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
@@ -47,7 +47,7 @@ _SUPERVISOR_ONLY = (
     "audit_folder",
     "audit_file_mb",
 )
-_SUPERVISOR = ("policy", *GateSettings.model_fields, *WatchSettings.model_fields, *_SUPERVISOR_ONLY)
+_SUPERVISOR = ("policy", *GateSettings.model_fields, *AssumptionSettings.model_fields, *_SUPERVISOR_ONLY)
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)

@@ -81,7 +81,7 @@ def command(
 ) -> None:
     """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume.
 
-    --ensemble trains the members of a deep ensemble, for `supervisors fit --member`; they differ in first weights (where --start
+    --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in first weights (where --start
     leaves any to chance), order and augmentation.
     """
     out = out or Path("out") / "train" / model

@@ -12,7 +12,7 @@ _WITH_TORCH = {
     "NonFiniteOutput": "selection",
     "StochasticDetector": "detector",
     "Features": "features",
-    "Look": "deterministic_pass",
+    "DeterministicPass": "deterministic_pass",
     "build_model": "models.networks",
     "load_detector": "detector",
     "load_weights": "weights",

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sticker_uq.detection.deterministic_pass import Look, leaves
+from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.pixels import network_input
@@ -109,7 +109,7 @@ class StochasticDetector:
         return self._engine.encode(images, (width, height))
 
     @torch.no_grad()
-    def decode(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
+    def sample(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
         """Detections of the ``passes`` stochastic passes numbered from ``first_pass`` on.
 
         The masks of a pass depend on ``seed`` and its number only, so a pass is the same whichever others are
@@ -162,7 +162,7 @@ class StochasticDetector:
         return list(maps)
 
     @torch.no_grad()
-    def look(self, *features: Features, least_score: float = 0.0) -> Look:
+    def look(self, *features: Features, least_score: float = 0.0) -> DeterministicPass:
         """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
 
         Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD: one minus the
@@ -187,13 +187,13 @@ class StochasticDetector:
         detections = tuple(
             Detections(boxes[first:end], probabilities[first:end]) for first, end in itertools.pairwise(ends)
         )
-        return Look(
+        return DeterministicPass(
             features=features,
             maps=tuple(maps),
             objectness=sight.objectness,
             two_stage=self.family.two_stage,
             anchors=sight.anchors,
-            decode=sight.decode,
+            decode_boxes=sight.decode_boxes,
             detections=detections,
             gradients=sight.gradients,
         )

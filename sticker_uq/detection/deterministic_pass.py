@@ -1,6 +1,6 @@
 """What a detector sees without dropout, with everything that distinctive localization reads.
 
-This is the seam for a detector that is none of ours: whatever can make a :class:`Look` of an image has a DiL.
+This is the seam for a detector that is none of ours: whatever can make a :class:`DeterministicPass` of an image has a DiL.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sticker_uq.scene import Detections
 
 
 @dataclass(frozen=True)
-class Look:
+class DeterministicPass:
     """One pass without dropout over n images of one size, before anything was suppressed.
 
     ``features``: one per image; ``maps``: the maps (n, C, h, w) that enter the heads, per level, fine to
     coarse; ``objectness``: (n, A, h, w) per level: the objectness head's logits of a ``two_stage`` detector, else a score
     0..1 of each anchor that it holds any object; ``detections``: per image, by falling score.
     ``anchors``: (N, 4) reference boxes px of the resized image, in the order of :func:`flat`;
-    ``decode(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
+    ``decode_boxes(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
     ``rows`` (K,) of one image.
     ``gradients()``: those of the objectness, summed over everything, to ``maps``. Where it is None, ``objectness`` is a function
     of ``maps`` that autograd can differentiate once.
@@ -34,7 +34,7 @@ class Look:
     objectness: tuple[Tensor, ...]
     two_stage: bool
     anchors: Tensor
-    decode: Callable[[int, Tensor], Tensor]
+    decode_boxes: Callable[[int, Tensor], Tensor]
     detections: tuple[Detections, ...]
     gradients: Callable[[], list[Tensor]] | None = None
 

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import to_device
 
 _ROUNDS = ((17, 0xED5AD4BB), (11, 0xAC4C1B51), (15, 0x31848BAB))
 """Shift and multiplier of the rounds of triple32, a permutation of the 32-bit words (Wellons, hash-prospector)."""
@@ -115,7 +115,7 @@ class CounterDropout:
             for number in self._numbers
         )
         keys = torch.frombuffer(bytearray(digests), dtype=torch.int32).view(-1, 2)
-        keys = uploaded(keys, self._device)
+        keys = to_device(keys, self._device)
         return keys[:, :1], keys[:, 1:]
 
 

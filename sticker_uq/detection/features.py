@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.models.detection.anchor_utils import AnchorGenerator
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import to_device
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Features:
             # the generator takes the type of its anchors from the maps, and half precision is too coarse for pixels
             shells = [torch.empty((), device=device).expand(1, *m.shape[1:]) for m in maps]
             made: Tensor = generator(self.image_list(1), shells)[0]
-            return made if device == maps[0].device else uploaded(made, maps[0].device)
+            return made if device == maps[0].device else to_device(made, maps[0].device)
 
         made: Tensor = self.derive("anchors", generated)
         return made

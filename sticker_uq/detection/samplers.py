@@ -29,7 +29,7 @@ class Sampler(Protocol[F]):
     def encode(self, image: NDArray[np.uint8]) -> F:
         """What all passes over ``image`` (H, W, 3) uint8 BGR share."""
 
-    def decode(self, features: F, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
+    def sample(self, features: F, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
         """The ``passes`` passes numbered from ``first_pass`` on; a pass follows from ``seed`` and its number alone."""
 
 
@@ -82,10 +82,10 @@ class TestTimeAugmentation:
         """The image itself: nothing is shared."""
         return image
 
-    def decode(
+    def sample(
         self, features: NDArray[np.uint8], passes: int, seed: int, first_pass: int = 0
     ) -> StochasticSamples:
-        """See :meth:`StochasticDetector.decode`. Raises InvalidInput if ``passes`` < 1."""
+        """See :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
         size = (features.shape[1], features.shape[0])
         found = []
         for number in _numbers(passes, first_pass):
@@ -110,10 +110,10 @@ class Ensemble:
         """The features of every member."""
         return tuple(member.encode(image) for member in self._members)
 
-    def decode(
+    def sample(
         self, features: tuple[Features, ...], passes: int, seed: int, first_pass: int = 0
     ) -> StochasticSamples:
-        """See :meth:`StochasticDetector.decode`; ``seed`` changes nothing. Raises InvalidInput for more passes than members."""
+        """See :meth:`StochasticDetector.sample`; ``seed`` changes nothing. Raises InvalidInput for more passes than members."""
         numbers = _numbers(passes, first_pass)
         if numbers.stop > len(self._members):
             raise InvalidInput(

@@ -17,7 +17,7 @@ from torch import Tensor
 from torchvision.ops import nms
 
 from sticker_uq.detection.kernels.batched_nms import ranked
-from sticker_uq.detection.kernels.transfer import fetched
+from sticker_uq.detection.kernels.transfer import to_host
 
 CANDIDATES = 1000
 """Most probable candidates of a pass that take part in suppression, as in torchvision's RetinaNet and Faster R-CNN."""
@@ -59,7 +59,7 @@ class Rows:
         if self.boxes.device.type == "cpu":
             return self
         flags = () if self.finite is None else (self.finite,)
-        boxes, probabilities, index, *finite = fetched(
+        boxes, probabilities, index, *finite = to_host(
             self.boxes, self.probabilities, self.pass_index, *flags
         )
         return Rows(boxes, probabilities, index.to(torch.int64), *finite).above(score_floor)

@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sticker_uq.detection import Features, Look, NonFiniteOutput
-from sticker_uq.detection.kernels.transfer import fetched
+from sticker_uq.detection import DeterministicPass, Features, NonFiniteOutput
+from sticker_uq.detection.kernels.transfer import to_host
 from sticker_uq.dil.regions import CONNECTED_IOU, MAX_REGIONS, Unexplained, apart, unexplained_anchors
 from sticker_uq.dil.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges
 from sticker_uq.dil.settings import LocalizationSettings
-from sticker_uq.novelty.network import StrangerMaps
-from sticker_uq.novelty.regions import oversight, unseen_places
+from sticker_uq.novelty.network import NoveltyMaps
+from sticker_uq.novelty.regions import missed_sticker_probability, unseen_places
 from sticker_uq.scene import FloatArray, Localization, UnexplainedRegion
 from sticker_uq.uncertainty import iou_matrix
 
 
 def localize(
-    look: Look,
+    look: DeterministicPass,
     settings: LocalizationSettings,
     keep_saliency: bool = False,
-    strangers: Sequence[StrangerMaps] = (),
+    novelty: Sequence[NoveltyMaps] = (),
 ) -> tuple[Localization, ...]:
     """How well the predicted boxes explain the objectness of each image of ``look`` (DiL paper, eq 1-6).
 
     Predicted boxes are the detections of the look whose score reaches the fixed decision threshold. The saliency maps stay
-    in the results if ``keep_saliency``. ``strangers``: what a network of its own sees on each image; what no box explains of
+    in the results if ``keep_saliency``. ``novelty``: what a network of its own sees on each image; what no box explains of
     it joins the unexplained places. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
     results = []
@@ -39,13 +39,13 @@ def localize(
     boxes = [d.boxes[d.scores >= settings.decision_threshold] for d in look.detections]
     anchors = [unexplained_anchors(look, predicted, floor, image) for image, predicted in enumerate(boxes)]
     # everything at once: a GPU is waited for here and, where they are kept, for the saliency maps
-    brought = iter(fetched(*maps, *(part for both in anchors for part in both)))
+    brought = iter(to_host(*maps, *(part for both in anchors for part in both)))
     on_processor = [next(brought) for _ in maps]
     for image, (features, predicted) in enumerate(zip(look.features, boxes, strict=True)):
         levels = [level[image] for level in on_processor]
         found = apart(look, next(brought), next(brought), floor, image)
-        if strangers:
-            found = _joined(found, strangers[image], predicted)
+        if novelty:
+            found = _joined(found, novelty[image], predicted)
         complete, background, shares = _sums(levels, features, predicted, found.boxes)
         if not math.isfinite(complete):
             raise NonFiniteOutput(f"the objectness saliency sums to {complete}, expected a finite number")
@@ -58,14 +58,16 @@ def localize(
                 decision_threshold=dynamic_threshold(dil, settings.decision_threshold, settings.alpha),
                 unexplained_objectness=found.objectness,
                 unexplained=_regions(found, shares),
-                oversight=oversight(strangers[image], predicted) if strangers else math.nan,
+                missed_sticker_probability=missed_sticker_probability(novelty[image], predicted)
+                if novelty
+                else math.nan,
                 saliency=enlarge([level[image] for level in maps], features) if keep_saliency else None,
             )
         )
     return tuple(results)
 
 
-def _joined(found: Unexplained, maps: StrangerMaps, predicted: FloatArray) -> Unexplained:
+def _joined(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Unexplained:
     """``found`` and, after it, the places of ``maps`` that are not among them."""
     boxes, values = unseen_places(maps, predicted)
     new = iou_matrix(boxes, found.boxes).max(axis=1, initial=0.0) <= CONNECTED_IOU

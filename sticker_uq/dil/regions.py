@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
-from sticker_uq.detection import Look
+from sticker_uq.detection import DeterministicPass
 from sticker_uq.detection.kernels.batched_nms import ranked
-from sticker_uq.detection.kernels.transfer import fetched, uploaded
+from sticker_uq.detection.kernels.transfer import to_device, to_host
 from sticker_uq.scene import FloatArray
 
 EXPLAINED_IOU = 0.1
@@ -43,7 +43,9 @@ class Unexplained:
     values: FloatArray
 
 
-def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, image: int = 0) -> Unexplained:
+def unexplained_objectness(
+    look: DeterministicPass, predicted: FloatArray, floor: float, image: int = 0
+) -> Unexplained:
     """Objectness of image number ``image`` that the ``predicted`` boxes (N, 4) px of the original image do not explain.
 
     BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
@@ -51,18 +53,20 @@ def unexplained_objectness(look: Look, predicted: FloatArray, floor: float, imag
     nor lies in it is unexplained, and its objectness is what the detector saw and did not say. Places below ``floor`` are
     not reported. The boxes are those that the detector itself makes of the anchors.
     """
-    places, objectness = fetched(*unexplained_anchors(look, predicted, floor, image))
+    places, objectness = to_host(*unexplained_anchors(look, predicted, floor, image))
     return apart(look, places, objectness, floor, image)
 
 
-def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: int) -> tuple[Tensor, Tensor]:
+def unexplained_anchors(
+    look: DeterministicPass, predicted: FloatArray, floor: float, image: int
+) -> tuple[Tensor, Tensor]:
     """The strongest anchors of :func:`unexplained_objectness`, not yet apart from each other, without waiting for a device.
 
     Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
     """
     features, anchors = look.features[image], look.anchors
     boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
-    boxes = uploaded(boxes * _scale(look, image), anchors.device)
+    boxes = to_device(boxes * _scale(look, image), anchors.device)
     values = look.probability()[image]
     if anchors.device.type == "cpu":
         rows = _strongest_unexplained(values, anchors, features.resized, boxes, max(floor, _TINY))
@@ -73,10 +77,12 @@ def unexplained_anchors(look: Look, predicted: FloatArray, floor: float, image: 
             _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
         )
         rows = ranked(values[None], min(_CANDIDATES, len(values)))[0]
-    return clip_boxes_to_image(look.decode(image, rows).detach(), features.resized), values[rows]
+    return clip_boxes_to_image(look.decode_boxes(image, rows).detach(), features.resized), values[rows]
 
 
-def apart(look: Look, places: Tensor, objectness: Tensor, floor: float, image: int) -> Unexplained:
+def apart(
+    look: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
+) -> Unexplained:
     """What :func:`unexplained_objectness` says of what :func:`unexplained_anchors` found, which lies on the processor."""
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
     if largest < max(floor, _TINY):
@@ -91,7 +97,7 @@ def apart(look: Look, places: Tensor, objectness: Tensor, floor: float, image: i
     )
 
 
-def _scale(look: Look, image: int) -> Tensor:
+def _scale(look: DeterministicPass, image: int) -> Tensor:
     """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
     features = look.features[image]
     (height, width), (original_width, original_height) = features.resized, features.image_size

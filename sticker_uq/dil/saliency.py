@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sticker_uq.detection import Features, Look
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection import DeterministicPass, Features
+from sticker_uq.detection.kernels.transfer import to_device
 from sticker_uq.dil.settings import Technique
 from sticker_uq.scene import FloatArray, IntArray
 
 _EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
-def objectness_saliency(look: Look, technique: Technique = "layercam") -> list[FloatArray]:
+def objectness_saliency(look: DeterministicPass, technique: Technique = "layercam") -> list[FloatArray]:
     """Objectness saliency of every image of ``look``, (H, W) float32 >= 0 each, px of the original image (DiL paper, 3.1).
 
     Every level's map is enlarged bilinearly to the image, and the levels are summed. The unit is arbitrary; only ratios
@@ -32,7 +32,7 @@ def objectness_saliency(look: Look, technique: Technique = "layercam") -> list[F
     return [enlarge([level[i] for level in levels], features) for i, features in enumerate(look.features)]
 
 
-def activation_maps(look: Look, technique: Technique = "layercam") -> list[Tensor]:
+def activation_maps(look: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
     """Class activation map of the summed objectness of every level, (n, h, w) >= 0 each, fine to coarse.
 
     One backward pass for all images together, which do not influence each other.
@@ -43,7 +43,7 @@ def activation_maps(look: Look, technique: Technique = "layercam") -> list[Tenso
     return [activation_map(m.detach(), g, technique) for m, g in zip(look.maps, gradients, strict=True)]
 
 
-def objectness_gradients(look: Look) -> Sequence[Tensor]:
+def objectness_gradients(look: DeterministicPass) -> Sequence[Tensor]:
     """The gradients (n, C, h, w) of :func:`summed_objectness` to the maps of ``look``."""
     if look.gradients is not None:
         with torch.no_grad():
@@ -111,10 +111,10 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
     # sum, are a single matrix product.
     kind, device = levels[0].dtype, levels[0].device
     down_weights = torch.cat([_interpolation(height, level.shape[0], down) for level in levels], dim=1)
-    rows = uploaded(down_weights.to(kind), device)
+    rows = to_device(down_weights.to(kind), device)
     columns = torch.cat(
         [
-            level @ uploaded(_interpolation(width, level.shape[1], across).to(kind), device).T
+            level @ to_device(_interpolation(width, level.shape[1], across).to(kind), device).T
             for level in levels
         ]
     )

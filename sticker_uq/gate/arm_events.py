@@ -15,28 +15,32 @@ from sticker_uq.gate.events import (
     RemovalFinished,
     Severity,
 )
-from sticker_uq.gate.state import NO_STREAK, WORDS, Closed, Permit, Verification
-from sticker_uq.gate.step_context import Turn
+from sticker_uq.gate.state import NO_STREAK, WORDS, BlockReason, Permit, Verification
+from sticker_uq.gate.step_context import StepContext
 
 PERSONS_STOP = (
-    Closed.HELD | Closed.NOT_ACTIVE | Closed.AUDIT | Closed.SECOND_SUPERVISOR | Closed.UNHEARD_SUPERVISOR
+    BlockReason.HELD
+    | BlockReason.NOT_ACTIVE
+    | BlockReason.AUDIT
+    | BlockReason.SECOND_GATE_PUBLISHER
+    | BlockReason.UNKNOWN_GATE_PUBLISHER
 )
 """A removal that was stopped for these reasons was no failed attempt."""
 
 
-def arm_ready(turn: Turn, event: ArmReady) -> None:
+def arm_ready(turn: StepContext, event: ArmReady) -> None:
     """The arm came, or fell silent: counting begins anew. A silent one may still report the end of its goal."""
     if event.ready != turn.state.arm_ready:
         turn.set(arm_ready=event.ready, streak=NO_STREAK)
 
 
-def arm_lost(turn: Turn, _: ArmLost) -> None:
+def arm_lost(turn: StepContext, _: ArmLost) -> None:
     """The arm's server is gone, and with it the end of its goal."""
     permit = turn.state.permit
     turn.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
-def goal_accepted(turn: Turn, event: GoalAccepted) -> None:
+def goal_accepted(turn: StepContext, event: GoalAccepted) -> None:
     """The arm starts; one that accepts a goal nobody wants any more is told to stop."""
     permit = _awaited(turn, event.goal_id)
     if permit is None or not permit.open:
@@ -45,7 +49,7 @@ def goal_accepted(turn: Turn, event: GoalAccepted) -> None:
         turn.set(permit=replace(permit, accepted=True))
 
 
-def goal_rejected(turn: Turn, event: GoalRejected) -> None:
+def goal_rejected(turn: StepContext, event: GoalRejected) -> None:
     """The arm does not start."""
     permit = _awaited(turn, event.goal_id)
     if permit is None:
@@ -55,7 +59,7 @@ def goal_rejected(turn: Turn, event: GoalRejected) -> None:
         turn.attempt_failed(permit.target, f"the arm rejected the goal {event.text}".rstrip())
 
 
-def removal_finished(turn: Turn, event: RemovalFinished) -> None:
+def removal_finished(turn: StepContext, event: RemovalFinished) -> None:
     """The arm has stopped: the permit is used up, whatever the result."""
     permit = _awaited(turn, event.goal_id)
     if permit is None:
@@ -78,7 +82,7 @@ def removal_finished(turn: Turn, event: RemovalFinished) -> None:
         turn.attempt_failed(permit.target, text)
 
 
-def watch_permit(turn: Turn) -> None:
+def watch_permit(turn: StepContext) -> None:
     """Void a permit that has lost its ground, fault when the arm does not stop, renew what is left."""
     permit = turn.state.permit
     if permit is None:
@@ -99,26 +103,29 @@ def watch_permit(turn: Turn) -> None:
         turn.emit(Escalate(text))
 
 
-def _lost_ground(turn: Turn, permit: Permit) -> tuple[Closed, str]:
+def _lost_ground(turn: StepContext, permit: Permit) -> tuple[BlockReason, str]:
     """Why an open permit must end now, and that in words."""
     settings = turn.settings
     closing = turn.closing()
     if closing:
         return closing, "; ".join(words for reason, words in WORDS.items() if reason & closing)
     if not turn.state.arm_ready:
-        return Closed.ARM_FAILED, "the arm's action server is gone" if permit.lost else "the arm is silent"
+        return (
+            BlockReason.ARM_FAILED,
+            "the arm's action server is gone" if permit.lost else "the arm is silent",
+        )
     if turn.now >= permit.valid_until_ns:
-        return Closed.STALE_SCENE, "the permit was not renewed in time"
+        return BlockReason.STALE_SCENE, "the permit was not renewed in time"
     if settings != permit.settings:
-        return Closed.CONTRADICTED, "the settings of the gate have changed"
+        return BlockReason.CONTRADICTED, "the settings of the gate have changed"
     if not permit.accepted and turn.passed(permit.sent_ns, settings.accept_timeout):
-        return Closed.ARM_FAILED, f"the arm did not accept the goal within {settings.accept_timeout:g} s"
+        return BlockReason.ARM_FAILED, f"the arm did not accept the goal within {settings.accept_timeout:g} s"
     if turn.passed(permit.sent_ns, settings.removal_timeout):
-        return Closed.ARM_FAILED, f"the removal took more than {settings.removal_timeout:g} s"
-    return Closed.NONE, ""
+        return BlockReason.ARM_FAILED, f"the removal took more than {settings.removal_timeout:g} s"
+    return BlockReason.NONE, ""
 
 
-def _awaited(turn: Turn, goal_id: int) -> Permit | None:
+def _awaited(turn: StepContext, goal_id: int) -> Permit | None:
     permit = turn.state.permit
     return permit if permit is not None and permit.goal_id == goal_id else None
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from sticker_uq.gate.events import Event, Severity, Tick
 from sticker_uq.gate.settings import nanoseconds
-from sticker_uq.gate.state import NO_STREAK, Closed, GateState
-from sticker_uq.gate.step_context import Turn
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState
+from sticker_uq.gate.step_context import StepContext
 
 
-def keep_time(turn: Turn, event: Event) -> None:
+def keep_time(turn: StepContext, event: Event) -> None:
     """Take over the time of this step. After a jump the scenes are forgotten and all waiting goes on from the new time.
 
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
@@ -31,11 +31,11 @@ def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
     return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)
 
 
-def _start_anew(turn: Turn, jump_ns: int) -> None:
+def _start_anew(turn: StepContext, jump_ns: int) -> None:
     state, now = turn.state, turn.now
     words = f"the clock went {'ahead' if jump_ns > 0 else 'back'} by {abs(jump_ns) / 1e9:.3f} s"
     turn.clock_jumped = True
-    turn.revoke(Closed.CLOCK, words)
+    turn.revoke(BlockReason.CLOCK, words)
     turn.log(Severity.WARNING, words)
     ahead = max(jump_ns, 0)
 

@@ -9,8 +9,8 @@ from sticker_uq.gate.assumptions.assumption_monitor import (
     MISSED_STICKER,
     WRONG_REMOVAL,
     Alarm,
-    Watch,
-    WatchSettings,
+    AssumptionMonitor,
+    AssumptionSettings,
 )
 from sticker_uq.gate.clock_events import jump_since_tick
 from sticker_uq.gate.events import (
@@ -34,19 +34,19 @@ from sticker_uq.geometry import CellGeometry, locate_all
 from sticker_uq.scene import METRICS, InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
 
 
-class Supervisor:
+class GateController:
     """Judges every assessment under ``policy`` and drives the gate with it; holds the state, reads no clock.
 
     It also watches over what the policy rests on, and closes the gate when that does not hold any more.
     """
 
     def __init__(
-        self, policy: Policy, settings: GateSettings | None = None, watch: WatchSettings | None = None
+        self, policy: Policy, settings: GateSettings | None = None, watch: AssumptionSettings | None = None
     ) -> None:
         self._policy = policy
         self._settings = settings or GateSettings()
         self._state = GateState()
-        self._watch = watch_of(policy, watch or WatchSettings())
+        self._watch = assumption_monitor_of(policy, watch or AssumptionSettings())
 
     @property
     def state(self) -> GateState:
@@ -64,11 +64,13 @@ class Supervisor:
         return self._settings
 
     @property
-    def watch(self) -> Watch:
+    def watch(self) -> AssumptionMonitor:
         """The watch over what the policy rests on."""
         return self._watch
 
-    def configure(self, policy: Policy, settings: GateSettings, watch: WatchSettings | None = None) -> None:
+    def configure(
+        self, policy: Policy, settings: GateSettings, watch: AssumptionSettings | None = None
+    ) -> None:
         """Replace policy and settings; all counting begins anew. Without ``watch`` its settings stay.
 
         Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
@@ -81,7 +83,7 @@ class Supervisor:
             )
         watch = watch or self._watch.settings
         if (policy, watch) != (self._policy, self._watch.settings):
-            self._watch = watch_of(policy, watch)
+            self._watch = assumption_monitor_of(policy, watch)
         if policy != self._policy:
             self._state = replace(self._state, assumption="", assumption_request="")
         self._policy, self._settings = policy, settings
@@ -149,7 +151,7 @@ class Supervisor:
         return self.handle(AssumptionBroken(alarm.text), now_ns) if alarm is not None else ()
 
 
-def watch_of(policy: Policy, settings: WatchSettings) -> Watch:
+def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
     """The watch over what ``policy`` rests on."""
     promised = (
         {}
@@ -160,7 +162,7 @@ def watch_of(policy: Policy, settings: WatchSettings) -> Watch:
         }
     )
     levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
-    return Watch(policy.reference, levels, settings)
+    return AssumptionMonitor(policy.reference, levels, settings)
 
 
 def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: str = "") -> SceneFacts:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sticker_uq.gate.operator.answers import PersonAnswer, SceneAnswer
-from sticker_uq.gate.state import NO_POSES, Closed, Phase, SceneFacts, Target
+from sticker_uq.gate.operator.answers import OperatorAnswer, SceneAnswer
+from sticker_uq.gate.state import NO_POSES, BlockReason, Phase, SceneFacts, Target
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
 
@@ -110,7 +110,7 @@ class AnswerGiven:
     request_id: str
     person: str
     scene_answer: SceneAnswer = SceneAnswer.NONE
-    answers: tuple[PersonAnswer, ...] = ()
+    answers: tuple[OperatorAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ class Fault:
 class Impediment:
     """Something outside of scenes, arm and people forbids a permit, or (with an empty ``text``) does so no longer.
 
-    ``reason`` is ``AUDIT``, ``SECOND_SUPERVISOR`` or ``UNHEARD_SUPERVISOR``.
+    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER`` or ``UNKNOWN_GATE_PUBLISHER``.
     """
 
-    reason: Closed
+    reason: BlockReason
     text: str
 
 
@@ -198,7 +198,7 @@ class PublishGate:
     """Say how the gate stands. ``target`` and ``valid_until_ns`` are None and 0 while it is closed."""
 
     phase: Phase
-    reasons: Closed
+    reasons: BlockReason
     text: str
     frame_id: str
     target: Target | None = None

@@ -9,8 +9,8 @@ QUIET_S = 2.0
 """A supervisor that was silent for so long is gone; an active one speaks at least once per second."""
 
 
-class Speakers:
-    """The supervisors that were heard lately, by the names in their messages."""
+class GatePublishers:
+    """The publishers of the gate that were received lately, by the names in their messages."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Pulse:
+class Heartbeat:
     """The arms that speak, by the names in their messages.
 
     Silence is counted in looks, not in time: a process that was stopped for a while looks once when it goes on, and does not

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sticker_uq.gate.box_overlap import Box, as_box, iou, is_proper, same_place
-from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
 from sticker_uq.gate.policy.signals import (
@@ -40,11 +40,14 @@ from sticker_uq.scene import (
 
 POLICY_REFUSED = "policy"
 """The metric of the reason of a scene that its policy was not made for."""
-NOTHING_SAID = Memory()
+NOTHING_SAID = OperatorAnswers()
 
 
 def judge(
-    assessment: SceneAssessment, policy: Policy, memory: Memory = NOTHING_SAID, workpiece_id: str = ""
+    assessment: SceneAssessment,
+    policy: Policy,
+    memory: OperatorAnswers = NOTHING_SAID,
+    workpiece_id: str = "",
 ) -> SceneDecision:
     """What may be done about one scene.
 
@@ -69,7 +72,7 @@ def judge(
 
 
 def rule(
-    assessment: SceneAssessment, policy: Policy, memory: Memory = NOTHING_SAID
+    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers = NOTHING_SAID
 ) -> tuple[Outcome, tuple[ObjectVerdict, ...], tuple[Reason, ...]]:
     """Outcome, verdicts and reasons of :func:`judge`, which also gives them an identity, the larger part of the work."""
     verdicts: tuple[ObjectVerdict, ...] = ()
@@ -104,7 +107,9 @@ def _seen(assessment: SceneAssessment) -> list[_Seen]:
     return clustered + [_Seen(o, True) for o in assessment.unstable]
 
 
-def _verdicts(assessment: SceneAssessment, policy: Policy, memory: Memory) -> tuple[ObjectVerdict, ...]:
+def _verdicts(
+    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers
+) -> tuple[ObjectVerdict, ...]:
     seen = _seen(assessment)
     approved, drawn = _approved(seen, memory)
     protected = [
@@ -114,13 +119,13 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: Memory) -> tu
     ]
     verdicts = []
     for index, one in enumerate(seen):
-        by_person = _said_by_person(one, approved.get(index), memory)
-        if by_person is None:
+        by_operator = _said_by_person(one, approved.get(index), memory)
+        if by_operator is None:
             others = [o for o in protected if o is not one.object]
             signals = None if policy.risk is None else object_signals(one.object, assessment)
             finding = judge_object(one.object, one.unstable, others, policy, signals)
-            by_person = ObjectVerdict(one.object, *finding)
-        verdicts.append(by_person)
+            by_operator = ObjectVerdict(one.object, *finding)
+        verdicts.append(by_operator)
     first_free = max((s.object.id for s in seen), default=-1) + 1
     for number, answer in enumerate(drawn):
         reason = Reason("person", "a person drew a sticker that was not detected")
@@ -129,12 +134,14 @@ def _verdicts(assessment: SceneAssessment, policy: Policy, memory: Memory) -> tu
     return tuple(verdicts)
 
 
-def _approved(seen: Sequence[_Seen], memory: Memory) -> tuple[dict[int, PersonAnswer], list[PersonAnswer]]:
+def _approved(
+    seen: Sequence[_Seen], memory: OperatorAnswers
+) -> tuple[dict[int, OperatorAnswer], list[OperatorAnswer]]:
     """For each approval the object that it fits best, and the drawn places where nothing is seen.
 
     Other objects at the same place are left to the rules: one approval never covers two objects.
     """
-    approved: dict[int, PersonAnswer] = {}
+    approved: dict[int, OperatorAnswer] = {}
     drawn = []
     for answer in memory.approvals:
         overlaps = [iou(one.box, answer.box) for one in seen]
@@ -146,7 +153,9 @@ def _approved(seen: Sequence[_Seen], memory: Memory) -> tuple[dict[int, PersonAn
     return approved, drawn
 
 
-def _said_by_person(one: _Seen, approval: PersonAnswer | None, memory: Memory) -> ObjectVerdict | None:
+def _said_by_person(
+    one: _Seen, approval: OperatorAnswer | None, memory: OperatorAnswers
+) -> ObjectVerdict | None:
     """The verdict that a person's answer settles; ``None`` when nobody said anything about this object."""
     if memory.scene_clean:
         text = "a person said that no sticker is left"
@@ -169,12 +178,12 @@ def _said_by_person(one: _Seen, approval: PersonAnswer | None, memory: Memory) -
     return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("person", "a person said to remove it"),), True)
 
 
-def _not_there(answer: PersonAnswer | None) -> bool:
+def _not_there(answer: OperatorAnswer | None) -> bool:
     return answer is not None and answer.answer is Answer.NOT_THERE
 
 
 def _outcome(
-    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: Memory
+    assessment: SceneAssessment, verdicts: Sequence[ObjectVerdict], policy: Policy, memory: OperatorAnswers
 ) -> tuple[Outcome, list[Reason]]:
     doubts = []
     if not memory.scene_checked:
@@ -214,12 +223,12 @@ def _clean_doubts(
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
-    doubts += _second_opinion(assessment, STRANGENESS, policy.max_strangeness)
-    doubts += _second_opinion(assessment, OVERSIGHT, policy.max_oversight)
+    doubts += _second_opinion(assessment, STRANGENESS, policy.max_novelty)
+    doubts += _second_opinion(assessment, OVERSIGHT, policy.max_missed_sticker_probability)
     rare = [
         v
         for v in verdicts
-        if not v.by_person
+        if not v.by_operator
         and any(reason.metric == "unstable" for reason in v.reasons)
         and not float(v.object.probabilities[ObjectClass.STICKER]) < policy.min_unstable_probability
     ]
@@ -228,7 +237,7 @@ def _clean_doubts(
         doubts.append(Reason("unstable", text, float(len(rare)), 0.0))
     if policy.max_left_probability < 1.0:
         left = [
-            float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_person
+            float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_operator
         ]
         words = "highest probability of sticker of what is left alone"
         passed, reason = within(
@@ -282,6 +291,8 @@ def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
     return scene_saliency(assessment, "background_saliency") <= policy.max_background_saliency
 
 
-def _decision_id(assessment: SceneAssessment, policy: Policy, memory: Memory, workpiece_id: str) -> str:
+def _decision_id(
+    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers, workpiece_id: str
+) -> str:
     basis = [assessment.digest, policy.hash, to_plain(memory), workpiece_id]
     return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

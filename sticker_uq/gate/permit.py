@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sticker_uq.gate.gate_publishers import Speakers
+from sticker_uq.gate.gate_publishers import GatePublishers
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PermitWatch:
         self._heard_s = 0.0
         self._changed = threading.Condition()
         self._permit: Permit | None = None
-        self._speakers = Speakers()
+        self._speakers = GatePublishers()
         self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
@@ -112,7 +112,7 @@ class PermitWatch:
         if self._permit is None:
             return "the gate is closed"
         if len(names := self._speakers.present()) > 1:
-            return f"{len(names)} supervisors speak: {', '.join(name[:8] or '(nameless)' for name in names)}"
+            return f"{len(names)} gate publishers: {', '.join(name[:8] or '(nameless)' for name in names)}"
         now = self._now_ns()
         held_s = self._steady_s() - self._heard_s
         if held_s < self._permit.lease_s and self._permit.allows(decision_id, object_id, now):

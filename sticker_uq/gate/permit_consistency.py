@@ -83,7 +83,7 @@ def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
     """Whether ``verdict`` asks about a stable sticker only because of metrics that are within ``margin`` of their limits."""
     thing = verdict.object
-    sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_person
+    sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_operator
     near = bool(verdict.reasons) and all(_is_near(reason, margin) for reason in verdict.reasons)
     return verdict.verdict is Verdict.ASK and sticker and near
 
@@ -123,7 +123,7 @@ def _objection(verdict: ObjectVerdict) -> str:
     """Why the object at the place of the permit may not be removed; empty for what looks like nothing at all."""
     if verdict.object.label is ObjectClass.LOGO:
         return "a logo is seen at the place of the object"
-    if verdict.verdict is Verdict.KEEP and not verdict.by_person:
+    if verdict.verdict is Verdict.KEEP and not verdict.by_operator:
         return ""
     why = f": {verdict.reasons[0].text}" if verdict.reasons else ""
     return f"the object may not be removed any more{why}"
@@ -156,8 +156,8 @@ def _shift(permit: Permit, decision: SceneDecision, match_iou: float) -> str:
             continue
         for thing in seen:
             box = as_box(thing.box)
-            strange = not _is_known(permit, box, match_iou) and iou(box, permit.target.box) < match_iou
-            if strange and thing.label is label and iou(box, place) > 0 and _same_size(box, place):
+            novel = not _is_known(permit, box, match_iou) and iou(box, permit.target.box) < match_iou
+            if novel and thing.label is label and iou(box, place) > 0 and _same_size(box, place):
                 return f"the {label.name.lower()} beside the object has moved"
     return ""
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from sticker_uq.gate.box_overlap import as_box, is_proper
 from sticker_uq.gate.judge import POLICY_REFUSED
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import Closed, GateState, Picture, SceneFacts
+from sticker_uq.gate.state import BlockReason, GateState, Picture, SceneFacts
 from sticker_uq.geometry import ScenePoses
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObjectVerdict, Outcome, SceneDecision, Verdict
 
-Problem = tuple[Closed, str]
+Problem = tuple[BlockReason, str]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
@@ -21,7 +21,7 @@ def may_be_removed(verdict: ObjectVerdict) -> bool:
     sticker = observed.label is ObjectClass.STICKER and not observed.unstable
     return (
         verdict.verdict is Verdict.REMOVE
-        and (sticker or verdict.by_person)
+        and (sticker or verdict.by_operator)
         and is_proper(as_box(observed.box))
     )
 
@@ -51,9 +51,9 @@ def problems_of(
     """
     refused = next((reason.text for reason in decision.reasons if reason.metric == POLICY_REFUSED), "")
     if refused and facts.usable:
-        return ((Closed.ASSUMPTION, refused),)
+        return ((BlockReason.ASSUMPTION, refused),)
     if not facts.usable or decision.outcome not in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN):
-        return ((Closed.FAILED_SCENE, facts.text or "the scene could not be judged"),)
+        return ((BlockReason.FAILED_SCENE, facts.text or "the scene could not be judged"),)
     previous_ns = before.scene.stamp_ns if before.scene is not None else None
     found = (
         *_content(facts, decision, settings),
@@ -67,18 +67,21 @@ def problems_of(
 
 def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings) -> Iterator[Problem]:
     if not facts.finite:
-        yield Closed.IMPLAUSIBLE_SCENE, "the scene holds values that are no finite numbers"
+        yield BlockReason.IMPLAUSIBLE_SCENE, "the scene holds values that are no finite numbers"
     if min(facts.image_size) <= 0:
         yield (
-            Closed.IMPLAUSIBLE_SCENE,
+            BlockReason.IMPLAUSIBLE_SCENE,
             f"the image has the size {facts.image_size[0]} x {facts.image_size[1]}",
         )
     if settings.frozen_images and not facts.image_digest:
-        yield Closed.IMPLAUSIBLE_SCENE, "the scene does not tell its image from others: image_digest is empty"
+        yield (
+            BlockReason.IMPLAUSIBLE_SCENE,
+            "the scene does not tell its image from others: image_digest is empty",
+        )
     removable = decision.removable()
     if decision.outcome is Outcome.WORK and not (removable and all(map(may_be_removed, removable))):
         text = "the decision allows the removal of something that is no stable sticker"
-        yield Closed.IMPLAUSIBLE_SCENE, text
+        yield BlockReason.IMPLAUSIBLE_SCENE, text
 
 
 def image_problems(
@@ -89,34 +92,44 @@ def image_problems(
     An image that cannot be used, or comes from elsewhere than the ones before, is asked nothing more.
     """
     if check.problem:
-        return ((Closed.FAILED_SCENE, check.problem),)
+        return ((BlockReason.FAILED_SCENE, check.problem),)
     source = (check.frame_id, check.image_size)
     if before.reference is not None and source != before.reference.source:
-        return ((Closed.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}"),)
+        return (
+            (BlockReason.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}"),
+        )
     found = [
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
     if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
         found.append(
-            (Closed.STALE_SCENE, f"the image was {(now_ns - check.stamp_ns) / 1e9:.3f} s old when it came")
+            (
+                BlockReason.STALE_SCENE,
+                f"the image was {(now_ns - check.stamp_ns) / 1e9:.3f} s old when it came",
+            )
         )
     if settings.frozen_images and check.repeats >= settings.frozen_images:
-        found.append((Closed.FROZEN_IMAGE, f"{check.repeats} images in a row have exactly the same pixels"))
+        found.append(
+            (BlockReason.FROZEN_IMAGE, f"{check.repeats} images in a row have exactly the same pixels")
+        )
     return tuple(found)
 
 
 def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSettings) -> Iterator[Problem]:
     if stamp_ns <= 0:
-        yield Closed.STAMP_ORDER, f"the stamp of the image is {stamp_ns}"
+        yield BlockReason.STAMP_ORDER, f"the stamp of the image is {stamp_ns}"
     elif previous_ns is not None and stamp_ns <= previous_ns:
         behind = (previous_ns - stamp_ns) / 1e9
         yield (
-            Closed.STAMP_ORDER,
+            BlockReason.STAMP_ORDER,
             f"the stamps go back by {behind:.3f} s" if behind else "the stamp stands still",
         )
     if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
-        yield Closed.CLOCK, f"the stamp of the image lies {(stamp_ns - now_ns) / 1e9:.3f} s in the future"
+        yield (
+            BlockReason.CLOCK,
+            f"the stamp of the image lies {(stamp_ns - now_ns) / 1e9:.3f} s in the future",
+        )
 
 
 def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
@@ -124,13 +137,13 @@ def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) 
         age_ns = facts.stamp_ns - picture.since_ns
         if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age):
             text = f"{picture.count} images in a row have exactly the same pixels, for {age_ns / 1e9:.1f} s"
-            yield Closed.FROZEN_IMAGE, text
+            yield BlockReason.FROZEN_IMAGE, text
     yield from _light(facts.exposure, settings)
 
 
 def _light(exposure: Exposure | None, settings: GateSettings) -> Iterator[Problem]:
     if dazzled := _dazzled(exposure, settings):
-        yield Closed.EXPOSURE, dazzled
+        yield BlockReason.EXPOSURE, dazzled
 
 
 def _dazzled(exposure: Exposure | None, settings: GateSettings) -> str:
@@ -155,15 +168,15 @@ def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:
     if reference is None:
         return
     if facts.source != reference.source:
-        yield Closed.SOURCE_CHANGED, f"{_source(*reference.source)} became {_source(*facts.source)}"
+        yield BlockReason.SOURCE_CHANGED, f"{_source(*reference.source)} became {_source(*facts.source)}"
     elif facts.calibration and reference.calibration and facts.calibration != reference.calibration:
-        yield Closed.SOURCE_CHANGED, "its calibration is another one"
+        yield BlockReason.SOURCE_CHANGED, "its calibration is another one"
     if facts.judges != reference.judges:
-        names = ("weights", "perception settings", "panel of supervisors", "policy")
+        names = ("weights", "perception settings", "panel of monitors", "policy")
         changed = [
             name for name, new, old in zip(names, facts.judges, reference.judges, strict=True) if new != old
         ]
-        yield Closed.MODEL_CHANGED, f"other {' and '.join(changed)}"
+        yield BlockReason.MODEL_CHANGED, f"other {' and '.join(changed)}"
 
 
 def _places(decision: SceneDecision, poses: ScenePoses, settings: GateSettings) -> Iterator[Problem]:
@@ -171,9 +184,9 @@ def _places(decision: SceneDecision, poses: ScenePoses, settings: GateSettings) 
         return
     missing = [v.object.id for v in decision.removable() if v.object.id not in poses.poses]
     if poses.problem:
-        yield Closed.POSE, poses.problem
+        yield BlockReason.POSE, poses.problem
     elif missing:
-        yield Closed.POSE, f"object {missing[0]} has no pose"
+        yield BlockReason.POSE, f"object {missing[0]} has no pose"
 
 
 def _source(frame_id: str, image_size: tuple[int, int]) -> str:

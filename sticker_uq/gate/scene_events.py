@@ -16,22 +16,22 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.permit_consistency import left_out, opinion, surroundings
 from sticker_uq.gate.plausibility import image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import OVERSIGHT, STRANGENESS, UNEXPLAINED
-from sticker_uq.gate.state import NO_STREAK, Closed, Permit, Streak, Target
-from sticker_uq.gate.step_context import Turn
+from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
+from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 
 _MISSED = (UNEXPLAINED, STRANGENESS, OVERSIGHT)
 """Metrics of the reasons that say that something may have been missed."""
 
 
-def receive(turn: Turn, event: SceneReceived) -> None:
+def receive(turn: StepContext, event: SceneReceived) -> None:
     """Take in the newest scene and void a permit that it contradicts."""
     facts, decision, before = event.facts, event.decision, turn.state
     picture = picture_of(facts, before.picture)
     problems = problems_of(facts, decision, event.poses, picture, before, turn.now, turn.settings)
     turn.set(
         scene=facts,
-        reference=before.reference if _has(problems, Closed.FAILED_SCENE) else facts,
+        reference=before.reference if _has(problems, BlockReason.FAILED_SCENE) else facts,
         picture=picture,
         received_ns=turn.now,
         silent_ticks=0,
@@ -39,46 +39,46 @@ def receive(turn: Turn, event: SceneReceived) -> None:
         poses=event.poses,
         problems=problems,
     )
-    if _has(problems, Closed.SOURCE_CHANGED):
+    if _has(problems, BlockReason.SOURCE_CHANGED):
         turn.forget_places()
     permit = before.permit
     if permit is not None and permit.open and not problems:
         _compare(turn, permit, decision)
 
 
-def receive_unreadable(turn: Turn, event: SceneUnreadable) -> None:
+def receive_unreadable(turn: StepContext, event: SceneUnreadable) -> None:
     """Close until a scene comes that can be read."""
-    turn.set(problems=((Closed.FAILED_SCENE, event.text),))
+    turn.set(problems=((BlockReason.FAILED_SCENE, event.text),))
 
 
-def receive_image(turn: Turn, event: ImageArrived) -> None:
+def receive_image(turn: StepContext, event: ImageArrived) -> None:
     """Close at once for an image that cannot be what it claims, until scenes of later images have come."""
     problems = image_problems(event.check, turn.state, turn.now, turn.settings)
     if problems:
         turn.set(problems=problems, counts_after_ns=turn.now)
 
 
-def _has(problems: tuple[tuple[Closed, str], ...], reason: Closed) -> bool:
+def _has(problems: tuple[tuple[BlockReason, str], ...], reason: BlockReason) -> bool:
     return any(bit is reason for bit, _ in problems)
 
 
-def _compare(turn: Turn, permit: Permit, decision: SceneDecision) -> None:
+def _compare(turn: StepContext, permit: Permit, decision: SceneDecision) -> None:
     """Void ``permit`` when the scene contradicts it, or when it is one of too many in a row that doubt it."""
     said = opinion(permit, decision, turn.settings)
     if said.contradiction:
-        turn.revoke(Closed.CONTRADICTED, said.contradiction)
+        turn.revoke(BlockReason.CONTRADICTED, said.contradiction)
         return
     doubts = permit.doubts + 1 if said.doubt else 0 if said.seen else permit.doubts
     turn.set(permit=replace(permit, doubts=doubts))
     if doubts >= turn.settings.consecutive_scenes:
-        turn.revoke(Closed.CONTRADICTED, said.doubt)
+        turn.revoke(BlockReason.CONTRADICTED, said.doubt)
 
 
 def _at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:
     return iou(as_box(verdict.object.box), target.box) >= match_iou
 
 
-def conclude(turn: Turn) -> None:
+def conclude(turn: StepContext) -> None:
     """What the newest scene, together with those before it, leads to. Called when nothing closes the gate."""
     state = turn.state
     assert state.scene is not None
@@ -110,12 +110,12 @@ def unexplained(decision: SceneDecision) -> bool:
     return decision.outcome is Outcome.ASK and any(r.metric in _MISSED for r in decision.reasons)
 
 
-def scenes_needed(turn: Turn, decision: SceneDecision) -> int:
+def scenes_needed(turn: StepContext, decision: SceneDecision) -> int:
     """Scenes in a row that must agree. Before a person is called about a missed object the scene is looked at once more."""
     return turn.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
 
 
-def _extended(turn: Turn, decision: SceneDecision) -> Streak:
+def _extended(turn: StepContext, decision: SceneDecision) -> Streak:
     before, poses = turn.state.streak, turn.state.poses.poses
     if decision.outcome is not Outcome.WORK:
         return Streak(decision.outcome, before.count + 1 if before.outcome is decision.outcome else 1)
@@ -130,12 +130,12 @@ def _again(decision: SceneDecision, target: Target, match_iou: float) -> ObjectV
     same = [
         v
         for v in decision.removable()
-        if _at(v, target, match_iou) and (v.object.label, v.by_person) == (target.label, target.by_person)
+        if _at(v, target, match_iou) and (v.object.label, v.by_operator) == (target.label, target.by_operator)
     ]
     return max(same, key=lambda v: iou(as_box(v.object.box), target.box), default=None)
 
 
-def _act(turn: Turn, streak: Streak, decision: SceneDecision) -> None:
+def _act(turn: StepContext, streak: Streak, decision: SceneDecision) -> None:
     if streak.target is not None:
         if turn.state.arm_ready:
             _grant(turn, streak.target, decision)
@@ -148,7 +148,7 @@ def _act(turn: Turn, streak: Streak, decision: SceneDecision) -> None:
             turn.set(memory=turn.state.memory.without_approvals())
 
 
-def _grant(turn: Turn, target: Target, decision: SceneDecision) -> None:
+def _grant(turn: StepContext, target: Target, decision: SceneDecision) -> None:
     number = turn.state.goals + 1
     permit = Permit(
         number,
@@ -163,7 +163,7 @@ def _grant(turn: Turn, target: Target, decision: SceneDecision) -> None:
     turn.log(Severity.INFO, f"permit {number} for object {target.object_id} of decision {target.decision_id}")
 
 
-def ask_about_scene(turn: Turn, decision: SceneDecision, scene_reasons: tuple[Reason, ...]) -> None:
+def ask_about_scene(turn: StepContext, decision: SceneDecision, scene_reasons: tuple[Reason, ...]) -> None:
     """Call a person about what the decision leaves open.
 
     With ``scene_reasons`` the scene as a whole is in doubt, so that every possible sticker is in question, the sure ones too.
@@ -177,13 +177,13 @@ def ask_about_scene(turn: Turn, decision: SceneDecision, scene_reasons: tuple[Re
 
 
 def _in_question(verdict: ObjectVerdict, whole_scene: bool) -> bool:
-    if verdict.by_person:
+    if verdict.by_operator:
         return False
     sticker = verdict.object.label is ObjectClass.STICKER
     return verdict.verdict in (Verdict.ASK, Verdict.UNKNOWN) or (whole_scene and sticker)
 
 
-def _verify(turn: Turn, decision: SceneDecision) -> None:
+def _verify(turn: StepContext, decision: SceneDecision) -> None:
     """Count the scenes since the removal in which its object is still seen, or gone."""
     check = turn.state.verification
     assert check is not None

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 
 from sticker_uq.gate.box_overlap import Box, as_box
-from sticker_uq.gate.operator.answers import Memory
+from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
 from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, SceneDecision
@@ -28,7 +28,7 @@ class Phase(IntEnum):
     FAULT = 7
 
 
-class Closed(IntFlag):
+class BlockReason(IntFlag):
     """Why the gate is closed, the bits of ``GateState.REASON_*``."""
 
     NONE = 0
@@ -39,7 +39,7 @@ class Closed(IntFlag):
     INCONSISTENT = 16
     UNCERTAIN = 32
     NOTHING_TO_REMOVE = 64
-    WAITING_FOR_PERSON = 128
+    WAITING_FOR_OPERATOR = 128
     HELD = 256
     ARM_FAILED = 512
     VERIFYING = 1024
@@ -56,39 +56,39 @@ class Closed(IntFlag):
     ASSUMPTION = 2097152
     UNEXPLAINED = 4194304
     AUDIT = 8388608
-    SECOND_SUPERVISOR = 16777216
-    UNHEARD_SUPERVISOR = 33554432
+    SECOND_GATE_PUBLISHER = 16777216
+    UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
 
 
 WORDS = {
-    Closed.NO_SCENE: "no scene was received yet",
-    Closed.STALE_SCENE: "the newest scene is too old",
-    Closed.FAILED_SCENE: "perception failed",
-    Closed.IMPLAUSIBLE_SCENE: "the scene is implausible",
-    Closed.STAMP_ORDER: "the images come out of order",
-    Closed.FROZEN_IMAGE: "the picture is frozen",
-    Closed.EXPOSURE: "the picture is too dark or too bright",
-    Closed.SOURCE_CHANGED: "the camera has changed",
-    Closed.MODEL_CHANGED: "the detector or the policy has changed",
-    Closed.CLOCK: "the clock is implausible",
-    Closed.POSE: "it is not known where an object lies",
-    Closed.INCONSISTENT: "too few scenes in a row agree",
-    Closed.UNCERTAIN: "something is too uncertain",
-    Closed.UNEXPLAINED: "the detector saw something that no box explains",
-    Closed.PANEL: "a supervisor of the panel objects",
-    Closed.NOTHING_TO_REMOVE: "no sticker is to be removed",
-    Closed.WAITING_FOR_PERSON: "a person decides",
-    Closed.HELD: "held",
-    Closed.ARM_FAILED: "the arm is not ready",
-    Closed.VERIFYING: "checking whether the sticker is gone",
-    Closed.FAULT: "fault",
-    Closed.CONTRADICTED: "a newer scene contradicts the permit",
-    Closed.NOT_ACTIVE: "not active",
-    Closed.ASSUMPTION: "the policy does not hold here",
-    Closed.AUDIT: "what happens cannot be recorded",
-    Closed.SECOND_SUPERVISOR: "another supervisor speaks in this cell",
-    Closed.UNHEARD_SUPERVISOR: "another supervisor may be there unheard",
+    BlockReason.NO_SCENE: "no scene was received yet",
+    BlockReason.STALE_SCENE: "the newest scene is too old",
+    BlockReason.FAILED_SCENE: "perception failed",
+    BlockReason.IMPLAUSIBLE_SCENE: "the scene is implausible",
+    BlockReason.STAMP_ORDER: "the images come out of order",
+    BlockReason.FROZEN_IMAGE: "the picture is frozen",
+    BlockReason.EXPOSURE: "the picture is too dark or too bright",
+    BlockReason.SOURCE_CHANGED: "the camera has changed",
+    BlockReason.MODEL_CHANGED: "the detector or the policy has changed",
+    BlockReason.CLOCK: "the clock is implausible",
+    BlockReason.POSE: "it is not known where an object lies",
+    BlockReason.INCONSISTENT: "too few scenes in a row agree",
+    BlockReason.UNCERTAIN: "something is too uncertain",
+    BlockReason.UNEXPLAINED: "the detector saw something that no box explains",
+    BlockReason.PANEL: "a monitor of the panel objects",
+    BlockReason.NOTHING_TO_REMOVE: "no sticker is to be removed",
+    BlockReason.WAITING_FOR_OPERATOR: "a person decides",
+    BlockReason.HELD: "held",
+    BlockReason.ARM_FAILED: "the arm is not ready",
+    BlockReason.VERIFYING: "checking whether the sticker is gone",
+    BlockReason.FAULT: "fault",
+    BlockReason.CONTRADICTED: "a newer scene contradicts the permit",
+    BlockReason.NOT_ACTIVE: "not active",
+    BlockReason.ASSUMPTION: "the policy does not hold here",
+    BlockReason.AUDIT: "what happens cannot be recorded",
+    BlockReason.SECOND_GATE_PUBLISHER: "another supervisor speaks in this cell",
+    BlockReason.UNKNOWN_GATE_PUBLISHER: "another supervisor may be there unheard",
 }
 """Each reason in plain words."""
 
@@ -146,7 +146,7 @@ class Target:
     frame_id: str
     model_hash: str
     policy_hash: str
-    by_person: bool
+    by_operator: bool
     verdict: ObjectVerdict = field(compare=False)
     pose: ObjectPose | None = field(default=None, compare=False)
 
@@ -162,7 +162,7 @@ class Target:
             frame_id=decision.frame_id,
             model_hash=decision.model_hash,
             policy_hash=decision.policy_hash,
-            by_person=verdict.by_person,
+            by_operator=verdict.by_operator,
             verdict=verdict,
             pose=poses.get(verdict.object.id),
         )
@@ -187,7 +187,7 @@ class Permit:
     doubts: int = 0
     accepted: bool = False
     revoked_ns: int | None = None
-    revoked: Closed = Closed.NONE
+    revoked: BlockReason = BlockReason.NONE
     revoked_text: str = ""
     lost: bool = False
     escalated: bool = False
@@ -213,7 +213,7 @@ class Verification:
 class Request:
     """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt;
 
-    ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: supervisors of the panel that
+    ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that
     objected to removing one of the objects.
     """
 
@@ -258,7 +258,7 @@ class GateState:
 
     active: bool = False
     held: bool = False
-    impediments: tuple[tuple[Closed, str], ...] = ()
+    impediments: tuple[tuple[BlockReason, str], ...] = ()
     fault: str = ""
     assumption: str = ""
     assumption_request: str = ""
@@ -269,7 +269,7 @@ class GateState:
     scene: SceneFacts | None = None
     reference: SceneFacts | None = None
     received_ns: int = 0
-    problems: tuple[tuple[Closed, str], ...] = ()
+    problems: tuple[tuple[BlockReason, str], ...] = ()
     picture: Picture | None = None
     silent_ticks: int = 0
     decision: SceneDecision | None = field(default=None, compare=False)
@@ -286,18 +286,18 @@ class GateState:
     workpieces: int = 0
     workpiece_ns: int = 0
     counts_after_ns: int = 0
-    memory: Memory = field(default_factory=Memory)
+    memory: OperatorAnswers = field(default_factory=OperatorAnswers)
     skipped: bool = False
     done: bool = False
     stop_demanded: bool = False
     phase: Phase = Phase.BLOCKED
-    reasons: Closed = Closed.NOT_ACTIVE
+    reasons: BlockReason = BlockReason.NOT_ACTIVE
     text: str = "not active"
 
     @property
-    def problem(self) -> Closed:
+    def problem(self) -> BlockReason:
         """What is wrong with the newest scene."""
-        return reduce(or_, (problem for problem, _ in self.problems), Closed.NONE)
+        return reduce(or_, (problem for problem, _ in self.problems), BlockReason.NONE)
 
     @property
     def open(self) -> bool:

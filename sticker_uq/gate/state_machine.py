@@ -42,8 +42,8 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.operator import operator_events as people
 from sticker_uq.gate.settings import GateSettings
-from sticker_uq.gate.state import NO_STREAK, WORDS, Closed, GateState, Phase
-from sticker_uq.gate.step_context import Turn
+from sticker_uq.gate.state import NO_STREAK, WORDS, BlockReason, GateState, Phase
+from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Outcome, Reason
 
 
@@ -55,7 +55,7 @@ def step(
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
     it closes before anything else happens and a goal finds its permit.
     """
-    turn = Turn(state, now_ns, settings)
+    turn = StepContext(state, now_ns, settings)
     timekeeping.keep_time(turn, event)
     _HANDLERS[type(event)](turn, event)
     arm.watch_permit(turn)
@@ -81,12 +81,12 @@ def published(state: GateState) -> PublishGate:
     return PublishGate(state.phase, state.reasons, state.text, frame_id, permit.target, permit.valid_until_ns)
 
 
-def _watch(turn: Turn) -> None:
+def _watch(turn: StepContext) -> None:
     """Whatever closes the gate also ends every count; what waits too long becomes a question."""
     state, settings = turn.state, turn.settings
     check, request = state.verification, state.request
     if state.assumption and not state.assumption_request and state.request is None:
-        turn.ask(f"{WORDS[Closed.ASSUMPTION]}: {state.assumption}", ())
+        turn.ask(f"{WORDS[BlockReason.ASSUMPTION]}: {state.assumption}", ())
         state, request = turn.state, turn.state.request
         turn.set(assumption_request=request.request_id if request is not None else "")
     if turn.closing():
@@ -114,52 +114,52 @@ def _watch(turn: Turn) -> None:
         scenes.ask_about_scene(turn, state.decision, (Reason("undecided", text),))
 
 
-def _describe(turn: Turn) -> None:
+def _describe(turn: StepContext) -> None:
     """Derive the phase, the reasons and their words from the rest of the state."""
     state = turn.state
     reasons = turn.closing()
-    if reasons & Closed.FAULT:
+    if reasons & BlockReason.FAULT:
         phase = Phase.FAULT
     elif state.request is not None:
         phase = Phase.INTERVENTION
         if state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision):
-            reasons |= Closed.UNEXPLAINED
+            reasons |= BlockReason.UNEXPLAINED
         if state.request.objectors:
-            reasons |= Closed.PANEL
+            reasons |= BlockReason.PANEL
     elif reasons:
         phase = Phase.BLOCKED
     elif state.permit is not None:
         phase = Phase.REMOVING if state.permit.accepted else Phase.PERMITTED
     elif state.verification is not None:
-        phase, reasons = Phase.VERIFYING, Closed.VERIFYING
+        phase, reasons = Phase.VERIFYING, BlockReason.VERIFYING
     else:
         phase, reasons = Phase.MONITORING, _monitoring(state, turn.settings)
     turn.set(phase=phase, reasons=reasons, text=_text(state, reasons))
 
 
-def _monitoring(state: GateState, settings: GateSettings) -> Closed:
+def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
     if state.done:
-        return Closed.NOTHING_TO_REMOVE
-    reasons = Closed.NONE if state.arm_ready else Closed.ARM_FAILED
+        return BlockReason.NOTHING_TO_REMOVE
+    reasons = BlockReason.NONE if state.arm_ready else BlockReason.ARM_FAILED
     if state.streak.count < settings.consecutive_scenes:
-        reasons |= Closed.INCONSISTENT
+        reasons |= BlockReason.INCONSISTENT
     if state.streak.outcome is Outcome.ASK:
-        reasons |= Closed.UNCERTAIN
+        reasons |= BlockReason.UNCERTAIN
         if state.decision is not None and scenes.unexplained(state.decision):
-            reasons |= Closed.UNEXPLAINED
+            reasons |= BlockReason.UNEXPLAINED
         if state.decision is not None and any(v.objectors for v in state.decision.verdicts):
-            reasons |= Closed.PANEL
+            reasons |= BlockReason.PANEL
     if state.streak.outcome is Outcome.CLEAN:
-        reasons |= Closed.NOTHING_TO_REMOVE
+        reasons |= BlockReason.NOTHING_TO_REMOVE
     return reasons
 
 
-def _text(state: GateState, reasons: Closed) -> str:
+def _text(state: GateState, reasons: BlockReason) -> str:
     details = {
         **dict(state.problems),
-        Closed.FAULT: state.fault,
-        **({Closed.ASSUMPTION: state.assumption} if state.assumption else {}),
-        Closed.WAITING_FOR_PERSON: state.request.text
+        BlockReason.FAULT: state.fault,
+        **({BlockReason.ASSUMPTION: state.assumption} if state.assumption else {}),
+        BlockReason.WAITING_FOR_OPERATOR: state.request.text
         if state.request is not None
         else "this workpiece is left to people",
         **dict(state.impediments),
@@ -174,36 +174,36 @@ def _text(state: GateState, reasons: Closed) -> str:
     return "; ".join(parts)
 
 
-def _activated(turn: Turn, _: Activated) -> None:
+def _activated(turn: StepContext, _: Activated) -> None:
     turn.set(active=True, scene=None, silent_ticks=0)
 
 
-def _deactivated(turn: Turn, _: Deactivated) -> None:
+def _deactivated(turn: StepContext, _: Deactivated) -> None:
     turn.set(active=False)
 
 
-def _ticked(turn: Turn, _: Tick) -> None:
+def _ticked(turn: StepContext, _: Tick) -> None:
     turn.set(silent_ticks=min(turn.state.silent_ticks, turn.settings.max_silent_ticks) + 1)
 
 
-def _faulted(turn: Turn, event: Fault) -> None:
+def _faulted(turn: StepContext, event: Fault) -> None:
     turn.set(fault=turn.state.fault or event.text or "an internal error without a message")
 
 
-def _impeded(turn: Turn, event: Impediment) -> None:
+def _impeded(turn: StepContext, event: Impediment) -> None:
     others = [item for item in turn.state.impediments if item[0] is not event.reason]
     if event.text:
         others.append((event.reason, event.text))
     turn.set(impediments=tuple(others))
 
 
-def _assumption_broken(turn: Turn, event: AssumptionBroken) -> None:
+def _assumption_broken(turn: StepContext, event: AssumptionBroken) -> None:
     if not turn.state.assumption:
         turn.set(assumption=event.text)
-        turn.log(Severity.ERROR, f"{WORDS[Closed.ASSUMPTION]}: {event.text}")
+        turn.log(Severity.ERROR, f"{WORDS[BlockReason.ASSUMPTION]}: {event.text}")
 
 
-_HANDLERS: dict[type, Callable[[Turn, Any], None]] = {
+_HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     Activated: _activated,
     Deactivated: _deactivated,
     Tick: _ticked,

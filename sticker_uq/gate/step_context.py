@@ -19,13 +19,13 @@ from sticker_uq.gate.events import (
     OpenIntervention,
     Severity,
 )
-from sticker_uq.gate.operator.answers import Memory
+from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_STREAK, Closed, GateState, Request, Target
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Request, Target
 from sticker_uq.scene import ObjectVerdict, Reason, Verdict
 
 
-class Turn:
+class StepContext:
     """The state, the time and the settings of one step, and what it makes happen."""
 
     def __init__(self, state: GateState, now_ns: int, settings: GateSettings) -> None:
@@ -51,32 +51,32 @@ class Turn:
         """Whether at least ``seconds`` have passed since ``since_ns``."""
         return self.now - since_ns >= nanoseconds(seconds)
 
-    def closing(self) -> Closed:
+    def closing(self) -> BlockReason:
         """What forbids any permit now, whatever the scenes say."""
         state = self.state
-        reasons = Closed.NONE
+        reasons = BlockReason.NONE
         if not state.active:
-            reasons |= Closed.NOT_ACTIVE
+            reasons |= BlockReason.NOT_ACTIVE
         if state.fault:
-            reasons |= Closed.FAULT
+            reasons |= BlockReason.FAULT
         if state.held:
-            reasons |= Closed.HELD
+            reasons |= BlockReason.HELD
         if state.assumption:
-            reasons |= Closed.ASSUMPTION
+            reasons |= BlockReason.ASSUMPTION
         if state.request is not None or state.skipped:
-            reasons |= Closed.WAITING_FOR_PERSON
+            reasons |= BlockReason.WAITING_FOR_OPERATOR
         for reason, _ in state.impediments:
             reasons |= reason
         if self.now <= 0 or self.clock_jumped:
-            reasons |= Closed.CLOCK
+            reasons |= BlockReason.CLOCK
         if state.permit is not None and not state.permit.open:
             # what the state itself still tells is told by it; the goal may outlast a hold or a stale scene
-            reasons |= state.permit.revoked & Closed.CONTRADICTED or Closed.ARM_FAILED
+            reasons |= state.permit.revoked & BlockReason.CONTRADICTED or BlockReason.ARM_FAILED
         if state.scene is None:
-            return reasons | Closed.NO_SCENE
+            return reasons | BlockReason.NO_SCENE
         reasons |= state.problem
         if self._stale():
-            reasons |= Closed.STALE_SCENE
+            reasons |= BlockReason.STALE_SCENE
         return reasons
 
     def _stale(self) -> bool:
@@ -93,7 +93,7 @@ class Turn:
         freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age)
         return min(self.now + nanoseconds(self.settings.lease), freshest)
 
-    def revoke(self, reasons: Closed, text: str) -> None:
+    def revoke(self, reasons: BlockReason, text: str) -> None:
         """Close an open permit and tell the arm to stop. Without an open permit nothing happens."""
         permit = self.state.permit
         if permit is None or not permit.open:
@@ -183,12 +183,12 @@ class Turn:
 
     def forget_places(self) -> None:
         """The boxes of earlier images mean nothing any more: another camera looks, or the same one in another way."""
-        memory = Memory(scene_clean=self.state.memory.scene_clean)
+        memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
         self.set(memory=memory, attempts=(), verification=None)
 
     def forget_workpiece(self) -> None:
         """Nothing that was said or done about the workpiece holds any more."""
-        self.revoke(Closed.CONTRADICTED, "another workpiece lies in the cell")
+        self.revoke(BlockReason.CONTRADICTED, "another workpiece lies in the cell")
         permit = self.state.permit
         if permit is not None:
             self.set(permit=replace(permit, foreign=True))
@@ -197,7 +197,7 @@ class Turn:
         self.close_request()
         self.set(
             workpieces=self.state.workpieces + 1,
-            memory=Memory(),
+            memory=OperatorAnswers(),
             attempts=(),
             verification=None,
             skipped=False,

@@ -15,7 +15,7 @@ from rosbags.interfaces import Connection, MessageDefinitionFormat
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
-from sticker_uq.io.mcap_recovery import CutOffMcap
+from sticker_uq.io.mcap_recovery import TruncatedMcap
 from sticker_uq.scene import InvalidInput
 
 BAG_SUFFIXES = (".mcap", ".db3")
@@ -123,7 +123,7 @@ class Bag:
         error = _trial(file)
         if not error:
             return file
-        mended = CutOffMcap(file)
+        mended = TruncatedMcap(file)
         if file.suffix == ".mcap" and mended.end and not _trial(mended):
             self.damage = (
                 f"{file.name}: cut off after byte {mended.end} of {file.stat().st_size}; the rest is lost"

@@ -31,7 +31,7 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class _Encoding:
-    """Memory layout of one pixel, and how a picture (H, W, channels) of it becomes BGR."""
+    """OperatorAnswers layout of one pixel, and how a picture (H, W, channels) of it becomes BGR."""
 
     channels: int
     to_bgr: Callable[[NDArray[Any]], NDArray[Any]]

@@ -16,7 +16,7 @@ _MCAP_MAGIC = b"\x89MCAP0\r\n"
 _MCAP_END = b"\x0f" + struct.pack("<QI", 4, 0) + b"\x02" + struct.pack("<QQQI", 20, 0, 0, 0) + _MCAP_MAGIC
 
 
-class CutOffMcap(type(Path())):  # type: ignore[misc]
+class TruncatedMcap(type(Path())):  # type: ignore[misc]
     """Path of an mcap file that opens as its complete records followed by an empty footer."""
 
     @cached_property

@@ -94,7 +94,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
         )
     objects = {o.id: o for o in (*scene.objects, *scene.unstable)}
     for verdict in message.verdicts:
-        if verdict.object_id not in objects and verdict.by_person:
+        if verdict.object_id not in objects and verdict.by_operator:
             label = _known(sc.ObjectClass, verdict.label, sc.ObjectClass.BACKGROUND)
             objects[verdict.object_id] = sc.ObservedObject.drawn(
                 verdict.object_id, label, box_from_msg(verdict.box)
@@ -114,7 +114,7 @@ def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecisi
                 object=objects[v.object_id],
                 verdict=_known(sc.Verdict, v.verdict, sc.Verdict.UNKNOWN),
                 reasons=tuple(reason_from_msg(reason) for reason in v.reasons),
-                by_person=v.by_person,
+                by_operator=v.by_operator,
             )
             for v in message.verdicts
         ),
@@ -148,10 +148,10 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
             np.stack([np.array(hull.x, np.float32), np.array(hull.y, np.float32)], axis=1)
             for hull in message.corner_hulls
         ),
-        supervisors=tuple(
-            sc.SupervisorScore(one.name, one.score, one.limit) for one in getattr(message, "supervisors", ())
+        monitors=tuple(
+            sc.MonitorScore(one.name, one.score, one.limit) for one in getattr(message, "monitors", ())
         ),
-        strangeness=getattr(message, "strangeness", math.nan),  # recordings made before it was measured
+        novelty=getattr(message, "novelty", math.nan),  # recordings made before it was measured
         **{name: getattr(message, name) for name in sc.METRICS},
     )
 
@@ -177,8 +177,8 @@ def _localization_from_msg(message: Any) -> sc.Localization | None:
             sc.UnexplainedRegion(box=box_from_msg(r.box), objectness=r.objectness, share=r.share)
             for r in message.unexplained
         ),
-        strangeness=getattr(message, "strangeness", math.nan),
-        oversight=getattr(message, "oversight", math.nan),
+        novelty=getattr(message, "novelty", math.nan),
+        missed_sticker_probability=getattr(message, "missed_sticker_probability", math.nan),
     )
 
 

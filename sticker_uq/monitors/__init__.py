@@ -1,23 +1,23 @@
-"""Supervisors: scores of how little one object's classification can be trusted, behind one interface.
+"""Monitors: scores of how little one object's classification can be trusted, behind one interface.
 
 Not to be confused with the *node* called supervisor and the room ``supervision``, which decide whether the arm may move:
 what is here gives each object a number, what is there turns numbers into a permit.
 """
 
-from sticker_uq.monitors.files import load_supervisor, save_supervisor
-from sticker_uq.monitors.interface import Supervisor, measure_cost
+from sticker_uq.monitors.files import load_monitor, save_monitor
+from sticker_uq.monitors.interface import Monitor, measure_cost
 from sticker_uq.monitors.objects import Objects, concatenate
-from sticker_uq.monitors.registry import MODERN, PAPER, SUPERVISORS, supervisor_named
+from sticker_uq.monitors.registry import MODERN, MONITORS, PAPER, monitor_named
 
 __all__ = [
     "MODERN",
+    "MONITORS",
     "PAPER",
-    "SUPERVISORS",
+    "Monitor",
     "Objects",
-    "Supervisor",
     "concatenate",
-    "load_supervisor",
+    "load_monitor",
     "measure_cost",
-    "save_supervisor",
-    "supervisor_named",
+    "monitor_named",
+    "save_monitor",
 ]

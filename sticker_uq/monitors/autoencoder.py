@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.threads import single_thread
-from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
@@ -41,7 +41,7 @@ class Vae(nn.Module):
         return (drawn + divergence) / len(crops)
 
 
-class Autoencoder(Supervisor):
+class Autoencoder(Monitor):
     """Mean squared difference between a crop and what a variational autoencoder makes of it.
 
     ``hidden`` and ``latent``: sizes of its layers (the published code has a latent space of 2); ``steps`` of Adam with

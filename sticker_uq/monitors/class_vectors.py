@@ -1,4 +1,4 @@
-"""Supervisors that read class vectors: of one pass, of T stochastic passes, of an ensemble (Weiss et al. 2022, section VII-B).
+"""Monitors that read class vectors: of one pass, of T stochastic passes, of an ensemble (Weiss et al. 2022, section VII-B).
 
 All entropies are in bits, with 0 log 0 = 0.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp, xlogy
 
-from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray
 
@@ -18,7 +18,7 @@ def entropy(vectors: FloatArray) -> FloatArray:
     return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
 
 
-class _Vectors(Supervisor):
+class _Vectors(Monitor):
     """Reads what is given and learns nothing."""
 
     learns = False

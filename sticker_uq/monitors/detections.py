@@ -1,4 +1,4 @@
-"""The objects of a detector as supervisors see them: its own maps at the boxes, crops, what the T passes say."""
+"""The objects of a detector as monitors see them: its own maps at the boxes, crops, what the T passes say."""
 
 from __future__ import annotations
 

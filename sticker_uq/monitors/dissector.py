@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 from scipy.special import softmax
 
-from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -15,7 +15,7 @@ _NEVER = -1e9  # bias of a class that no training object has
 _STEPS = 200
 
 
-class Dissector(Supervisor):
+class Dissector(Monitor):
     """1 - the weighted mean over the layers of how much a softmax perceptron on the layer supports the network's class.
 
     Weights grow linearly with depth, from 1 for the first layer. (The published code begins at 0, which throws the first

@@ -11,14 +11,14 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
-from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray, InvalidInput
 
 _CHUNK = 512
 
 
-class RelativeMahalanobis(Supervisor):
+class RelativeMahalanobis(Monitor):
     """Smallest over the classes of the squared Mahalanobis distance to the class minus that to all objects (Ren et al. 2021).
 
     The classes share one covariance; classes are the labels where ``fit`` gets them, else the predicted ones.
@@ -51,7 +51,7 @@ class RelativeMahalanobis(Supervisor):
         return squared.min(axis=1) - background
 
 
-class NearestNeighbours(Supervisor):
+class NearestNeighbours(Monitor):
     """Distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
 
     ``k`` is lowered to the number of training objects where there are fewer.
@@ -76,7 +76,7 @@ class NearestNeighbours(Supervisor):
         return np.concatenate(parts)
 
 
-class VirtualLogit(Supervisor):
+class VirtualLogit(Monitor):
     """ViM: a virtual logit, the scaled length of what the principal subspace leaves of the activation, minus the energy of
     the logits (Wang et al. 2022).
 

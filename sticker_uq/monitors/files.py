@@ -1,4 +1,4 @@
-"""Supervisors on the disk: NAME.safetensors with what was learned, NAME.json with what it is."""
+"""Monitors on the disk: NAME.safetensors with what was learned, NAME.json with what it is."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.monitors.interface import Supervisor
-from sticker_uq.monitors.registry import supervisor_named
+from sticker_uq.monitors.interface import Monitor
+from sticker_uq.monitors.registry import monitor_named
 from sticker_uq.scene import InvalidInput
 
 FORMAT = 1
 
 
-def save_supervisor(
-    supervisor: Supervisor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
+def save_monitor(
+    supervisor: Monitor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
 ) -> Path:
     """Write ``supervisor`` to ``folder``, which must exist, and return the path of its JSON file.
 
@@ -48,8 +48,8 @@ def save_supervisor(
     return path
 
 
-def load_supervisor(folder: str | os.PathLike[str], name: str) -> Supervisor:
-    """The supervisor ``name`` as :func:`save_supervisor` wrote it to ``folder``.
+def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
+    """The supervisor ``name`` as :func:`save_monitor` wrote it to ``folder``.
 
     Raises InvalidInput, naming the file, when one is missing, broken, of another format or does not belong to the other.
     """
@@ -65,7 +65,7 @@ def load_supervisor(folder: str | os.PathLike[str], name: str) -> Supervisor:
             f"{path.with_suffix('.safetensors')}: checksum {found[:12]} is not the one in {path.name}"
         )
     try:
-        supervisor = supervisor_named(name, **document["settings"])
+        supervisor = monitor_named(name, **document["settings"])
         arrays = load(data)
         if arrays:
             supervisor.restore(arrays)

@@ -17,8 +17,8 @@ from safetensors.numpy import load, save
 from sticker_uq.detection import StochasticDetector, load_detector
 from sticker_uq.io.files import atomic_write
 from sticker_uq.monitors.detections import Probe
-from sticker_uq.monitors.files import load_supervisor, save_supervisor
-from sticker_uq.monitors.panel import OF_PASSES, Panel, Seat, same_passes
+from sticker_uq.monitors.files import load_monitor, save_monitor
+from sticker_uq.monitors.panel import OF_PASSES, Panel, PanelMember, same_passes
 from sticker_uq.scene import InvalidInput
 
 PANEL_FILE = "panel.json"
@@ -62,7 +62,7 @@ class PanelFile(_Section):
     model: str
     model_hash: str
     settings: dict[str, Any]
-    supervisors: dict[str, SeatFile]
+    monitors: dict[str, SeatFile]
     probe: str
     members: dict[str, str]
     calibration: Calibration
@@ -72,7 +72,7 @@ class PanelFile(_Section):
 def save_panel(
     folder: Path,
     detector: StochasticDetector,
-    seats: Sequence[Seat],
+    seats: Sequence[PanelMember],
     refused: Mapping[str, int],
     probe: Probe,
     members: Sequence[Path],
@@ -87,7 +87,7 @@ def save_panel(
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
     for seat in seats:
-        path = save_supervisor(seat.supervisor, folder)
+        path = save_monitor(seat.supervisor, folder)
         described[seat.name] = SeatFile(
             limit=seat.limit,
             sha256=_sha256(path.read_bytes()),
@@ -108,7 +108,7 @@ def save_panel(
         model=detector.name,
         model_hash=detector.weights_hash,
         settings={name: getattr(detector.settings, name) for name in OF_PASSES},
-        supervisors=described,
+        monitors=described,
         probe=_sha256(data),
         members=copied,
         calibration=calibration,
@@ -120,7 +120,7 @@ def save_panel(
 
 
 def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: StochasticDetector) -> Panel:
-    """The supervisors ``names`` of the panel in ``folder``, all of it for none, for objects of ``detector``.
+    """The monitors ``names`` of the panel in ``folder``, all of it for none, for objects of ``detector``.
 
     Raises InvalidInput naming the file when one is missing, broken or does not belong to the others, when the panel was fitted
     for other weights or other settings of the passes, and for a name that is not in it.
@@ -130,24 +130,22 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
     if document.model_hash != detector.weights_hash:
         raise InvalidInput(
             f"panel {root} was fitted for {document.model} with the weights {document.model_hash[:12]}, not for {detector.name} "
-            f"with {detector.weights_hash[:12]}: fit another one with `sticker-uq supervisors fit`"
+            f"with {detector.weights_hash[:12]}: fit another one with `sticker-uq monitors fit`"
         )
     try:
         same_passes(document.settings, detector)
     except InvalidInput as error:
-        raise InvalidInput(
-            f"panel {root}: {error}; fit another one with `sticker-uq supervisors fit`"
-        ) from None
-    unknown = [name for name in names if name not in document.supervisors]
+        raise InvalidInput(f"panel {root}: {error}; fit another one with `sticker-uq monitors fit`") from None
+    unknown = [name for name in names if name not in document.monitors]
     if unknown:
         raise InvalidInput(
-            f"panel {root}: supervisor {unknown[0]!r} was not fitted, expected some of {', '.join(document.supervisors)}"
+            f"panel {root}: supervisor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
         )
     seats = []
-    for name in names or document.supervisors:
-        described = document.supervisors[name]
+    for name in names or document.monitors:
+        described = document.monitors[name]
         _checked(root / f"{name}.json", described.sha256)
-        seats.append(Seat(load_supervisor(root, name), described.limit))
+        seats.append(PanelMember(load_monitor(root, name), described.limit))
     members = []
     if any("members" in seat.supervisor.needs for seat in seats):
         for name, digest in document.members.items():
@@ -162,7 +160,7 @@ def _read(path: Path) -> tuple[bytes, PanelFile]:
         text = path.read_bytes()
     except OSError:
         raise InvalidInput(
-            f"{path}: no such file; expected a folder made by `sticker-uq supervisors fit`"
+            f"{path}: no such file; expected a folder made by `sticker-uq monitors fit`"
         ) from None
     try:
         document = PanelFile.model_validate_json(text)

@@ -1,4 +1,4 @@
-"""The one interface of all supervisors."""
+"""The one interface of all monitors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arrays = dict[str, NDArray[Any]]
 _BLAS = ThreadpoolController()
 
 
-class Supervisor(ABC):
+class Monitor(ABC):
     """Says how little each object can be trusted: higher scores are less trustworthy, in a scale of each supervisor's own.
 
     ``name``: as a file or a parameter names it; ``needs``: fields of :class:`Objects` that it reads; ``learns``: it must be
@@ -87,7 +87,7 @@ class Supervisor(ABC):
             )
 
 
-def measure_cost(supervisor: Supervisor, objects: Objects, repeats: int = 3) -> float:
+def measure_cost(supervisor: Monitor, objects: Objects, repeats: int = 3) -> float:
     """Milliseconds per object of the fastest of ``repeats`` calls of ``score``; kept in ``supervisor.cost_ms``.
 
     InvalidInput without an object.

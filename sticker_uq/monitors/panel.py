@@ -1,4 +1,4 @@
-"""The panel at run time: supervisors fitted for one detector, each with the limit above which it objects to an object."""
+"""The panel at run time: monitors fitted for one detector, each with the limit above which it objects to an object."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.monitors.detections import Probe, observe_boxes
-from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.objects import NEEDS, Objects
-from sticker_uq.scene import InvalidInput, ObservedObject, StochasticSamples, SupervisorScore
+from sticker_uq.scene import InvalidInput, MonitorScore, ObservedObject, StochasticSamples
 
 OF_PASSES = (
     "dropout_rate",
@@ -28,10 +28,10 @@ OF_PASSES = (
 
 
 @dataclass(frozen=True)
-class Seat:
+class PanelMember:
     """A supervisor with a vote, which objects to scores above ``limit``."""
 
-    supervisor: Supervisor
+    supervisor: Monitor
     limit: float
 
     @property
@@ -41,14 +41,18 @@ class Seat:
 
 
 class Panel:
-    """Fitted supervisors of one detector. Not thread-safe.
+    """Fitted monitors of one detector. Not thread-safe.
 
     ``seats``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
-    ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``supervisors.folder.load_panel`` makes it.
+    ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
     """
 
     def __init__(
-        self, seats: Sequence[Seat], probe: Probe, members: Sequence[StochasticDetector], fitted_hash: str
+        self,
+        seats: Sequence[PanelMember],
+        probe: Probe,
+        members: Sequence[StochasticDetector],
+        fitted_hash: str,
     ) -> None:
         self.seats = tuple(seats)
         self.needs = frozenset(need for seat in self.seats for need in seat.supervisor.needs)
@@ -83,8 +87,8 @@ class Panel:
         return tuple(
             replace(
                 one,
-                supervisors=tuple(
-                    SupervisorScore(seat.name, float(values[row]), seat.limit)
+                monitors=tuple(
+                    MonitorScore(seat.name, float(values[row]), seat.limit)
                     for seat, values in zip(self.seats, scores, strict=True)
                 ),
             )
@@ -102,7 +106,7 @@ def observe_objects(
     probe: Probe | None = None,
     needs: frozenset[str] = frozenset(NEEDS),
 ) -> Objects:
-    """The clustered ``objects`` of ``image`` as supervisors see them: their class vectors are the means over the passes.
+    """The clustered ``objects`` of ``image`` as monitors see them: their class vectors are the means over the passes.
 
     ``members`` look at the image once each; without a ``probe`` there are no logits.
     """

@@ -1,4 +1,4 @@
-"""All supervisors by name."""
+"""All monitors by name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from sticker_uq.monitors import autoencoder, dissector, surprise
 from sticker_uq.monitors import class_vectors as vectors
 from sticker_uq.monitors import feature_distance as modern
-from sticker_uq.monitors.interface import Supervisor
+from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
 from sticker_uq.scene import InvalidInput
 
-PAPER: tuple[type[Supervisor], ...] = (
+PAPER: tuple[type[Monitor], ...] = (
     vectors.MaxSoftmax,
     vectors.PredictionConfidence,
     vectors.DeepGini,
@@ -31,18 +31,18 @@ PAPER: tuple[type[Supervisor], ...] = (
     surprise.MahalanobisSurprise,
 )
 """The sixteen of Weiss et al. 2022."""
-MODERN: tuple[type[Supervisor], ...] = (
+MODERN: tuple[type[Monitor], ...] = (
     modern.RelativeMahalanobis,
     vectors.Energy,
     modern.NearestNeighbours,
     modern.VirtualLogit,
 )
 """Later ones on the same inputs."""
-SUPERVISORS: dict[str, type[Supervisor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
+MONITORS: dict[str, type[Monitor]] = {kind.name: kind for kind in (*PAPER, *MODERN)}
 TASK = TaskNetwork.name
 """The network for one decision: not in a study of the others, but with a vote where it was fitted."""
-_KNOWN: dict[str, type[Supervisor]] = {
-    **SUPERVISORS,
+_KNOWN: dict[str, type[Monitor]] = {
+    **MONITORS,
     TASK: TaskNetwork,
     TaskCascade.name: TaskCascade,
 }
@@ -50,7 +50,7 @@ SOFTMAX_FAMILY = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
 SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
 
 
-def supervisor_named(name: str, **settings: Any) -> Supervisor:
+def monitor_named(name: str, **settings: Any) -> Monitor:
     """A new supervisor of that name; InvalidInput when there is none, TypeError for settings it does not have."""
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, 1)

@@ -11,14 +11,14 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
 from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
-from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray
 
 _CHUNK = 512  # objects whose distances are held at once
 
 
-class LikelihoodSurprise(Supervisor):
+class LikelihoodSurprise(Monitor):
     """LSA: minus the logarithm of a Gaussian kernel density at the activation, in nats.
 
     Bandwidth by Scott's rule on the class's covariance, which is shrunk (Ledoit and Wolf) so that it can be inverted;
@@ -60,7 +60,7 @@ class LikelihoodSurprise(Supervisor):
         return scores
 
 
-class DistanceSurprise(Supervisor):
+class DistanceSurprise(Monitor):
     """DSA: d_a / d_b, d_a from the activation to the nearest training activation of its predicted class, d_b from that one to
     the nearest of another class.
 
@@ -103,7 +103,7 @@ class DistanceSurprise(Supervisor):
         return scores
 
 
-class MahalanobisSurprise(Supervisor):
+class MahalanobisSurprise(Monitor):
     """MDSA: squared Mahalanobis distance to the training activations of the predicted class, the covariance shrunk (Ledoit
     and Wolf).
     """

@@ -9,7 +9,7 @@ import torch
 
 from sticker_uq.detection.kernels.threads import single_thread
 from sticker_uq.monitors.crop_network import CropClassifier, Training, class_vectors, train_classifier
-from sticker_uq.monitors.interface import Arrays, Supervisor
+from sticker_uq.monitors.interface import Arrays, Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import NO_STICKER, TASK_CASCADE, FloatArray, InvalidInput
 
@@ -17,7 +17,7 @@ Kind = Literal["task", "probabilistic"]
 KINDS: tuple[Kind, ...] = ("task", "probabilistic")
 
 
-class TaskNetwork(Supervisor):
+class TaskNetwork(Monitor):
     """1 - what a small network says of an object's crop, the network trained on the share of annotators who call it a sticker.
 
     ``kind``: a "task" network learns whether that share is above ``threshold``, a "probabilistic" one learns the share itself.
@@ -79,7 +79,7 @@ class TaskNetwork(Supervisor):
         return model.eval().requires_grad_(False)
 
 
-class TaskCascade(Supervisor):
+class TaskCascade(Monitor):
     """Three answers about an object's crop from two networks for decisions (Ullah et al., V-C): remove, ask or keep.
 
     ``remove`` and ``keep``: their thresholds on the share of annotators who call it a sticker; ``remove_kind`` and ``keep_kind``

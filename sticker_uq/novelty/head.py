@@ -16,19 +16,19 @@ from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import load_weights, save_weights
-from sticker_uq.novelty.network import NETWORK_ROLE, StrangerNetwork, load_network
+from sticker_uq.novelty.network import NETWORK_ROLE, NoveltyNetwork, load_network
 from sticker_uq.scene import InvalidInput
 
 STRIDE = 16
 """Px of the network's input per cell: the two finest maps from here on are read."""
 STRONGEST = 4
-"""Cells whose mean is the strangeness of an image."""
-ROLE = "strangeness"
+"""Cells whose mean is the novelty of an image."""
+ROLE = "novelty"
 _HIDDEN = 64
 
 
-class StrangenessHead(nn.Module):
-    """Takes activations (N, C) of cells to logits (N,) that something strange covers them."""
+class NoveltyHead(nn.Module):
+    """Takes activations (N, C) of cells to logits (N,) that something novel covers them."""
 
     mean: Tensor
     scale: Tensor
@@ -46,8 +46,8 @@ class StrangenessHead(nn.Module):
         return torch.as_tensor(self.layers((cells - self.mean) / self.scale)[:, 0])
 
 
-def strangeness_map(head: StrangenessHead, maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
-    """Probability that something strange covers each cell, (n, h, w), about STRIDE px of the network's input each.
+def novelty_map(head: NoveltyHead, maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
+    """Probability that something novel covers each cell, (n, h, w), about STRIDE px of the network's input each.
 
     ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
     """
@@ -57,36 +57,34 @@ def strangeness_map(head: StrangenessHead, maps: Sequence[Tensor], padded: tuple
     return torch.sigmoid(flat).unflatten(0, (cells.shape[0], *cells.shape[2:]))
 
 
-def strangeness(probabilities: Tensor) -> float:
-    """Strangeness of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
+def novelty(probabilities: Tensor) -> float:
+    """NoveltyEstimator of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
     return float(probabilities.flatten().topk(min(STRONGEST, probabilities.numel())).values.mean())
 
 
-def save_head(head: StrangenessHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
+def save_head(head: NoveltyHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
     """Write ``head`` with the hash of the weights of ``detector`` that it reads. OSError when the disk fails."""
     metadata = {"model": detector.name, "role": ROLE, "detector": detector.weights_hash}
     save_weights(head, path, metadata, half=True)
 
 
-def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> StrangenessHead:
+def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> NoveltyHead:
     """The head in file ``path``; InvalidInput if it holds none, or one for other weights."""
     state, metadata = load_weights(path)
     if metadata.get("role") != ROLE:
-        raise InvalidInput(
-            f"{path}: is no strangeness head, expected a file that `sticker-uq dil learn` wrote"
-        )
+        raise InvalidInput(f"{path}: is no novelty head, expected a file that `sticker-uq dil learn` wrote")
     if metadata.get("detector") != detector.weights_hash:
         raise InvalidInput(
             f"{path}: was learned on weights {str(metadata.get('detector'))[:16]}, expected {detector.weights_hash[:16]}"
         )
-    head = StrangenessHead(len(state["mean"]))
+    head = NoveltyHead(len(state["mean"]))
     head.load_state_dict(state)
     return head.eval().requires_grad_(False).to(detector.device)
 
 
-def load_strangeness(
+def load_novelty_model(
     detector: StochasticDetector, path: str | os.PathLike[str]
-) -> StrangerNetwork | StrangenessHead:
+) -> NoveltyNetwork | NoveltyHead:
     """The network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
     _, metadata = load_weights(path)
     if metadata.get("role") == NETWORK_ROLE:

@@ -1,8 +1,8 @@
-"""A small network of its own that looks for strangers: things on the lid that no training picture had.
+"""A small network of its own that looks for foreign_objects: things on the lid that no training picture had.
 
 It sees the picture, not the detector's maps, so that it errs elsewhere than the detector does, and it serves every detector
-that was trained on pictures of the same world. For every cell it tells how probably a stranger, a logo or a sticker lies there
-(outlier exposure, Hendrycks et al. 2019).
+that was trained on pictures of the same world. For every cell it tells how probably a foreign object, a logo or a sticker
+lies there (outlier exposure, Hendrycks et al. 2019).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from torchvision.models import mobilenet_v3_large
 from torchvision.ops import nms
 
 from sticker_uq.detection import StochasticDetector
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import to_device
 from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
 from sticker_uq.scene import FloatArray, InvalidInput
 
-NETWORK_ROLE = "strangeness network"
+NETWORK_ROLE = "novelty network"
 STRIDE = 8
 """Px of the network's input per cell."""
 SIZE = (384, 288)
 """Width and height of the input for a picture of that shape; others have as many pixels."""
-CHANNELS = ("stranger", "logo", "sticker")
+CHANNELS = ("foreign", "logo", "sticker")
 """What a cell may show."""
 BOX = 5
 """Channels for boxes: whether the cell lies in the middle of a sticker, and its distances to the left, top, right and bottom
@@ -53,15 +53,15 @@ _MEAN, _SPREAD = 0.5, 0.5
 
 
 @dataclass(frozen=True)
-class StrangerMaps:
+class NoveltyMaps:
     """What the network says of a picture of ``image_size`` (width, height) px.
 
-    ``stranger`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
+    ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
     ``boxes`` (K, 4) float32 px: what is visible of the stickers that it sees, of known kinds and of others; ``scores`` (K,): how
     probably each is one, the surest first.
     """
 
-    stranger: FloatArray
+    foreign: FloatArray
     sticker: FloatArray
     image_size: tuple[int, int]
     cell: tuple[float, float]
@@ -69,7 +69,7 @@ class StrangerMaps:
     scores: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
-class StrangerNetwork(nn.Module):
+class NoveltyNetwork(nn.Module):
     """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
     A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions.
@@ -126,7 +126,7 @@ def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
     return scaled.contiguous(memory_format=torch.channels_last)
 
 
-def stranger_maps(network: StrangerNetwork, image: NDArray[np.uint8]) -> StrangerMaps:
+def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMaps:
     """What ``network`` says of ``image`` (H, W, 3) uint8 BGR of any size."""
     height, width = image.shape[:2]
     across, down = input_size(width, height)
@@ -135,11 +135,11 @@ def stranger_maps(network: StrangerNetwork, image: NDArray[np.uint8]) -> Strange
     device = next(network.parameters()).device
     cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
-        pictures = uploaded(network_input([np.asarray(small, np.uint8)]), device)
+        pictures = to_device(network_input([np.asarray(small, np.uint8)]), device)
         found = network(pictures)[0].float().cpu()
-    stranger, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
+    foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
     boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
-    return StrangerMaps(stranger, sticker, (width, height), cell, boxes, scores)
+    return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores)
 
 
 def _boxes(
@@ -156,27 +156,25 @@ def _boxes(
     return boxes[kept].numpy(), scores[kept].numpy()
 
 
-def save_network(
-    network: StrangerNetwork, detector: StochasticDetector, path: str | os.PathLike[str]
-) -> None:
+def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
     """Write ``network``, which started from ``detector``, in half precision. OSError when the disk fails."""
     metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash}
     save_weights(network, path, metadata, half=True)
 
 
-def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> StrangerNetwork:
+def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
     """The network in file ``path``, ready to look; InvalidInput if it holds none."""
     return ready(read_network(path)).to(device)
 
 
-def read_network(path: str | os.PathLike[str]) -> StrangerNetwork:
+def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
     """The network in file ``path`` as it was saved, to learn on; InvalidInput if it holds none."""
     state, metadata = load_weights(path)
     if metadata.get("role") != NETWORK_ROLE:
         raise InvalidInput(
-            f"{path}: is no strangeness network, expected a file that `sticker-uq dil learn --network` wrote"
+            f"{path}: is no novelty network, expected a file that `sticker-uq dil learn --network` wrote"
         )
-    network = StrangerNetwork()
+    network = NoveltyNetwork()
     own = network.state_dict()
     expected = {name: value.shape for name, value in own.items() if not name.endswith(COUNTERS)}
     if expected != {name: value.shape for name, value in state.items()}:
@@ -187,7 +185,7 @@ def read_network(path: str | os.PathLike[str]) -> StrangerNetwork:
     return network
 
 
-def ready(network: StrangerNetwork) -> StrangerNetwork:
+def ready(network: NoveltyNetwork) -> NoveltyNetwork:
     """``network`` itself, made ready to look and only that: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
     _fuse(network)
@@ -197,7 +195,7 @@ def ready(network: StrangerNetwork) -> StrangerNetwork:
 
 def packaged_file(name: str) -> Path | None:
     """The network that came with the package for the packaged weights of model ``name``, or None when there is none."""
-    path = Path(__file__).parent / "weights" / f"{name}_strangers.safetensors"
+    path = Path(__file__).parent / "weights" / f"{name}_novelty.safetensors"
     return path if path.is_file() else None
 
 
@@ -209,7 +207,7 @@ def packaged_for(detector: StochasticDetector) -> Path | None:
     return path
 
 
-def packaged_network(detector: StochasticDetector) -> StrangerNetwork | None:
+def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
     """The network that came with the package for ``detector``; None unless this has packaged weights."""
     path = packaged_for(detector)
     return None if path is None else load_network(path, detector.device)

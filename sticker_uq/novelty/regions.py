@@ -1,4 +1,4 @@
-"""Where the network that looks for strangers sees something that no predicted box explains."""
+"""Where the novelty network sees something that no predicted box explains."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from sticker_uq.novelty.network import StrangerMaps
+from sticker_uq.novelty.network import NoveltyMaps
 from sticker_uq.scene import FloatArray
 from sticker_uq.uncertainty import iou_matrix
 
 MOST_CELLS = 8
-"""Cells that a picture's strangeness is the mean of, as log odds."""
+"""Cells that a picture's novelty is the mean of, as log odds."""
 SEEN = 0.5
-"""Probability of a stranger or sticker from which a cell belongs to a place."""
+"""Probability of a foreign object or sticker from which a cell belongs to a place."""
 _LEAST_CELLS = 2
 _EXPLAINED = 0.5
 """Part of a place in predicted boxes from which these explain it."""
@@ -24,17 +24,17 @@ _NEAREST = 1e-6
 """Least distance of a probability from 0 and 1."""
 
 
-def scene_strangeness(maps: StrangerMaps) -> float:
-    """Strangeness of a picture: of its MOST_CELLS strongest cells the mean log odds of a stranger, as a probability."""
-    return _strongest(maps.stranger)
+def scene_novelty(maps: NoveltyMaps) -> float:
+    """Novelty of a picture: of its MOST_CELLS strongest cells the mean log odds of a foreign object, as a probability."""
+    return _strongest(maps.foreign)
 
 
-def overlooked(maps: StrangerMaps, predicted: FloatArray) -> float:
-    """How strange the picture is outside of the ``predicted`` boxes (N, 4) px, as :func:`scene_strangeness`."""
-    return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.stranger))
+def overlooked(maps: NoveltyMaps, predicted: FloatArray) -> float:
+    """How novel the picture is outside of the ``predicted`` boxes (N, 4) px, as :func:`scene_novelty`."""
+    return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.foreign))
 
 
-def unshown(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+def unshown(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Stickers that the network sees and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
 
     Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
@@ -43,7 +43,7 @@ def unshown(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, Floa
     return maps.boxes[alone], maps.scores[alone]
 
 
-def oversight(maps: StrangerMaps, predicted: FloatArray) -> float:
+def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> float:
     """How probably a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: the surest of :func:`unshown`."""
     return float(unshown(maps, predicted)[1].max(initial=0.0))
 
@@ -53,11 +53,11 @@ def _strongest(cells: FloatArray) -> float:
     return float(expit(logit(strongest).mean()))
 
 
-def unseen_places(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Stickers and strangers that the ``predicted`` boxes (N, 4) px do not explain.
+def unseen_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
 
     Boxes (K, 4) float32 px and probabilities (K,) float32: stickers of :func:`unshown` of SEEN or more, then connected cells with
-    a stranger or a sticker of which no such box covers half; both the surest first.
+    a foreign object or a sticker of which no such box covers half; both the surest first.
     """
     stickers, sure = unshown(maps, predicted)
     stickers, sure = stickers[sure >= SEEN], sure[sure >= SEEN]
@@ -65,9 +65,9 @@ def unseen_places(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray
     return np.concatenate([stickers, boxes]), np.concatenate([sure, values])
 
 
-def _connected(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Boxes (K, 4) px around connected cells with a stranger or a sticker, and their probabilities (K,), the surest first."""
-    seen = np.maximum(maps.stranger, maps.sticker)
+def _connected(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Boxes (K, 4) px around connected cells with a foreign object or a sticker, and their probabilities (K,), falling."""
+    seen = np.maximum(maps.foreign, maps.sticker)
     covered = _covered(maps, predicted)
     count, numbers, found, _ = cv2.connectedComponentsWithStats(
         (seen >= SEEN).astype(np.uint8), connectivity=4
@@ -86,12 +86,12 @@ def _connected(maps: StrangerMaps, predicted: FloatArray) -> tuple[FloatArray, F
     return np.minimum(edges, limits), np.array(values, np.float32)[order]
 
 
-def _covered(maps: StrangerMaps, boxes: FloatArray) -> NDArray[np.bool_]:
+def _covered(maps: NoveltyMaps, boxes: FloatArray) -> NDArray[np.bool_]:
     """Cells (h, w) whose centre lies in one of ``boxes`` (N, 4) px."""
     rows, columns = (
-        (np.arange(n) + 0.5) * size for n, size in zip(maps.stranger.shape, maps.cell[::-1], strict=True)
+        (np.arange(n) + 0.5) * size for n, size in zip(maps.foreign.shape, maps.cell[::-1], strict=True)
     )
-    covered = np.zeros(maps.stranger.shape, np.bool_)
+    covered = np.zeros(maps.foreign.shape, np.bool_)
     for left, top, right, bottom in np.asarray(boxes, np.float64).reshape(-1, 4):
         covered |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))[None]
     return covered

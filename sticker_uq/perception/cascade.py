@@ -21,14 +21,14 @@ _SMOOTHING = 0.2
 
 
 @dataclass(frozen=True)
-class Look:
+class CascadeStage:
     """A model that may look at an image: ``assess`` does it and probably takes ``expected_ms``."""
 
     assess: Callable[[], SceneAssessment]
     expected_ms: float
 
 
-def escalate(looks: Sequence[Look], unsure: Unsure, budget_ms: float) -> list[SceneAssessment]:
+def escalate(looks: Sequence[CascadeStage], unsure: Unsure, budget_ms: float) -> list[SceneAssessment]:
     """What the models say about one image, the smallest first; the last assessment is the one that counts.
 
     The next model looks while ``unsure`` of the last assessment and while all looks together are expected to take no more than
@@ -98,7 +98,7 @@ class Cascade:
             return self._own(scene)
 
         looks = [
-            Look(lambda n=number: look(n), expected)  # type: ignore[misc]
+            CascadeStage(lambda n=number: look(n), expected)  # type: ignore[misc]
             for number, expected in enumerate(self._expected_ms)
         ]
         *earlier, last = escalate(looks, self._unsure, self._budget_ms)

@@ -1,4 +1,4 @@
-"""How strange an image and the places of its objects are to the detector, where somebody taught it to tell."""
+"""How novel an image and the places of its objects are to the detector, where somebody taught it to tell."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import Features, StochasticDetector
-from sticker_uq.novelty.head import ROLE, StrangenessHead, load_strangeness, strangeness, strangeness_map
-from sticker_uq.novelty.network import StrangerMaps, StrangerNetwork, packaged_for, stranger_maps
-from sticker_uq.novelty.regions import scene_strangeness
+from sticker_uq.novelty.head import ROLE, NoveltyHead, load_novelty_model, novelty, novelty_map
+from sticker_uq.novelty.network import NoveltyMaps, NoveltyNetwork, novelty_maps, packaged_for
+from sticker_uq.novelty.regions import scene_novelty
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import FloatArray, ObservedObject
 
 
-class Strangeness:
-    """What tells how strange a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
+class NoveltyEstimator:
+    """What tells how novel a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
 
     ``settings_hash``: of the settings and of the file of network or head.
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
-        """Take what tells strangeness for the weights that ``settings`` name.
+        """Take what tells novelty for the weights that ``settings`` name.
 
-        For the packaged weights that is the packaged network, for others the file ``NAME_strangeness.safetensors`` beside
+        For the packaged weights that is the packaged network, for others the file ``NAME_novelty.safetensors`` beside
         ``NAME.safetensors``. Without one, or switched off, nothing is measured. Raises :class:`InvalidInput` for a file that is
         neither a network nor a head of these weights.
         """
         self._detector = detector
         self.settings_hash = settings.hash
-        self._teacher: StrangerNetwork | StrangenessHead | None = None
-        self._beside = ThreadPoolExecutor(1, "strangeness")
-        if not settings.strangeness:
+        self._teacher: NoveltyNetwork | NoveltyHead | None = None
+        self._beside = ThreadPoolExecutor(1, "novelty")
+        if not settings.novelty:
             return
         path = _file(settings, detector)
         if path is not None:
-            self._teacher = load_strangeness(detector, path)
+            self._teacher = load_novelty_model(detector, path)
             both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
-    def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], StrangePlaces]:
-        """Begin to look at ``image``; what is returned waits, given its features, for how strange it is and where.
+    def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:
+        """Begin to look at ``image``; what is returned waits, given its features, for how novel it is and where.
 
         A network of its own looks while the detector does, on another core if there is one. On a GPU both would wait in one line.
         """
         network = self._teacher
-        if not isinstance(network, StrangerNetwork):
+        if not isinstance(network, NoveltyNetwork):
             return self._felt
         if self._detector.device.type != "cpu":
             return lambda _: _seen(network, image)
         looking = self._beside.submit(_seen, network, image)
         return lambda _: looking.result()
 
-    def _felt(self, features: Features) -> StrangePlaces:
+    def _felt(self, features: Features) -> ImageNovelty:
         if self._teacher is None:
-            return StrangePlaces()
-        assert isinstance(self._teacher, StrangenessHead)
+            return ImageNovelty()
+        assert isinstance(self._teacher, NoveltyHead)
         maps = self._detector.head_maps(features)
-        cells = strangeness_map(self._teacher, maps, features.padded)[0].cpu()
-        return StrangePlaces(cells.numpy(), cell_of(features, *cells.shape), strangeness(cells))
+        cells = novelty_map(self._teacher, maps, features.padded)[0].cpu()
+        return ImageNovelty(cells.numpy(), cell_of(features, *cells.shape), novelty(cells))
 
 
 def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | None:
@@ -76,9 +76,9 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
     return path if path.is_file() else None
 
 
-def _seen(network: StrangerNetwork, image: NDArray[np.uint8]) -> StrangePlaces:
-    maps = stranger_maps(network, image)
-    return StrangePlaces(maps.stranger, maps.cell, scene_strangeness(maps), maps)
+def _seen(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
+    maps = novelty_maps(network, image)
+    return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps)
 
 
 def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
@@ -90,23 +90,23 @@ def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
     )
 
 
-class StrangePlaces:
-    """The strangeness of one image, ``scene``, 0..1 and NaN where it was not measured, and of places in it."""
+class ImageNovelty:
+    """The novelty of one image, ``scene``, 0..1 and NaN where it was not measured, and of places in it."""
 
     def __init__(
         self,
         cells: FloatArray | None = None,
         cell: tuple[float, float] = (1.0, 1.0),
         scene: float = math.nan,
-        maps: StrangerMaps | None = None,
+        maps: NoveltyMaps | None = None,
     ) -> None:
-        """``cells`` (h, w): strangeness of cells of ``cell`` (width, height) px; ``maps``: those of a network."""
+        """``cells`` (h, w): novelty of cells of ``cell`` (width, height) px; ``maps``: those of a network."""
         self.scene, self.maps = scene, maps
         self._cells = cells
         self._cells_per_px = 1 / np.array([*cell, *cell])
 
     def at(self, box: FloatArray) -> float:
-        """Mean strangeness of the cells that ``box`` (4,) px touches."""
+        """Mean novelty of the cells that ``box`` (4,) px touches."""
         if self._cells is None or not np.isfinite(box).all():
             return math.nan
         rows, columns = self._cells.shape
@@ -116,7 +116,7 @@ class StrangePlaces:
         return float(self._cells[top : max(bottom, top + 1), left : max(right, left + 1)].mean())
 
     def on(self, objects: Iterable[ObservedObject]) -> tuple[ObservedObject, ...]:
-        """``objects`` with the strangeness of their boxes."""
+        """``objects`` with the novelty of their boxes."""
         if self._cells is None:
             return tuple(objects)
-        return tuple(replace(o, strangeness=self.at(o.box)) for o in objects)
+        return tuple(replace(o, novelty=self.at(o.box)) for o in objects)

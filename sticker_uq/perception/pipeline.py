@@ -21,8 +21,8 @@ from sticker_uq.monitors.objects import Objects
 from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest
-from sticker_uq.perception.novelty import Strangeness
-from sticker_uq.perception.sequential import Decide, joined, settled, step_after
+from sticker_uq.perception.novelty import NoveltyEstimator
+from sticker_uq.perception.sequential import Decide, joined, should_stop, step_after
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     Exposure,
@@ -71,10 +71,10 @@ class Perception:
         self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
-        self._strangeness = Strangeness(settings, self._detector)
-        if settings.supervisors and not settings.panel:
+        self._novelty = NoveltyEstimator(settings, self._detector)
+        if settings.monitors and not settings.panel:
             raise InvalidInput(
-                f"supervisors is {settings.supervisors!r}, expected the folder that they are in as panel"
+                f"monitors is {settings.monitors!r}, expected the folder that they are in as panel"
             )
         self._panel = load_panel(settings.panel, settings.votes, self._detector) if settings.panel else None
         self._chunk = self._detector.chunk
@@ -87,17 +87,17 @@ class Perception:
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings, and what tells strangeness."""
-        return self._strangeness.settings_hash
+        """SHA-256 of all else that changes the result, hex: the settings, and what tells novelty."""
+        return self._novelty.settings_hash
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the supervisors that have a vote."""
+        """Names of the monitors that have a vote."""
         return () if self._panel is None else tuple(seat.name for seat in self._panel.seats)
 
     @property
     def panel_hash(self) -> str:
-        """SHA-256 of the panel of supervisors and who of it votes, hex; empty without one."""
+        """SHA-256 of the panel of monitors and who of it votes, hex; empty without one."""
         return "" if self._panel is None else self._panel.hash
 
     @property
@@ -149,14 +149,14 @@ class Perception:
     def examine(
         self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
     ) -> tuple[SceneAssessment, Objects]:
-        """What is seen on ``image`` after all passes, without distinctive localization, and everything that supervisors may read
+        """What is seen on ``image`` after all passes, without distinctive localization, and everything that monitors may read
         of its clustered objects but logits.
 
         ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
         digest = image_digest(image)
         features = self._detector.encode(image)
-        samples = self._detector.decode(
+        samples = self._detector.sample(
             features, self.settings.passes, image_seed(digest, self.settings.seed)
         )
         objects, unstable, uncertainty = observe(samples, self.settings.cluster)
@@ -190,7 +190,7 @@ class Perception:
         timings: dict[str, float],
     ) -> _Found:
         settings, detector, digest = self.settings, self._detector, measured.digest
-        strangeness = self._strangeness.begin(image)
+        novelty = self._novelty.begin(image)
         with _timed(timings, "encode"):
             features = detector.encode(image)
         dil = settings.dil and (settings.dil_every == 1 or _has_turn(digest(), stamp_ns, settings.dil_every))
@@ -199,13 +199,13 @@ class Perception:
             with _timed(timings, "detect"):
                 threshold = settings.localization.decision_threshold
                 look = detector.look(features, least_score=threshold)
-        with _timed(timings, "strangeness"):
-            strange = strangeness(features)
+        with _timed(timings, "novelty"):
+            novel = novelty(features)
         if dil:
             with _timed(timings, "dil"):
-                strangers = () if strange.maps is None else (strange.maps,)
-                (localization,) = localize(look, settings.localization, keep_saliency, strangers)
-                localization = replace(localization, strangeness=strange.scene)
+                novelty_maps = () if novel.maps is None else (novel.maps,)
+                (localization,) = localize(look, settings.localization, keep_saliency, novelty_maps)
+                localization = replace(localization, novelty=novel.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
         # waited for as late as possible: the network computes while it is measured
@@ -214,27 +214,27 @@ class Perception:
         def found(samples: StochasticSamples) -> _Found:
             with _timed(timings, "cluster"):
                 objects, unstable, uncertainty = observe(samples, settings.cluster)
-            objects, unstable = strange.on(objects), strange.on(unstable)
+            objects, unstable = novel.on(objects), novel.on(unstable)
             if self._panel is not None:
                 with _timed(timings, "panel"):
                     objects = self._panel.scored(detector, image, features, samples, objects)
             return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
 
         if self._decide is None:
-            with _timed(timings, "decode"):
-                samples = detector.decode(features, settings.passes, seed)
+            with _timed(timings, "sample"):
+                samples = detector.sample(features, settings.passes, seed)
             return found(samples)
         size = (image.shape[1], image.shape[0])
         samples = None
         while True:
-            with _timed(timings, "decode"):
+            with _timed(timings, "sample"):
                 samples = self._more(features, seed, samples)
             seen = found(samples)
             if samples.passes == settings.passes:
                 return seen
             with _timed(timings, "decide"):
                 scene = self._assessment(stamp_ns, "", size, digest(), seen, {}, measured.exposure())
-                enough = settled(
+                enough = should_stop(
                     scene,
                     samples,
                     settings.passes,
@@ -250,7 +250,7 @@ class Perception:
         """The passes of ``before`` and the next ones."""
         taken = 0 if before is None else before.passes
         step = step_after(taken, min(self.settings.min_passes, self.settings.passes), self.settings.passes)
-        new = self._detector.decode(features, step, seed, first_pass=taken)
+        new = self._detector.sample(features, step, seed, first_pass=taken)
         return new if before is None else joined(before, new)
 
     def _assessment(

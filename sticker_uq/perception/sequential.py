@@ -6,7 +6,7 @@ is as sure or as unsure as its intervals allow. How far its numbers can move bef
 others, and whether a pass saw it twice tell how probably the verdict about an object changes
 (:mod:`sticker_uq.perception.changes`). What is gained by stopping is passes: the more remain, the more changes are accepted.
 
-Scores of a panel of supervisors rest on the passes too, on class vectors or on where the mean box lies, and nothing is known of
+Scores of a panel of monitors rest on the passes too, on class vectors or on where the mean box lies, and nothing is known of
 their distribution: any score may follow. So where a supervisor could change the decision all passes are made.
 """
 
@@ -31,10 +31,10 @@ from sticker_uq.perception.forecast import Forecast
 from sticker_uq.scene import (
     FloatArray,
     InvalidInput,
+    MonitorScore,
     ObservedObject,
     SceneAssessment,
     StochasticSamples,
-    SupervisorScore,
 )
 from sticker_uq.uncertainty import image_uncertainty
 
@@ -62,7 +62,7 @@ def joined(first: StochasticSamples, then: StochasticSamples) -> StochasticSampl
     )
 
 
-def settled(
+def should_stop(
     scene: SceneAssessment,
     samples: StochasticSamples,
     most: int,
@@ -74,16 +74,16 @@ def settled(
     """Whether what ``decide`` says of ``scene``, seen in the passes of ``samples``, will hardly change until ``most`` passes.
 
     That is where the number of verdicts that are expected to change is at most ``error`` times the share of the passes that
-    remain. ``min_cluster_size``: passes that make an object a clustered one; ``limits``: those of the panel of supervisors by
+    remain. ``min_cluster_size``: passes that make an object a clustered one; ``limits``: those of the panel of monitors by
     name, of which every score is possible.
     """
-    outlook = Outlook(scene, samples, most, min_cluster_size, decide)
+    outlook = StoppingRule(scene, samples, most, min_cluster_size, decide)
     if limits and outlook.heard_differently(limits):
         return False
     return outlook.expected_changes() <= error * (most - samples.passes) / most
 
 
-class Outlook:
+class StoppingRule:
     """What the decision about ``scene`` after some of ``most`` passes says about the one after all of them."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Outlook:
         return found
 
     def heard_differently(self, limits: Mapping[str, float]) -> bool:
-        """Whether scores of supervisors could change what is decided now, or at the corners of what may come."""
+        """Whether scores of monitors could change what is decided now, or at the corners of what may come."""
         for sure in (True, False):
             said = [self._decide(self._corner(max(WIDTHS), sure, limits, low)) for low in (True, False)]
             if said[0] != said[1]:
@@ -191,8 +191,8 @@ def _level(index: int, ends: int) -> int:
 
 
 def _heard(observed: ObservedObject, limits: Mapping[str, float], low: bool) -> ObservedObject:
-    """``observed`` with the lowest scores that supervisors could ever give if ``low``, with the highest otherwise."""
+    """``observed`` with the lowest scores that monitors could ever give if ``low``, with the highest otherwise."""
     score = -_ANY_SCORE if low else _ANY_SCORE
     return replace(
-        observed, supervisors=tuple(SupervisorScore(name, score, limit) for name, limit in limits.items())
+        observed, monitors=tuple(MonitorScore(name, score, limit) for name, limit in limits.items())
     )

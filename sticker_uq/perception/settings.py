@@ -20,9 +20,9 @@ _NOT_PART_OF_THE_RESULT = (
     "adaptive_policy",
     "escalate_to",
     "panel",
-    "supervisors",
+    "monitors",
 )
-_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget", "strangeness")
+_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget", "novelty")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 _OF_ADAPTIVE = {"min_passes", "adaptive_error"}
 """Of these, what decides where sampling stops: with ``adaptive`` part of the hash in any case."""
@@ -77,16 +77,16 @@ class PerceptionSettings(DetectorSettings):
     decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
     dil_alpha: float = _same(LocalizationSettings, "alpha")
     region_objectness: float = _same(LocalizationSettings, "region_objectness")
-    strangeness: bool = Field(
+    novelty: bool = Field(
         True,
-        description="whether it is measured how strange image and objects are, and where something lies that was never shown "
+        description="whether it is measured how novel image and objects are, and where something lies that was never shown "
         "to the detector, if somebody taught it to tell",
     )
     panel: str = Field(
         "",
-        description="folder of `sticker-uq supervisors fit`: supervisors that score every object; empty: none",
+        description="folder of `sticker-uq monitors fit`: monitors that score every object; empty: none",
     )
-    supervisors: str = Field(
+    monitors: str = Field(
         "",
         pattern=r"^[a-z0-9_]*( *, *[a-z0-9_]+)*$",
         description="names of those of the panel that have a vote, separated by commas; empty: all that were fitted",
@@ -94,8 +94,8 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """The names in ``supervisors``."""
-        return tuple(name.strip() for name in self.supervisors.split(",") if name.strip())
+        """The names in ``monitors``."""
+        return tuple(name.strip() for name in self.monitors.split(",") if name.strip())
 
     @property
     def cluster(self) -> ClusterSettings:

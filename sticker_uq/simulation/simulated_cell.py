@@ -87,7 +87,7 @@ class LaptopRecord:
 
 
 @dataclass(frozen=True)
-class PersonAnswer:
+class OperatorAnswer:
     """What the simulated person says about a box: the class that really lies there, BACKGROUND for nothing."""
 
     box: FloatArray
@@ -151,7 +151,7 @@ class SimulatedCell:
             self.record.lid_touched += 1
         return kind
 
-    def answers_for(self, boxes: Sequence[FloatArray]) -> list[PersonAnswer]:
+    def answers_for(self, boxes: Sequence[FloatArray]) -> list[OperatorAnswer]:
         """What really lies in each of ``boxes``."""
         answers = []
         for box in boxes:
@@ -161,7 +161,7 @@ class SimulatedCell:
                 Touch.LOGO: ObjectClass.LOGO,
                 Touch.LID: ObjectClass.BACKGROUND,
             }[kind]
-            answers.append(PersonAnswer(np.asarray(box, np.float32), truth))
+            answers.append(OperatorAnswer(np.asarray(box, np.float32), truth))
         return answers
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:

@@ -14,7 +14,7 @@ from sticker_uq.calibration.outcomes import Objects, matching, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore
-from sticker_uq.scene import ObjectClass, SupervisorScore
+from sticker_uq.scene import MonitorScore, ObjectClass
 
 NAME = "supervisor.knn"
 
@@ -25,9 +25,7 @@ def with_panel(records: Sequence[Record]) -> list[Record]:
     for number, record in enumerate(records):
         rng = np.random.default_rng([7, number])
         objects = tuple(
-            replace(
-                one, supervisors=(SupervisorScore("knn", float(rng.normal(_wrong(one, record), 0.2)), 2.0),)
-            )
+            replace(one, monitors=(MonitorScore("knn", float(rng.normal(_wrong(one, record), 0.2)), 2.0),))
             for one in record.assessment.objects
         )
         found.append(replace(record, assessment=replace(record.assessment, objects=objects, panel_hash="p")))

@@ -47,9 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
     region = UnexplainedRegion(np.array([1, 2, 3, 4], np.float32), 0.25, 0.5)
-    scene = assessment(
-        replace(observed(), strangeness=0.25), unstable=[rarely_seen()], timings={"total": 3.0}
-    )
+    scene = assessment(replace(observed(), novelty=0.25), unstable=[rarely_seen()], timings={"total": 3.0})
     scene = replace(scene, exposure=Exposure(100.0, 0.25, 0.125, 2.0, 12.0))
     scene = replace(scene, localization=Localization(4.0, 1.0, 0.25, 0.4, None, 0.125, (region,), 0.5))
     with AssessmentCache(tmp_path / "deep" / "cache.sqlite") as cache:

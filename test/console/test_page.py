@@ -33,7 +33,7 @@ SCENE = {
         {
             "id": 5, "label": 1, "box": {"x1": 700, "y1": 100, "x2": 800, "y2": 160},
             "hulls": [[[700, 100], [706, 100], [703, 108]]],
-            "probability": 0.97, "seen_in": 20, "unstable": False, "verdict": "keep", "by_person": False,
+            "probability": 0.97, "seen_in": 20, "unstable": False, "verdict": "keep", "by_operator": False,
         }
     ],
 }  # fmt: skip
@@ -385,7 +385,7 @@ def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
     expect(operator.page.locator("#health-title")).to_contain_text("error")
     operator.page.click("#history-title")
     expect(operator.page.locator("#history li")).to_have_count(2)
-    expect(operator.page.locator("#history li").first).to_contain_text("Closed: Held by a person")
+    expect(operator.page.locator("#history li").first).to_contain_text("BlockReason: Held by a person")
     operator.page.click("#health-title")
     screenshot(operator.page, "console-health")
     expect(operator.page.locator("#health")).to_contain_text(

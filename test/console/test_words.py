@@ -41,7 +41,7 @@ NOT_SHOWN = (
     r"a laptop with a sticker would have been called clean", r"7: on 7 of 7 spot checks, promised at most 7 %",
     r"7 \(false alarm probability 7 %\)", r"something at x 7 to 7 px.*", r"7 publishes 7, expected 7: set image_transport",
     r"7 offers 7 but 7 is asked for: set image_reliability", r"perception settings", r"7 7 is 77 7", r"7 could not be measured",
-    r"other 7", r"; objected by the supervisor7 7", r"score of the supervisor 7", r"panel of supervisors",
+    r"other 7", r"; objected by the supervisor7 7", r"score of the supervisor 7", r"panel of monitors",
     r"another 7 has come over the object", r"the 7 beside the object has moved", r"7: 7",
 )  # fmt: skip
 BRACKETED = """
@@ -106,14 +106,14 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
     said = {text for text in said if not any(re.fullmatch(pattern, text, re.DOTALL) for pattern in NOT_SHOWN)}
     assert len(said) > 70
     examples = [
-        "score of the supervisor mdsa 3.5 is above the limit 2", "objected by the supervisors dil, mdsa",
+        "score of the supervisor mdsa 3.5 is above the limit 2", "objected by the monitors dil, mdsa",
         "the supervisor task_cascade says that it is no sticker",
         "risk of a wrongful removal 0.2 is above the limit 0.1", "Shannon entropy could not be measured", "a person decides",
         "probability of sticker 0.5 is below the limit 0.8", "the policy does not hold here: not active",
         "other weights and policy",
         "another logo has come over the object", "the logo beside the object has moved", "other perception settings",
         "something at x 1 to 2 px, y 3 to 4 px may have been missed: unexplained objectness 0.5 is above the limit 0.1",
-        "something at x 1 to 2 px, y 3 to 4 px may be new to the detector: strangeness 0.5 is above the limit 0.1",
+        "something at x 1 to 2 px, y 3 to 4 px may be new to the detector: novelty 0.5 is above the limit 0.1",
         "noise has changed since the policy was made, seen on 3 workpieces (false alarm probability 1 %)",
         "something would have been removed wrongly: on 3 of 9 spot checks, promised at most 1 % (false alarm probability 1 %)",
         "the picture is unlike those that the policy was made from: noise 14, usual are 0.7 to 6",
@@ -124,9 +124,9 @@ def test_the_page_has_words_for_every_sentence_that_the_nodes_make(page_and_stat
         "waiting for an image on /camera: the publisher is gone",
         "/camera: images are lost on the way, 3 so far; large images need large socket buffers",
         "/camera: 1 publisher(s) matched but no image for 5 s (offered: best effort; asked: best effort); large images need one",
-        "how strange the picture is to the detector 0.7 is above the limit 0.6",
+        "how novel the picture is to the detector 0.7 is above the limit 0.6",
         "probability of a sticker that no box shows 0.7 is above the limit 0.6",
-        "something at x 1 to 2 px, y 3 to 4 px may have been missed: oversight 0.5 is above the limit 0.1",
+        "something at x 1 to 2 px, y 3 to 4 px may have been missed: missed_sticker_probability 0.5 is above the limit 0.1",
         "the object may not be removed any more: one pass saw it twice: it may be two things",
         "the disk is behind: an entry has waited for 3 s",
     ]  # fmt: skip

@@ -30,7 +30,7 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str
     detector = tiny_detector(name, score_floor=0.05)
     width, height = 127, 401  # 127 / 300 * 300 is more than 127 in single precision
     features = detector.encode(picture(2, width, height))
-    samples = detector.decode(features, passes=1, seed=3)
+    samples = detector.sample(features, passes=1, seed=3)
     assert features.image_size == (width, height)
     assert len(samples) > 0
     assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
@@ -114,7 +114,7 @@ def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
     rows = look.probability()[0].topk(400).indices
     width, height = features.image_size
     scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
-    boxes = (look.decode(0, rows).numpy() * scale).clip(0, [width, height, width, height])
+    boxes = (look.decode_boxes(0, rows).numpy() * scale).clip(0, [width, height, width, height])
     for box in look.detections[0].boxes:
         assert np.abs(boxes - box).max(axis=1).min() < 1e-2
 
@@ -129,7 +129,9 @@ def test_a_look_at_several_images_is_that_at_each(name: str) -> None:
         torch.testing.assert_close(both.probability()[index], alone.probability()[0], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(both.detections[index].boxes, alone.detections[0].boxes, atol=0.05)
         rows = torch.arange(5)
-        torch.testing.assert_close(both.decode(index, rows), alone.decode(0, rows), rtol=1e-3, atol=0.05)
+        torch.testing.assert_close(
+            both.decode_boxes(index, rows), alone.decode_boxes(0, rows), rtol=1e-3, atol=0.05
+        )
 
 
 def test_images_of_different_sizes_cannot_be_looked_at_together() -> None:
@@ -190,13 +192,13 @@ def test_outputs_that_are_not_finite_are_no_empty_list(name: str) -> None:
     with pytest.raises(NonFiniteOutput):
         detector.detect(features)
     with pytest.raises(NonFiniteOutput):
-        detector.decode(features, passes=1, seed=0)
+        detector.sample(features, passes=1, seed=0)
 
 
 def test_needs_a_pass() -> None:
     detector = tiny_detector(SSDLITE)
     with pytest.raises(InvalidInput, match="passes is 0"):
-        detector.decode(detector.encode(picture()), passes=0, seed=0)
+        detector.sample(detector.encode(picture()), passes=0, seed=0)
 
 
 def test_loads_weights_from_a_file(tmp_path: Path) -> None:
@@ -205,7 +207,7 @@ def test_loads_weights_from_a_file(tmp_path: Path) -> None:
     original = tiny_detector(SSDLITE)
     assert detector.weights_hash == original.weights_hash
     assert len(detector.weights_hash) == 64
-    found, wanted = (d.decode(d.encode(picture()), passes=2, seed=1) for d in (detector, original))
+    found, wanted = (d.sample(d.encode(picture()), passes=2, seed=1) for d in (detector, original))
     np.testing.assert_array_equal(found.boxes, wanted.boxes)
     np.testing.assert_array_equal(found.probabilities, wanted.probabilities)
 
@@ -237,7 +239,7 @@ def test_a_gpu_sees_what_the_processor_sees(name: str) -> None:
     found, wanted = on_gpu.detect(features), tiny_detector(name).detect(tiny_detector(name).encode(picture()))
     assert abs(len(found) - len(wanted)) <= 0.1 * len(wanted)
     np.testing.assert_allclose(found.scores[:5], wanted.scores[:5], atol=0.02)
-    one, other = (on_gpu.decode(on_gpu.encode(picture()), passes=3, seed=1) for _ in range(2))
+    one, other = (on_gpu.sample(on_gpu.encode(picture()), passes=3, seed=1) for _ in range(2))
     np.testing.assert_array_equal(one.boxes, other.boxes)
     np.testing.assert_array_equal(one.probabilities, other.probabilities)
 
@@ -283,7 +285,7 @@ def test_other_settings_share_the_weights_but_another_model_does_not() -> None:
 def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     detector = tiny_detector(SSDLITE, passes=6)
     features = detector.encode(picture())
-    wanted = detector.decode(features, passes=6, seed=2)
+    wanted = detector.sample(features, passes=6, seed=2)
     tight = detector.with_settings(detector.settings)
     tight.chunk = 6
     compute, sizes = tight._pass_rows, []
@@ -295,7 +297,7 @@ def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch:
         return compute(features, dropout)
 
     monkeypatch.setattr(tight, "_pass_rows", limited)
-    found = tight.decode(features, passes=6, seed=2)
+    found = tight.sample(features, passes=6, seed=2)
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
     assert tight.chunk == 1
     np.testing.assert_array_equal(found.pass_index, wanted.pass_index)
@@ -306,4 +308,4 @@ def test_too_little_memory_makes_groups_smaller_and_changes_no_pass(monkeypatch:
 
     monkeypatch.setattr(tight, "_pass_rows", never)
     with pytest.raises(torch.OutOfMemoryError):
-        tight.decode(features, passes=2, seed=2)
+        tight.sample(features, passes=2, seed=2)

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.detection.deterministic_pass import Look
+from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
 from sticker_uq.detection.kernels.frozen import frozen
@@ -57,7 +57,7 @@ def nothing_left() -> Iterator[None]:
     brought_there.cache_clear()
 
 
-def ones(look: Look) -> list[torch.Tensor]:
+def ones(look: DeterministicPass) -> list[torch.Tensor]:
     """In place of gradients to the maps: torch's engine has a thread for each GPU and asks its driver for one."""
     summed_objectness(look.objectness, look.two_stage)
     return [torch.ones_like(m) for m in look.maps]
@@ -68,10 +68,10 @@ def test_what_a_gpu_sees_is_what_a_processor_sees(name: str) -> None:
     for site in ("in", "out") if name == "ssd300_vgg16" else ("in",):
         processor = tiny_detector(name, dropout_site=site)
         there = processor.encode(picture())
-        wanted, plain = processor.decode(there, 2, seed=7), processor.look(there)
+        wanted, plain = processor.sample(there, 2, seed=7), processor.look(there)
         with on_gpu(name, dropout_site=site) as detector:
             features = detector.encode(picture())
-            found, look = detector.decode(features, 2, seed=7), detector.look(features)
+            found, look = detector.sample(features, 2, seed=7), detector.look(features)
             assert detector.device.type == "cuda"
             assert all(isinstance(m, OnGpu) for m in (*features.maps, *look.maps, *look.objectness))
         assert type(found.boxes) is np.ndarray
@@ -87,7 +87,7 @@ def test_reduced_precision_runs_there(name: str, precision: str) -> None:
     with on_gpu(name, precision=precision) as detector:
         features = detector.encode(picture())
         assert {m.dtype for m in features.maps} == {getattr(torch, precision)}
-        samples = detector.decode(features, 2, seed=7)
+        samples = detector.sample(features, 2, seed=7)
     assert len(samples) > 0
     assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
 
@@ -138,7 +138,7 @@ def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPa
     assert scene.status == plain.status
     assert plain.localization is not None
     assert scene.localization is not None
-    assert scene.localization.strangeness == pytest.approx(plain.localization.strangeness, abs=1e-3)
+    assert scene.localization.novelty == pytest.approx(plain.localization.novelty, abs=1e-3)
 
 
 @each_model
@@ -152,14 +152,14 @@ def test_a_gpu_is_waited_for_as_often_for_ten_passes_as_for_twenty(
         detector = brought_there(name)
         detector = detector.with_settings(detector.settings.model_copy(update={"passes": 20}))
         features = detector.encode(picture())
-        detector.decode(features, 1, seed=1)  # shapes of anchors are brought there once
+        detector.sample(features, 1, seed=1)  # shapes of anchors are brought there once
         features = detector.encode(picture())
         waits: list[int] = []
-        looks: list[Look] = []
+        looks: list[DeterministicPass] = []
         for work in (
             lambda: detector.encode(picture()),
-            lambda: detector.decode(features, 10, seed=1),
-            lambda: detector.decode(features, 20, seed=1),
+            lambda: detector.sample(features, 10, seed=1),
+            lambda: detector.sample(features, 20, seed=1),
             lambda: looks.append(detector.look(features)),
             lambda: localize(looks[0], LocalizationSettings()),
         ):
@@ -176,7 +176,7 @@ def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> No
         maps = tuple(m * (float("nan") if level == 0 else 1.0) for level, m in enumerate(features.maps))
         broken = replace(features, maps=maps, _derived={})
         with pytest.raises(NonFiniteOutput):
-            detector.decode(broken, 2, seed=7)
+            detector.sample(broken, 2, seed=7)
         with pytest.raises(NonFiniteOutput):
             detector.look(broken)
 

@@ -66,7 +66,7 @@ def test_passes_on_cached_features_equal_complete_passes(name: str, site: str, k
     detector = plain if kernels == "fast" else StochasticDetector(plain.model, plain.settings, "", kernels)
     image = picture()
     passes = 2
-    samples = detector.decode(detector.encode(image), passes=passes, seed=SEED)
+    samples = detector.sample(detector.encode(image), passes=passes, seed=SEED)
     for t in range(passes):
         outputs = complete_pass(
             detector.model, detector.settings, image, detector.dropout(SEED, range(t, t + 1))
@@ -84,10 +84,10 @@ def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch
     detector = tiny_detector(name)
     features = features_of(name)
     monkeypatch.setattr(detector, "chunk", 3)
-    together = detector.decode(features, passes=3, seed=SEED)
+    together = detector.sample(features, passes=3, seed=SEED)
     monkeypatch.setattr(detector, "chunk", 1)
-    alone = detector.decode(features, passes=3, seed=SEED)
-    later = detector.decode(features, passes=1, seed=SEED, first_pass=2)
+    alone = detector.sample(features, passes=3, seed=SEED)
+    later = detector.sample(features, passes=1, seed=SEED, first_pass=2)
     assert len(together) > 0
     for t, other in [
         (0, one_pass(alone, 0)),
@@ -102,9 +102,9 @@ def test_a_pass_does_not_depend_on_those_computed_with_it(name: str, monkeypatch
 def test_dropout_varies_with_pass_and_seed_and_repeats(name: str, site: str) -> None:
     detector = tiny_detector(name, dropout_site=site, max_detections=60)
     features = features_of(name, site)
-    first = detector.decode(features, passes=2, seed=SEED)
-    assert same(first, detector.decode(detector.encode(picture()), passes=2, seed=SEED))
-    assert not same(first, detector.decode(features, passes=2, seed=SEED + 1))
+    first = detector.sample(features, passes=2, seed=SEED)
+    assert same(first, detector.sample(detector.encode(picture()), passes=2, seed=SEED))
+    assert not same(first, detector.sample(features, passes=2, seed=SEED + 1))
     assert not np.array_equal(one_pass(first, 0), one_pass(first, 1))
     assert not np.array_equal(one_pass(first, 0), rows_of(detector.detect(features)))
 
@@ -114,7 +114,7 @@ def test_without_dropout_every_pass_is_the_detection(name: str) -> None:
     detector = tiny_detector(name, dropout_rate=0.0)
     features = features_of(name)
     detections = rows_of(detector.detect(features))
-    samples = detector.decode(features, passes=3, seed=SEED)
+    samples = detector.sample(features, passes=3, seed=SEED)
     assert len(detections) > 0
     assert samples.passes == 3
     for t in range(3):

@@ -32,14 +32,14 @@ def test_augmentation_begins_with_the_plain_detection_and_a_pass_is_always_the_s
     detector = tiny_detector(SSDLITE)
     sampler = TestTimeAugmentation(detector)
     image = picture()
-    samples = sampler.decode(sampler.encode(image), 4, seed=3)
+    samples = sampler.sample(sampler.encode(image), 4, seed=3)
     plain = detector.detect(detector.encode(image))
     first = samples.boxes[samples.pass_index == 0]
     np.testing.assert_allclose(first, plain.boxes, atol=1e-3)
-    later = sampler.decode(image, 2, seed=3, first_pass=2)
+    later = sampler.sample(image, 2, seed=3, first_pass=2)
     assert (samples.passes, later.passes) == (4, 2)
     np.testing.assert_array_equal(later.boxes, samples.boxes[samples.pass_index >= 2])
-    assert not np.array_equal(later.boxes, sampler.decode(image, 2, seed=4, first_pass=2).boxes)
+    assert not np.array_equal(later.boxes, sampler.sample(image, 2, seed=4, first_pass=2).boxes)
     assert len(samples)
 
 
@@ -47,18 +47,18 @@ def test_an_ensemble_lets_each_network_look_once() -> None:
     members = [tiny_detector(SSDLITE), tiny_detector(SSDLITE, score_floor=0.3)]
     sampler = Ensemble(members)
     image = picture()
-    samples = sampler.decode(sampler.encode(image), 2, seed=0)
+    samples = sampler.sample(sampler.encode(image), 2, seed=0)
     for number, member in enumerate(members):
         alone = member.detect(member.encode(image))
         np.testing.assert_array_equal(samples.boxes[samples.pass_index == number], alone.boxes)
-    second = sampler.decode(sampler.encode(image), 1, seed=0, first_pass=1)
+    second = sampler.sample(sampler.encode(image), 1, seed=0, first_pass=1)
     np.testing.assert_array_equal(second.boxes, samples.boxes[samples.pass_index == 1])
     with pytest.raises(InvalidInput, match="pass 3 of an ensemble of 2"):
-        sampler.decode(sampler.encode(image), 3, seed=0)
+        sampler.sample(sampler.encode(image), 3, seed=0)
 
 
 def test_what_cannot_be_sampled_is_refused() -> None:
     with pytest.raises(InvalidInput, match="an ensemble of 1 networks: expected two or more"):
         Ensemble([tiny_detector(SSDLITE)])
     with pytest.raises(InvalidInput, match="passes is 0"):
-        TestTimeAugmentation(tiny_detector(SSDLITE)).decode(picture(), 0, seed=0)
+        TestTimeAugmentation(tiny_detector(SSDLITE)).sample(picture(), 0, seed=0)

@@ -13,7 +13,7 @@ from torchvision.ops import box_iou
 
 from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector
 from sticker_uq.detection.deterministic_pass import by_level
-from sticker_uq.detection.models.custom_detector import Heads, look_of
+from sticker_uq.detection.models.custom_detector import Heads, custom_deterministic_pass
 from sticker_uq.dil import (
     LocalizationSettings,
     distinctive_localization,
@@ -212,7 +212,7 @@ def test_a_user_s_own_detector_has_a_dil() -> None:
         levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())
         return Heads(levels, anchors, decode)
 
-    look = look_of(model, picture(), heads, NOTHING)
+    look = custom_deterministic_pass(model, picture(), heads, NOTHING)
     own = model.head([m.detach() for m in look.maps])
     expected = (own["cls_logits"].sigmoid().amax(dim=2) * own["bbox_ctrness"][..., 0].sigmoid()).sqrt()
     torch.testing.assert_close(look.probability(), expected)
@@ -224,6 +224,6 @@ def test_a_user_s_own_detector_has_a_dil() -> None:
     assert found.unexplained
     height, width = picture().shape[:2]
     everything = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.1, 0.1, 0.8]]))
-    look = look_of(model, picture(), heads, everything)
+    look = custom_deterministic_pass(model, picture(), heads, everything)
     (found,) = localize(look, settings)
     assert (found.dil, found.unexplained_objectness, found.unexplained) == (0.0, 0.0, ())

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sticker_uq.detection import Features, Look
+from sticker_uq.detection import DeterministicPass, Features
 from sticker_uq.dil.regions import EXPLAINED_IOU, EXPLAINED_PART, unexplained_objectness
 from sticker_uq.scene import FloatArray
 
@@ -42,7 +42,7 @@ def test_the_strongest_unexplained_anchor_is_found_however_many_there_are(
     features = Features((SIDE, SIDE), (SIDE, SIDE), (SIDE, SIDE), ())
     objectness = torch.from_numpy(values).view(1, 1, 1, -1)
     tensor = torch.from_numpy(places)
-    look = Look((features,), (), (objectness,), False, tensor, lambda _, rows: tensor[rows], ())
+    look = DeterministicPass((features,), (), (objectness,), False, tensor, lambda _, rows: tensor[rows], ())
     found = unexplained_objectness(look, predicted, 0.05)
 
     free = np.array([not explained(place, predicted) for place in places])

@@ -10,7 +10,7 @@ from pytorch_grad_cam.utils.svd_on_activations import get_2d_projection
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sticker_uq.detection import Features, Look, StochasticDetector
+from sticker_uq.detection import DeterministicPass, Features, StochasticDetector
 from sticker_uq.detection.deterministic_pass import leaves
 from sticker_uq.dil.saliency import (
     activation_map,
@@ -43,15 +43,15 @@ class SmallDetector:
     def objectness(self, maps: list[Tensor]) -> list[Tensor]:
         return [torch.sigmoid(self.head(level)) for level in maps]
 
-    def look(self, two_stage: bool) -> Look:
+    def look(self, two_stage: bool) -> DeterministicPass:
         maps = leaves(self.maps)
         return look_with(maps, self.objectness(maps), two_stage)
 
 
-def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> Look:
+def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> DeterministicPass:
     """A look of which only maps and objectness mean anything."""
     features = tuple(features_of((8, 6), (6, 8), (6, 8)) for _ in range(len(maps[0])))
-    return Look(
+    return DeterministicPass(
         features, tuple(maps), tuple(objectness), two_stage, torch.zeros(0, 4), lambda _, rows: rows, ()
     )
 

@@ -47,7 +47,7 @@ def assessment() -> SceneAssessment:
         unstable=unstable,
         uncertainty=uncertainty,
         localization=Localization(1000.0, 210.0, 0.21, 0.6),
-        timings={"encode": 10.0, "decode": 30.0, "total": 40.0},
+        timings={"encode": 10.0, "sample": 30.0, "total": 40.0},
     )
 
 

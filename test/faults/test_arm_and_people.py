@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.helpers.fault_cell import FaultCell, Seen
@@ -15,7 +15,7 @@ Request = ResolveIntervention.Request
 def test_arm_never_answers(hasty: FaultCell) -> None:
     """Not even whether it takes the goal: the permit ends, and a person is needed until it speaks again."""
     hasty.bring(GateState.STATE_PERMITTED)
-    hasty.until_gate(reason=Closed.ARM_FAILED)
+    hasty.until_gate(reason=BlockReason.ARM_FAILED)
     gate = hasty.until_gate(GateState.STATE_FAULT)
     assert "did not report the end" in gate.text
 
@@ -34,7 +34,7 @@ def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
 def test_arm_answers_twice(cell: FaultCell) -> None:
     """Two servers of one action both answer every goal: nobody knows which arm moves, so none may."""
     with cell.another(cell.node("arm")):
-        cell.until_gate(reason=Closed.ARM_FAILED)
+        cell.until_gate(reason=BlockReason.ARM_FAILED)
         cell.stays_closed()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from test.helpers import ros
 from test.helpers.fault_cell import FaultCell
 from test.helpers.simulated_clock import SimulatedClock
@@ -38,14 +38,14 @@ def test_simulated_time_that_has_not_started(
 ) -> None:
     """Time 0: whatever the camera shows, the gate stays closed; it opens by itself once the time runs."""
     cell.camera.shows()
-    cell.until_gate(reason=Closed.CLOCK)
+    cell.until_gate(reason=BlockReason.CLOCK)
     assert not any(gate.open for gate in cell.gates)
     clocked[1].runs = True
 
 
 def test_clock_jumps_back(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:
     clocked[1].jump(-60.0)
-    cell.until_gate(reason=Closed.CLOCK)
+    cell.until_gate(reason=BlockReason.CLOCK)
 
 
 def test_clock_jumps_forward(cell: FaultCell, clocked: tuple[FaultCell, SimulatedClock]) -> None:

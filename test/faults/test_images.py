@@ -7,7 +7,7 @@ import array
 import pytest
 from sensor_msgs.msg import Image
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common.conversions import scene_to_msg
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.faults.scripted_detector import STICKER
@@ -17,7 +17,7 @@ from test.helpers.fault_cell import RATE_HZ, FaultCell, Seen
 
 def test_camera_stall(cell: FaultCell) -> None:
     cell.camera.shows()
-    cell.until_gate(reason=Closed.STALE_SCENE)
+    cell.until_gate(reason=BlockReason.STALE_SCENE)
 
 
 def test_camera_frozen(cell: FaultCell) -> None:
@@ -29,7 +29,7 @@ def test_camera_frozen(cell: FaultCell) -> None:
     def closed() -> bool:
         frozen.header.stamp = cell.camera.picture(Seen.STICKER).header.stamp
         cell.camera.publish(frozen)
-        return any(g.reasons & Closed.FROZEN_IMAGE for g in cell.gates[said:])
+        return any(g.reasons & BlockReason.FROZEN_IMAGE for g in cell.gates[said:])
 
     cell.until(closed, "a gate that closes for a frozen picture")
 
@@ -42,12 +42,12 @@ def test_black_or_overexposed_picture(cell: FaultCell, level: int) -> None:
         # a newer picture would take its place before it was measured
         cell.camera.shows()
         cell.camera.publish(cell.camera.picture(Seen.STICKER, level=level))
-        cell.until_gate(reason=Closed.EXPOSURE)
+        cell.until_gate(reason=BlockReason.EXPOSURE)
         assert len(cell.scenes) == scenes
 
 
-@pytest.mark.parametrize(("seconds", "reason"), [(None, Closed.STAMP_ORDER), (1.0, Closed.CLOCK)])
-def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: Closed) -> None:
+@pytest.mark.parametrize(("seconds", "reason"), [(None, BlockReason.STAMP_ORDER), (1.0, BlockReason.CLOCK)])
+def test_stamp_that_cannot_be(cell: FaultCell, seconds: float | None, reason: BlockReason) -> None:
     """A camera whose driver sets no stamp, or whose clock is ahead."""
     cell.settle()
     stamp = 0 if seconds is None else cell.now_ns() + round(seconds * 1e9)
@@ -62,7 +62,7 @@ def test_duplicate_stamp(cell: FaultCell) -> None:
 
     def closed() -> bool:
         cell.camera.publish(cell.camera.picture(Seen.STICKER, stamp_ns=stamp))
-        return any(gate.reasons & Closed.STAMP_ORDER for gate in cell.gates[said:])
+        return any(gate.reasons & BlockReason.STAMP_ORDER for gate in cell.gates[said:])
 
     cell.until(closed, "a gate that closes for a stamp that stands still")
 
@@ -71,7 +71,7 @@ def test_reordered_stamps(cell: FaultCell) -> None:
     cell.settle()
     late = cell.camera.picture(Seen.STICKER, stamp_ns=cell.now_ns() - 10**9)
     cell.camera.publish(late)
-    cell.until_gate(reason=Closed.STAMP_ORDER)
+    cell.until_gate(reason=BlockReason.STAMP_ORDER)
 
 
 def test_ten_times_the_image_rate(cell: FaultCell) -> None:
@@ -92,13 +92,13 @@ def test_giant_image_that_claims_more_than_it_holds(cell: FaultCell) -> None:
     giant.header = cell.camera.picture(Seen.STICKER).header
     giant.data = array.array("B", bytes(100))
     cell.camera.publish(giant)
-    cell.until_gate(reason=Closed.FAILED_SCENE)
+    cell.until_gate(reason=BlockReason.FAILED_SCENE)
 
 
 def test_giant_image_that_holds_what_it_claims(cell: FaultCell) -> None:
     cell.settle()
     cell.camera.publish(cell.camera.picture(Seen.STICKER, width=6000, height=4000))
-    cell.until_gate(reason=Closed.SOURCE_CHANGED)
+    cell.until_gate(reason=BlockReason.SOURCE_CHANGED)
 
 
 @pytest.mark.parametrize("encoding", ["bayer_nonsense", "", "64FC4"])
@@ -107,25 +107,25 @@ def test_wrong_encoding(cell: FaultCell, encoding: str) -> None:
     image = cell.camera.picture(Seen.STICKER)
     image.encoding = encoding
     cell.camera.publish(image)
-    cell.until_gate(reason=Closed.FAILED_SCENE)
+    cell.until_gate(reason=BlockReason.FAILED_SCENE)
 
 
 @pytest.mark.parametrize("seen", [Seen.NAN, Seen.INFINITY])
 def test_nan_and_infinity_in_a_scene(cell: FaultCell, seen: Seen) -> None:
     cell.camera.shows(seen)
-    cell.until_gate(reason=Closed.IMPLAUSIBLE_SCENE, words="no finite numbers")
+    cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE, words="no finite numbers")
 
 
 def test_perception_raises(cell: FaultCell) -> None:
     cell.camera.shows(Seen.CRASH)
-    cell.until_gate(reason=Closed.FAILED_SCENE, words="the picture said so")
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the picture said so")
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [({"status": 200}, Closed.FAILED_SCENE), ({"status": 0}, Closed.FAILED_SCENE)],
+    [({"status": 200}, BlockReason.FAILED_SCENE), ({"status": 0}, BlockReason.FAILED_SCENE)],
 )
-def test_unknown_enumeration(cell: FaultCell, change: dict[str, int], reason: Closed) -> None:
+def test_unknown_enumeration(cell: FaultCell, change: dict[str, int], reason: BlockReason) -> None:
     """A detector of a version that this supervisor does not know."""
     message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
     for name, value in change.items():
@@ -146,14 +146,14 @@ def test_arrays_that_do_not_fit_together(cell: FaultCell) -> None:
     message = scene_to_msg(assessment(STICKER, stamp_ns=cell.now_ns()))
     message.objects[0].probabilities = [1.0]
     _say(cell, message)
-    cell.until_gate(reason=Closed.FAILED_SCENE)
+    cell.until_gate(reason=BlockReason.FAILED_SCENE)
 
 
 def test_detector_hang(cell: FaultCell) -> None:
     """Nothing but a new process helps: the runner starts one when this one is killed."""
     with cell.hanging_detector():
-        if not cell.gates[-1].reasons & Closed.STALE_SCENE:
-            cell.until_gate(reason=Closed.STALE_SCENE)
+        if not cell.gates[-1].reasons & BlockReason.STALE_SCENE:
+            cell.until_gate(reason=BlockReason.STALE_SCENE)
         cell.camera.shows(Seen.STICKER)
         said = len(cell.gates)
         cell.until(lambda: len(cell.gates) >= said + 5, "more messages of the gate")
@@ -172,7 +172,7 @@ def test_the_gate_that_closes_is_the_next_one_that_is_said(cell: FaultCell) -> N
     cell.settle()
     wrong = cell.camera.picture(Seen.NAN)
     cell.camera.publish(wrong)
-    closed = cell.until_gate(reason=Closed.IMPLAUSIBLE_SCENE)
+    closed = cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE)
     after = [g for g in cell.gates if g.sequence >= closed.sequence and g.supervisor == closed.supervisor]
     assert not any(g.open for g in after)
     assert after[0].state == GateState.STATE_BLOCKED

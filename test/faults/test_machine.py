@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sticker_uq.cell.processes import ProcessSpec
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common import qos
@@ -25,10 +25,10 @@ def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
     gaps = sum(e.kind == "gap" for e in cell.check_audit())
     cell.no_room("supervisor", size + 10)
     cell.hold(True)  # something to record
-    gate = cell.until_gate(reason=Closed.AUDIT, words="cannot be written")
+    gate = cell.until_gate(reason=BlockReason.AUDIT, words="cannot be written")
     head = gate.audit_head
     cell.hold(False)
-    cell.until_gate(reason=Closed.AUDIT)
+    cell.until_gate(reason=BlockReason.AUDIT)
     assert cell.gates[-1].audit_head == head
     cell.no_room("supervisor", None)
     cell.works()
@@ -99,7 +99,7 @@ def test_two_supervisors(cell: FaultCell) -> None:
 
         def closed() -> bool:
             newest = {g.supervisor: g for g in cell.gates[-20:]}
-            rivals = [g for g in newest.values() if g.reasons & Closed.SECOND_SUPERVISOR]
+            rivals = [g for g in newest.values() if g.reasons & BlockReason.SECOND_GATE_PUBLISHER]
             return len(rivals) == 2
 
         cell.until(closed, "two closed gates")
@@ -114,7 +114,9 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
     """It is there, as discovery tells, but what it says does not arrive: what it permits is not known."""
     unheard = cell.gate_publisher(qos.NEWEST_IMAGE_BEST_EFFORT)
     try:
-        cell.until_gate(reason=Closed.UNHEARD_SUPERVISOR, words="1 publisher of /gate besides this one")
+        cell.until_gate(
+            reason=BlockReason.UNKNOWN_GATE_PUBLISHER, words="1 publisher of /gate besides this one"
+        )
         cell.stays_closed()
     finally:
         cell.bench.probe.destroy_publisher(unheard)
@@ -148,7 +150,7 @@ def test_a_killed_console_serves_the_page_again(cell: FaultCell) -> None:
         asked = (GateState.STATE_INTERVENTION,)
         assert {gate.state for gate in cell.gates[said:]} == set(asked)
         assert group.stop()["console"] == 0
-    held = cell.until_gate(*asked, reason=Closed.HELD)
+    held = cell.until_gate(*asked, reason=BlockReason.HELD)
     assert not held.open
     cell.until(lambda: ("hold", "Grace") in told_persons(cell), "who it was, in the audit log")
     cell.quiet()

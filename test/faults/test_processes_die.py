@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq_msgs.msg import GateState
 from test.helpers.fault_cell import OPEN_STATES, FaultCell
 
@@ -49,7 +49,7 @@ def test_kill_detector(cell: FaultCell, state: int) -> None:
     """Its death closes an open gate, before its last scene is old; the next detector opens it again."""
     cell.bring(state)
     cell.kill("detector")
-    cell.until_gate(reason=Closed.FAILED_SCENE, words="the detector has died or gone")
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the detector has died or gone")
     cell.quiet()
     cell.hold(False)
 
@@ -60,7 +60,7 @@ def test_kill_arm(hasty: FaultCell, state: int) -> None:
     hasty.bring(state)
     killed = hasty.arm_servers()
     hasty.kill("arm")
-    hasty.until_gate(reason=Closed.ARM_FAILED)
+    hasty.until_gate(reason=BlockReason.ARM_FAILED)
     hasty.until_gate(GateState.STATE_FAULT)
     hasty.until(lambda: len(hasty.arm_servers()) == 1 and hasty.arm_servers() != killed, "the next arm alone")
 
@@ -69,7 +69,7 @@ def test_arm_hangs(hasty: FaultCell) -> None:
     """Its server is still there, but it says nothing any more: closed at once, and a fault because its goal does not end."""
     hasty.stop("arm", True)
     try:
-        hasty.until_gate(reason=Closed.ARM_FAILED)
+        hasty.until_gate(reason=BlockReason.ARM_FAILED)
         hasty.until_gate(GateState.STATE_FAULT)
     finally:
         hasty.stop("arm", False)

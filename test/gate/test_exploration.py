@@ -41,7 +41,7 @@ def test_no_order_of_events_breaks_a_rule(reached: list[Node]) -> None:
     assert set(phases) == set(Phase) - {Phase.UNKNOWN}
     assert len(reached) > min(4_000, 10**DEPTH)
     assert any(
-        node.state.open and node.state.permit.target.by_person for node in reached if node.state.permit
+        node.state.open and node.state.permit.target.by_operator for node in reached if node.state.permit
     )
 
 
@@ -50,7 +50,7 @@ def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[No
     tried = 0
     for node in reached:
         permit = node.state.permit
-        if not node.state.open or permit is None or permit.target.by_person or permit.doubts:
+        if not node.state.open or permit is None or permit.target.by_operator or permit.doubts:
             continue
         if node.state.reference is None or node.state.reference.image_size != SIZE:
             continue

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.gate import Closed, Phase, Policy
+from sticker_uq.gate import BlockReason, Phase, Policy
 from sticker_uq.gate.events import (
     ArmLost,
     ArmReady,
@@ -41,47 +41,56 @@ from test.helpers.gate import (
     verifying,
 )
 
-CLOSING: dict[str, tuple[Callable[[Cell], Any], Closed]] = {
-    "hold": (lambda cell: cell.send(Hold()), Closed.HELD),
-    "fault": (lambda cell: cell.send(Fault("test")), Closed.FAULT),
-    "deactivated": (lambda cell: cell.send(Deactivated()), Closed.NOT_ACTIVE),
-    "arm silent": (lambda cell: cell.send(ArmReady(False)), Closed.ARM_FAILED),
-    "arm gone": (lambda cell: cell.send(ArmLost()), Closed.ARM_FAILED),
-    "other workpiece": (lambda cell: cell.send(WorkpieceChanged("x", cell.now)), Closed.CONTRADICTED),
-    "failed scene": (lambda cell: cell.scene(status=Status.FAILED), Closed.FAILED_SCENE),
-    "unknown status": (lambda cell: cell.scene(STICKER, status=Status.UNKNOWN), Closed.FAILED_SCENE),
-    "unreadable scene": (lambda cell: cell.send(SceneUnreadable("arrays do not fit")), Closed.FAILED_SCENE),
-    "NaN metric": (lambda cell: cell.scene(observed(shannon_entropy=float("nan"))), Closed.IMPLAUSIBLE_SCENE),
-    "inf box": (lambda cell: cell.scene(observed((0, 0, float("inf"), 9))), Closed.IMPLAUSIBLE_SCENE),
+CLOSING: dict[str, tuple[Callable[[Cell], Any], BlockReason]] = {
+    "hold": (lambda cell: cell.send(Hold()), BlockReason.HELD),
+    "fault": (lambda cell: cell.send(Fault("test")), BlockReason.FAULT),
+    "deactivated": (lambda cell: cell.send(Deactivated()), BlockReason.NOT_ACTIVE),
+    "arm silent": (lambda cell: cell.send(ArmReady(False)), BlockReason.ARM_FAILED),
+    "arm gone": (lambda cell: cell.send(ArmLost()), BlockReason.ARM_FAILED),
+    "other workpiece": (lambda cell: cell.send(WorkpieceChanged("x", cell.now)), BlockReason.CONTRADICTED),
+    "failed scene": (lambda cell: cell.scene(status=Status.FAILED), BlockReason.FAILED_SCENE),
+    "unknown status": (lambda cell: cell.scene(STICKER, status=Status.UNKNOWN), BlockReason.FAILED_SCENE),
+    "unreadable scene": (
+        lambda cell: cell.send(SceneUnreadable("arrays do not fit")),
+        BlockReason.FAILED_SCENE,
+    ),
+    "NaN metric": (
+        lambda cell: cell.scene(observed(shannon_entropy=float("nan"))),
+        BlockReason.IMPLAUSIBLE_SCENE,
+    ),
+    "inf box": (lambda cell: cell.scene(observed((0, 0, float("inf"), 9))), BlockReason.IMPLAUSIBLE_SCENE),
     "NaN box of a rare object": (
         lambda cell: cell.scene(STICKER, unstable=[rarely_seen((0, 0, float("nan"), 9))]),
-        Closed.IMPLAUSIBLE_SCENE,
+        BlockReason.IMPLAUSIBLE_SCENE,
     ),
-    "other size": (lambda cell: cell.scene(STICKER, image_size=(320, 240)), Closed.SOURCE_CHANGED),
-    "no size": (lambda cell: cell.scene(STICKER, image_size=(0, 0)), Closed.IMPLAUSIBLE_SCENE),
-    "other frame": (lambda cell: cell.scene(STICKER, frame_id="x"), Closed.SOURCE_CHANGED),
-    "other model": (lambda cell: cell.scene(STICKER, model_hash="x"), Closed.MODEL_CHANGED),
-    "other settings": (lambda cell: cell.scene(STICKER, settings_hash="x"), Closed.MODEL_CHANGED),
+    "other size": (lambda cell: cell.scene(STICKER, image_size=(320, 240)), BlockReason.SOURCE_CHANGED),
+    "no size": (lambda cell: cell.scene(STICKER, image_size=(0, 0)), BlockReason.IMPLAUSIBLE_SCENE),
+    "other frame": (lambda cell: cell.scene(STICKER, frame_id="x"), BlockReason.SOURCE_CHANGED),
+    "other model": (lambda cell: cell.scene(STICKER, model_hash="x"), BlockReason.MODEL_CHANGED),
+    "other settings": (lambda cell: cell.scene(STICKER, settings_hash="x"), BlockReason.MODEL_CHANGED),
     "stamp stands still": (
         lambda cell: cell.scene(STICKER, stamp_ns=cell.state.scene.stamp_ns),  # type: ignore[union-attr]
-        Closed.STAMP_ORDER,
+        BlockReason.STAMP_ORDER,
     ),
     "stamp goes back": (
         lambda cell: cell.scene(STICKER, stamp_ns=cell.state.scene.stamp_ns - 1),  # type: ignore[union-attr]
-        Closed.STAMP_ORDER,
+        BlockReason.STAMP_ORDER,
     ),
-    "zero stamp": (lambda cell: cell.scene(STICKER, stamp_ns=0), Closed.STAMP_ORDER),
-    "stamp in the future": (lambda cell: cell.scene(STICKER, age=-0.2), Closed.CLOCK),
-    "old image": (lambda cell: cell.wait(0.2).scene(STICKER, stamp_ns=cell.now - SECOND), Closed.STALE_SCENE),
-    "clock goes back": (lambda cell: cell.wait(-5.0).tick(), Closed.CLOCK),
+    "zero stamp": (lambda cell: cell.scene(STICKER, stamp_ns=0), BlockReason.STAMP_ORDER),
+    "stamp in the future": (lambda cell: cell.scene(STICKER, age=-0.2), BlockReason.CLOCK),
+    "old image": (
+        lambda cell: cell.wait(0.2).scene(STICKER, stamp_ns=cell.now - SECOND),
+        BlockReason.STALE_SCENE,
+    ),
+    "clock goes back": (lambda cell: cell.wait(-5.0).tick(), BlockReason.CLOCK),
     "clock stands at zero": (
         lambda cell: cell.wait(-cell.now / SECOND - 0.1).tick(),
-        Closed.CLOCK,
+        BlockReason.CLOCK,
     ),
-    "no tick for long": (lambda cell: cell.wait(3600.0).tick(), Closed.STALE_SCENE),
-    "logo at the place": (lambda cell: cell.scene(LOGO), Closed.CONTRADICTED),
-    "uncertain now": (lambda cell: cell.scene(UNSURE), Closed.CONTRADICTED),
-    "rarely seen now": (lambda cell: cell.scene(unstable=[rarely_seen()]), Closed.CONTRADICTED),
+    "no tick for long": (lambda cell: cell.wait(3600.0).tick(), BlockReason.STALE_SCENE),
+    "logo at the place": (lambda cell: cell.scene(LOGO), BlockReason.CONTRADICTED),
+    "uncertain now": (lambda cell: cell.scene(UNSURE), BlockReason.CONTRADICTED),
+    "rarely seen now": (lambda cell: cell.scene(unstable=[rarely_seen()]), BlockReason.CONTRADICTED),
 }
 
 
@@ -110,7 +119,7 @@ def test_closes_in_the_same_step_and_stops_the_arm(make: Make, name: str) -> Non
 def test_what_the_arm_hides_is_no_contradiction_once_it_works(happen: Callable[[Cell], Any]) -> None:
     cell = permitted()
     happen(cell)
-    assert cell.state.reasons & Closed.CONTRADICTED
+    assert cell.state.reasons & BlockReason.CONTRADICTED
     cell = removing()
     happen(cell)
     assert cell.phase is Phase.REMOVING
@@ -120,7 +129,7 @@ def test_an_arm_that_does_not_accept_is_given_up() -> None:
     cell = permitted()
     while cell.state.open:
         cell.scene(STICKER)
-    assert cell.state.reasons & Closed.ARM_FAILED
+    assert cell.state.reasons & BlockReason.ARM_FAILED
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
 
 
@@ -130,7 +139,7 @@ def test_a_removal_that_takes_too_long_is_stopped() -> None:
         cell.scene(STICKER)
     assert cell.phase is Phase.REMOVING
     cell.scene(STICKER, times=2)
-    assert cell.state.reasons & Closed.ARM_FAILED
+    assert cell.state.reasons & BlockReason.ARM_FAILED
 
 
 def test_settings_and_policy_are_frozen_while_a_permit_is_out() -> None:
@@ -142,7 +151,7 @@ def test_settings_and_policy_are_frozen_while_a_permit_is_out() -> None:
     cell.scene(STICKER, times=K - 1)
     cell.core.configure(Policy(min_probability=0.9), SETTINGS)
     cell.scene(STICKER)
-    assert cell.state.reasons & Closed.MODEL_CHANGED
+    assert cell.state.reasons & BlockReason.MODEL_CHANGED
     cell.scene(STICKER, times=K - 1)
     assert not cell.state.open
     cell.scene(STICKER)
@@ -194,14 +203,14 @@ def test_a_reason_without_details_is_told_in_its_words_alone() -> None:
 def test_a_workpiece_that_is_done_says_nothing_about_what_is_seen_later() -> None:
     cell = running().scene(times=K)
     cell.scene(STICKER)
-    assert cell.state.reasons == Closed.NOTHING_TO_REMOVE
+    assert cell.state.reasons == BlockReason.NOTHING_TO_REMOVE
 
 
 def test_enough_agreeing_scenes_are_enough_though_the_arm_is_missing() -> None:
     cell = running()
     cell.send(ArmReady(False))
     cell.scene(STICKER, times=K)
-    assert cell.state.reasons == Closed.ARM_FAILED
+    assert cell.state.reasons == BlockReason.ARM_FAILED
 
 
 def test_what_closes_the_gate_begins_a_verification_anew() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.gate import Closed, Phase
+from sticker_uq.gate import BlockReason, Phase
 from sticker_uq.gate.events import (
     Activated,
     ArmReady,
@@ -41,16 +41,16 @@ def test_starts_closed_and_says_why() -> None:
     assert cell.phase is Phase.BLOCKED
     cell.tick()
     (gate,) = cell.sent(PublishGate)
-    assert gate.reasons == Closed.NOT_ACTIVE | Closed.NO_SCENE
+    assert gate.reasons == BlockReason.NOT_ACTIVE | BlockReason.NO_SCENE
     cell.scene(STICKER, times=5)
     assert not cell.state.open
 
 
 def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal() -> None:
     cell = running()
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.NO_SCENE)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.NO_SCENE)
     cell.scene(STICKER, observed(THERE), times=K - 1)
-    assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, Closed.INCONSISTENT)
+    assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, BlockReason.INCONSISTENT)
     cell.scene(NEARBY, observed(THERE))
     assert cell.phase is Phase.PERMITTED
     gate, goal = cell.last[:2]
@@ -70,7 +70,7 @@ def test_without_an_arm_nothing_opens_until_it_is_ready() -> None:
     cell = running()
     cell.send(ArmReady(False))
     cell.scene(STICKER, times=K + 2)
-    assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, Closed.ARM_FAILED)
+    assert (cell.phase, cell.state.reasons) == (Phase.MONITORING, BlockReason.ARM_FAILED)
     cell.send(ArmReady(True))
     assert not cell.state.open
     cell.scene(STICKER, times=K)
@@ -140,7 +140,7 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh() -> None:
     assert cell.last[0].valid_until_ns == stamp + SECOND  # type: ignore[union-attr]
     cell.tick(2)
     assert cell.phase is Phase.BLOCKED
-    assert cell.state.reasons & Closed.STALE_SCENE
+    assert cell.state.reasons & BlockReason.STALE_SCENE
 
 
 def test_a_permit_that_was_not_renewed_in_time_cannot_come_back() -> None:
@@ -158,20 +158,20 @@ def test_a_clock_that_stands_still_does_not_keep_the_gate_open() -> None:
         cell.send(Tick())
         ticks += 1
         assert ticks < 20
-    assert cell.state.reasons & Closed.STALE_SCENE
+    assert cell.state.reasons & BlockReason.STALE_SCENE
 
 
 def test_an_image_stamped_ahead_of_the_clock_is_fresh_no_longer_than_any_other() -> None:
     cell = running().scene(STICKER, age=-0.04)
     cell.tick(9)
-    assert not cell.state.reasons & Closed.STALE_SCENE
+    assert not cell.state.reasons & BlockReason.STALE_SCENE
     cell.tick()
-    assert cell.state.reasons & Closed.STALE_SCENE
+    assert cell.state.reasons & BlockReason.STALE_SCENE
 
 
 def test_images_without_a_size_open_nothing_however_many_agree() -> None:
     cell = running().scene(STICKER, times=K + 2, image_size=(0, 0))
-    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
     assert not cell.sent(SendGoal)
 
 
@@ -182,7 +182,7 @@ def test_a_clock_at_zero_opens_nothing_even_for_images_that_seem_fresh() -> None
     cell.send(ArmReady(True))
     for stamp in range(1, 2 * K + 1):
         cell.assess(assessment(STICKER, stamp_ns=stamp * 1000))
-    assert cell.state.reasons & Closed.CLOCK
+    assert cell.state.reasons & BlockReason.CLOCK
     assert not cell.sent(SendGoal)
 
 
@@ -197,4 +197,4 @@ def test_a_scene_fails_by_its_status_or_by_its_decision(outcome: Outcome, usable
     assert decision is not None
     facts = replace(scene, stamp_ns=scene.stamp_ns + 1, usable=usable)
     cell.send(SceneReceived(replace(decision, outcome=outcome), facts))
-    assert cell.state.reasons & Closed.FAILED_SCENE
+    assert cell.state.reasons & BlockReason.FAILED_SCENE

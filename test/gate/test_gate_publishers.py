@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sticker_uq.gate.gate_publishers import QUIET_S, Speakers
+from sticker_uq.gate.gate_publishers import QUIET_S, GatePublishers
 from sticker_uq.gate.permit import Permit, PermitWatch
 
 
@@ -16,7 +16,7 @@ class Clock:
 
 def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
     clock = Clock()
-    speakers = Speakers(clock)
+    speakers = GatePublishers(clock)
     speakers.heard("a", active=True)
     speakers.heard("b", active=True)
     assert speakers.present() == ["a", "b"]
@@ -35,7 +35,7 @@ def test_an_arm_obeys_neither_of_two_supervisors() -> None:
     watch.update(permit, "a")
     assert watch.refusal("decision", 1) == ""
     watch.update(permit, "b")
-    assert "2 supervisors speak: a, b" in watch.refusal("decision", 1)
+    assert "2 gate publishers: a, b" in watch.refusal("decision", 1)
 
 
 def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
@@ -49,7 +49,7 @@ def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
 
 def test_publishers_that_nobody_heard_are_counted() -> None:
     clock = Clock()
-    speakers = Speakers(clock)
+    speakers = GatePublishers(clock)
     speakers.heard("own", active=True)
     assert speakers.unheard("own", 0) == 0
     assert speakers.unheard("own", 1) == 1
@@ -62,7 +62,7 @@ def test_publishers_that_nobody_heard_are_counted() -> None:
 
 def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
     clock = Clock()
-    speakers = Speakers(clock)
+    speakers = GatePublishers(clock)
     speakers.heard("own", active=False)
     speakers.heard("a", active=False)
     clock.now += 10 * QUIET_S

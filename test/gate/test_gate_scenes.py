@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase, SceneAnswer
+from sticker_uq.gate import Answer, BlockReason, GateSettings, OperatorAnswer, Phase, SceneAnswer
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import (
     DeclareDone,
@@ -91,7 +91,7 @@ def test_a_request_about_an_empty_scene_names_its_reason_alone() -> None:
 
 def test_what_a_person_has_decided_is_not_in_question_again() -> None:
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, observed(THERE), dil=0.9, times=K)
     request = cell.sent(OpenIntervention)[-1]
     assert [as_box(v.object.box) for v in request.objects] == [THERE]
@@ -114,7 +114,7 @@ def test_why_a_workpiece_is_done_is_told() -> None:
 @pytest.mark.parametrize(("workpiece", "kept"), [("laptop-1", 1), ("", 0)])
 def test_approvals_outlive_a_clean_scene_only_on_a_workpiece_with_a_name(workpiece: str, kept: int) -> None:
     cell = running(workpiece=workpiece).scene(UNSURE, times=K)
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(times=K)
     assert len(cell.sent(DeclareDone)) == 1
     assert len(cell.state.memory.approvals) == kept
@@ -141,7 +141,7 @@ def test_a_sticker_that_is_kept_is_in_question_only_with_the_whole_scene() -> No
 def test_what_a_person_approved_is_not_what_the_rules_chose_before() -> None:
     cell = running().scene(STICKER)
     (chosen,) = cell.state.decision.verdicts  # type: ignore[union-attr]
-    decided(cell, replace(chosen, by_person=True), outcome=Outcome.WORK)
+    decided(cell, replace(chosen, by_operator=True), outcome=Outcome.WORK)
     assert not cell.sent(SendGoal)
     assert cell.state.streak.count == 1
 
@@ -173,8 +173,8 @@ def test_only_a_decision_that_asks_leaves_something_unexplained() -> None:
 
 def test_a_scene_that_is_not_believed_contradicts_nothing() -> None:
     cell = removing().scene(LOGO, exposure=DARK)
-    assert not cell.state.reasons & Closed.CONTRADICTED
-    assert cell.state.reasons & Closed.EXPOSURE
+    assert not cell.state.reasons & BlockReason.CONTRADICTED
+    assert cell.state.reasons & BlockReason.EXPOSURE
     assert "permit 1 revoked: the picture is too dark or too bright" in [e.text for e in cell.sent(Log)]
 
 
@@ -199,7 +199,7 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed() -> None:
     forged = replace(other, object=replace(other.object, label=ObjectClass.LOGO))
     newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
     cell.send(SceneReceived(replace(decision, verdicts=(sticker, forged)), newer))
-    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
     assert "no stable sticker" in cell.state.text
     assert cell.phase is Phase.BLOCKED
 
@@ -211,7 +211,7 @@ def test_a_decision_to_work_on_nothing_is_not_believed() -> None:
     assert decision is not None
     newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
     cell.send(SceneReceived(replace(decision, verdicts=()), newer))
-    assert cell.state.reasons & Closed.IMPLAUSIBLE_SCENE
+    assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
 
 
 def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None:
@@ -230,4 +230,4 @@ def test_the_log_names_the_workpiece_that_is_done(workpiece: str, name: str) -> 
 
 def test_a_failed_scene_is_told_in_the_words_of_perception() -> None:
     cell = running().scene(STICKER, status=Status.FAILED, status_text="the model is missing")
-    assert cell.state.problems == ((Closed.FAILED_SCENE, "the model is missing"),)
+    assert cell.state.problems == ((BlockReason.FAILED_SCENE, "the model is missing"),)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sticker_uq.gate import Closed, GateSettings, Phase, SceneAnswer
+from sticker_uq.gate import BlockReason, GateSettings, Phase, SceneAnswer
 from sticker_uq.gate.events import (
     AssumptionBroken,
     CancelGoal,
@@ -67,7 +67,7 @@ def test_a_leap_between_two_ticks_is_known_before_the_next_event_is_timed_by_it(
 def test_a_clock_that_goes_back_between_two_ticks_is_told_by_how_much() -> None:
     cell = removing().tick().wait(-5.0)
     cell.scene(STICKER)
-    assert cell.state.reasons & Closed.CLOCK
+    assert cell.state.reasons & BlockReason.CLOCK
     assert "the clock went back by 4.900 s" in [e.text for e in cell.sent(Log)]
 
 
@@ -77,7 +77,7 @@ def test_a_clock_that_stands_still_closes_after_the_ticks_of_one_scene_age() -> 
         cell.send(Tick())
         assert cell.state.open
     cell.send(Tick())
-    assert cell.state.reasons & Closed.STALE_SCENE
+    assert cell.state.reasons & BlockReason.STALE_SCENE
 
 
 def test_an_image_of_the_moment_in_which_the_arm_stopped_does_not_count() -> None:
@@ -104,16 +104,16 @@ def test_a_broken_assumption_closes_though_its_request_was_answered() -> None:
     cell = running().scene(STICKER)
     cell.send(BROKEN)
     assert cell.phase is Phase.INTERVENTION
-    assert cell.state.reasons & Closed.ASSUMPTION
+    assert cell.state.reasons & BlockReason.ASSUMPTION
     assert answer(cell, scene=SceneAnswer.RESCAN)
     cell.scene(STICKER, times=K + 1)
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.ASSUMPTION)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.ASSUMPTION)
 
 
 def test_before_anything_was_seen_nobody_can_be_asked() -> None:
     cell = running()
     cell.send(BROKEN)
-    assert cell.state.reasons == Closed.ASSUMPTION | Closed.NO_SCENE
+    assert cell.state.reasons == BlockReason.ASSUMPTION | BlockReason.NO_SCENE
     assert not cell.sent(OpenIntervention)
     cell.scene(STICKER)
     assert len(cell.sent(OpenIntervention)) == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Closed, Phase, Policy
+from sticker_uq.gate import BlockReason, Phase, Policy
 from sticker_uq.gate.events import (
     AssumptionBroken,
     CloseIntervention,
@@ -38,17 +38,20 @@ def lines(cell: Cell) -> list[str]:
 
 def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
     cell = permitted()
-    cell.send(Impediment(Closed.AUDIT, "the disk is full"))
-    assert (cell.phase, cell.state.reasons & Closed.AUDIT) == (Phase.BLOCKED, Closed.AUDIT)
-    cell.send(Impediment(Closed.SECOND_SUPERVISOR, "a and b speak"))
+    cell.send(Impediment(BlockReason.AUDIT, "the disk is full"))
+    assert (cell.phase, cell.state.reasons & BlockReason.AUDIT) == (Phase.BLOCKED, BlockReason.AUDIT)
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, "a and b speak"))
     assert "what happens cannot be recorded: the disk is full" in cell.state.text
     assert "another supervisor speaks in this cell: a and b speak" in cell.state.text
-    cell.send(Impediment(Closed.AUDIT, "the disk is behind"))
+    cell.send(Impediment(BlockReason.AUDIT, "the disk is behind"))
     assert "the disk is behind" in cell.state.text
     assert "the disk is full" not in cell.state.text
-    cell.send(Impediment(Closed.AUDIT, ""))
-    assert cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR) == Closed.SECOND_SUPERVISOR
-    cell.send(Impediment(Closed.SECOND_SUPERVISOR, ""))
+    cell.send(Impediment(BlockReason.AUDIT, ""))
+    assert (
+        cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
+        == BlockReason.SECOND_GATE_PUBLISHER
+    )
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, ""))
     assert cell.state.impediments == ()
 
 
@@ -109,14 +112,14 @@ def test_a_finished_workpiece_has_nothing_to_remove_whatever_interrupts_the_coun
     assert cell.sent(DeclareDone)
     cell.send(Hold())
     cell.send(Release())
-    assert cell.scene(STICKER).state.reasons == Closed.NOTHING_TO_REMOVE
+    assert cell.scene(STICKER).state.reasons == BlockReason.NOTHING_TO_REMOVE
 
 
 def test_a_question_says_what_it_is_about() -> None:
     cell = asking()
     assert cell.state.request is not None
     assert f"a person decides: {cell.state.request.text}" in cell.state.text
-    assert cell.state.reasons == Closed.WAITING_FOR_PERSON
+    assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
 
 
 def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> None:
@@ -130,14 +133,14 @@ def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> N
     about_an_object = at_work().scene(UNSURE, times=K)
     assert about_an_object.phase is Phase.INTERVENTION
     about_an_object.scene(localization=UNEXPLAINED)
-    assert not about_an_object.state.reasons & Closed.UNEXPLAINED
+    assert not about_an_object.state.reasons & BlockReason.UNEXPLAINED
     about_the_scene = at_work().scene(STICKER, localization=EVERYTHING_IN_DOUBT, times=K)
     assert about_the_scene.phase is Phase.INTERVENTION
     assert about_the_scene.state.request is not None
     assert about_the_scene.state.request.whole_scene
-    assert not about_the_scene.state.reasons & Closed.UNEXPLAINED
+    assert not about_the_scene.state.reasons & BlockReason.UNEXPLAINED
     about_the_scene.scene(localization=UNEXPLAINED)
-    assert about_the_scene.state.reasons & Closed.UNEXPLAINED
+    assert about_the_scene.state.reasons & BlockReason.UNEXPLAINED
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------------

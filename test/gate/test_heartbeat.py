@@ -1,10 +1,10 @@
 """An arm is there as long as it says so, alone."""
 
-from sticker_uq.gate.heartbeat import Pulse
+from sticker_uq.gate.heartbeat import Heartbeat
 
 
 def test_silence_is_counted_in_looks() -> None:
-    pulse = Pulse(patience=3)
+    pulse = Heartbeat(patience=3)
     assert not pulse.alone
     assert not pulse.beat("a")
     pulse.look()
@@ -21,7 +21,7 @@ def test_silence_is_counted_in_looks() -> None:
 
 
 def test_after_a_death_each_must_speak_anew() -> None:
-    pulse = Pulse(patience=3)
+    pulse = Heartbeat(patience=3)
     pulse.beat("a")
     pulse.lost()
     assert not pulse.alone
@@ -30,7 +30,7 @@ def test_after_a_death_each_must_speak_anew() -> None:
 
 
 def test_another_arm_is_told_from_the_one_before_and_two_are_too_many() -> None:
-    pulse = Pulse(patience=2)
+    pulse = Heartbeat(patience=2)
     pulse.beat("a")
     assert pulse.beat("b")
     assert not pulse.alone

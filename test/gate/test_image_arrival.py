@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.gate import Closed, GateSettings, Phase
+from sticker_uq.gate import BlockReason, GateSettings, Phase
 from sticker_uq.gate.events import CancelGoal, ImageArrived, SendGoal
 from sticker_uq.scene import Exposure, ImageCheck
 from test.helpers.assessments import MS, SECOND, SIZE
@@ -38,35 +38,43 @@ def arrives(cell: Cell, age: float = 0.01, **changes: Any) -> Cell:
     return cell
 
 
-IMPLAUSIBLE: dict[str, tuple[Callable[[Cell], dict[str, Any]], Closed, str]] = {
-    "unusable": (lambda _: {"problem": "image data is empty"}, Closed.FAILED_SCENE, "image data is empty"),
+IMPLAUSIBLE: dict[str, tuple[Callable[[Cell], dict[str, Any]], BlockReason, str]] = {
+    "unusable": (
+        lambda _: {"problem": "image data is empty"},
+        BlockReason.FAILED_SCENE,
+        "image data is empty",
+    ),
     "black": (
         lambda _: {"exposure": Exposure(2.0, 1.0, 0.0)},
-        Closed.EXPOSURE,
+        BlockReason.EXPOSURE,
         "its mean grey level is 2",
     ),
-    "overexposed": (lambda _: {"exposure": Exposure(250.0, 0.0, 0.9)}, Closed.EXPOSURE, "grey level is 250"),
-    "brightness unknown": (lambda _: {"exposure": None}, Closed.EXPOSURE, "was not measured"),
-    "frozen": (lambda _: {"repeats": SETTINGS.frozen_images}, Closed.FROZEN_IMAGE, "3 images in a row"),
-    "stamp is zero": (lambda _: {"stamp_ns": 0}, Closed.STAMP_ORDER, "the stamp of the image is 0"),
+    "overexposed": (
+        lambda _: {"exposure": Exposure(250.0, 0.0, 0.9)},
+        BlockReason.EXPOSURE,
+        "grey level is 250",
+    ),
+    "brightness unknown": (lambda _: {"exposure": None}, BlockReason.EXPOSURE, "was not measured"),
+    "frozen": (lambda _: {"repeats": SETTINGS.frozen_images}, BlockReason.FROZEN_IMAGE, "3 images in a row"),
+    "stamp is zero": (lambda _: {"stamp_ns": 0}, BlockReason.STAMP_ORDER, "the stamp of the image is 0"),
     "stamp stands still": (
         lambda cell: {"previous_stamp_ns": cell.now - 10 * MS},
-        Closed.STAMP_ORDER,
+        BlockReason.STAMP_ORDER,
         "the stamp stands still",
     ),
     "stamps go back": (
         lambda cell: {"previous_stamp_ns": cell.now + 10 * MS},
-        Closed.STAMP_ORDER,
+        BlockReason.STAMP_ORDER,
         "the stamps go back by 0.020 s",
     ),
-    "in the future": (lambda _: {"age": -0.06}, Closed.CLOCK, "lies 0.060 s in the future"),
-    "old": (lambda _: {"age": 1.0}, Closed.STALE_SCENE, "the image was 1.000 s old when it came"),
+    "in the future": (lambda _: {"age": -0.06}, BlockReason.CLOCK, "lies 0.060 s in the future"),
+    "old": (lambda _: {"age": 1.0}, BlockReason.STALE_SCENE, "the image was 1.000 s old when it came"),
     "other size": (
         lambda _: {"image_size": (320, 240)},
-        Closed.SOURCE_CHANGED,
+        BlockReason.SOURCE_CHANGED,
         "640 x 480 became 'camera' 320 x 240",
     ),
-    "other frame": (lambda _: {"frame_id": "lid"}, Closed.SOURCE_CHANGED, "became 'lid' 640 x 480"),
+    "other frame": (lambda _: {"frame_id": "lid"}, BlockReason.SOURCE_CHANGED, "became 'lid' 640 x 480"),
 }
 
 
@@ -131,14 +139,14 @@ def test_it_stays_closed_until_a_good_scene_has_come() -> None:
     finish(cell)
     for _ in range(3):
         arrives(cell.wait(0.1))
-        assert cell.state.reasons & Closed.FAILED_SCENE
+        assert cell.state.reasons & BlockReason.FAILED_SCENE
     cell.scene(STICKER)
-    assert not cell.state.reasons & Closed.FAILED_SCENE
+    assert not cell.state.reasons & BlockReason.FAILED_SCENE
 
 
 def test_without_a_scene_no_size_is_known_to_have_changed() -> None:
     cell = arrives(running(), image_size=(320, 240), frame_id="lid")
-    assert cell.state.reasons == Closed.NO_SCENE
+    assert cell.state.reasons == BlockReason.NO_SCENE
     assert not cell.state.problems
 
 
@@ -150,10 +158,10 @@ def test_a_camera_without_noise_may_repeat_its_images() -> None:
 
 def test_an_image_at_time_zero_is_out_of_order_and_not_old() -> None:
     cell = arrives(removing(), stamp_ns=0, previous_stamp_ns=0)
-    assert [reason for reason, _ in cell.state.problems] == [Closed.STAMP_ORDER]
+    assert [reason for reason, _ in cell.state.problems] == [BlockReason.STAMP_ORDER]
 
 
 def test_an_image_from_elsewhere_is_asked_nothing_more() -> None:
     """It may not have been decoded yet: nobody knows how bright it is."""
     cell = arrives(removing(), image_size=(6000, 4000), exposure=None)
-    assert [reason for reason, _ in cell.state.problems] == [Closed.SOURCE_CHANGED]
+    assert [reason for reason, _ in cell.state.problems] == [BlockReason.SOURCE_CHANGED]

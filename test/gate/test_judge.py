@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sticker_uq.gate import Answer, Memory, PersonAnswer, Policy, judge
+from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.scene import (
     ObjectClass,
     ObservedObject,
@@ -32,8 +32,8 @@ METRICS = (
 )
 
 
-def said(answer: Answer, box: tuple[float, ...] = HERE) -> Memory:
-    return Memory().remember([PersonAnswer(answer, box)])  # type: ignore[arg-type]
+def said(answer: Answer, box: tuple[float, ...] = HERE) -> OperatorAnswers:
+    return OperatorAnswers().remember([OperatorAnswer(answer, box)])  # type: ignore[arg-type]
 
 
 def only(decision: SceneDecision) -> Any:
@@ -50,7 +50,7 @@ def test_a_sure_sticker_is_removed_and_every_limit_is_named() -> None:
     assert decision.outcome is Outcome.WORK
     verdict = only(decision)
     assert verdict.verdict is Verdict.REMOVE
-    assert not verdict.by_person
+    assert not verdict.by_operator
     assert metrics_of(verdict) == {"probability", "detection_rate", "logo_overlap", *METRICS}
     assert all(reason.text for reason in verdict.reasons)
     assert decision.removable() == (verdict,)
@@ -117,8 +117,8 @@ def test_a_sticker_on_a_possible_logo_is_asked_about() -> None:
     maybe = observed(inside, ObjectClass.BACKGROUND, (0.7, 0.25, 0.05))
     assert judge(assessment(observed(), maybe), POLICY).verdicts[0].verdict is Verdict.ASK
     # unless a person said that nothing is there
-    settled = judge(assessment(observed(), maybe), POLICY, said(Answer.NOT_THERE, inside))
-    assert settled.verdicts[0].verdict is Verdict.REMOVE
+    should_stop = judge(assessment(observed(), maybe), POLICY, said(Answer.NOT_THERE, inside))
+    assert should_stop.verdicts[0].verdict is Verdict.REMOVE
     assert judge(assessment(observed(), observed(THERE, ObjectClass.LOGO)), POLICY).outcome is Outcome.WORK
 
 
@@ -155,7 +155,7 @@ def test_unexplained_saliency_stops_everything(dil: float | None) -> None:
     decision = judge(assessment(observed(), dil=dil), POLICY)
     assert decision.outcome is Outcome.ASK
     assert [reason.metric for reason in decision.reasons] == ["dil"]
-    assert judge(assessment(observed(), dil=dil), POLICY, Memory().checked()).outcome is Outcome.WORK
+    assert judge(assessment(observed(), dil=dil), POLICY, OperatorAnswers().checked()).outcome is Outcome.WORK
     assert (
         judge(assessment(observed(), dil=dil), Policy(max_dil=1.0, max_dil_clean=1.0)).outcome is Outcome.WORK
     )
@@ -164,7 +164,7 @@ def test_unexplained_saliency_stops_everything(dil: float | None) -> None:
 def test_an_empty_lid_with_saliency_is_not_clean() -> None:
     assert judge(assessment(dil=0.5), POLICY).outcome is Outcome.CLEAN
     assert judge(assessment(dil=0.55), POLICY).outcome is Outcome.ASK
-    assert judge(assessment(dil=0.55), POLICY, Memory().checked()).outcome is Outcome.CLEAN
+    assert judge(assessment(dil=0.55), POLICY, OperatorAnswers().checked()).outcome is Outcome.CLEAN
 
 
 def test_faint_saliency_is_clean_whatever_its_ratio() -> None:
@@ -210,7 +210,7 @@ def test_a_person_decides_about_uncertain_objects() -> None:
     ]:
         decision = judge(scene, POLICY, said(answer))
         assert (only(decision).verdict, decision.outcome) == (verdict, outcome)
-        assert only(decision).by_person
+        assert only(decision).by_operator
 
 
 def test_a_logo_is_removed_only_after_an_answer_about_itself() -> None:
@@ -230,8 +230,8 @@ def test_one_approval_covers_one_object() -> None:
 def test_an_object_between_two_opposite_answers_is_asked_about() -> None:
     between = (99.0, 100.0, 177.0, 160.0)
     # both answers fit the object in between, but not one another
-    memory = Memory().remember([PersonAnswer(Answer.KEEP, (85.0, 100.0, 150.0, 160.0))])
-    memory = memory.remember([PersonAnswer(Answer.REMOVE, (120.0, 100.0, 190.0, 160.0))])
+    memory = OperatorAnswers().remember([OperatorAnswer(Answer.KEEP, (85.0, 100.0, 150.0, 160.0))])
+    memory = memory.remember([OperatorAnswer(Answer.REMOVE, (120.0, 100.0, 190.0, 160.0))])
     assert len(memory.answers) == 2
     assert only(judge(assessment(observed(between)), POLICY, memory)).verdict is Verdict.ASK
 
@@ -240,7 +240,7 @@ def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself() -> None:
     decision = judge(assessment(observed(HERE, ObjectClass.LOGO)), POLICY, said(Answer.MISSED, ELSEWHERE))
     assert decision.outcome is Outcome.WORK
     (drawn,) = decision.removable()
-    assert drawn.by_person
+    assert drawn.by_operator
     assert drawn.object.id == 1
     assert drawn.object.box.tolist() == list(ELSEWHERE)
     assert drawn.object.detections == 0
@@ -250,10 +250,10 @@ def test_a_drawn_sticker_is_removed_until_the_detector_sees_it_itself() -> None:
 
 def test_a_person_may_say_that_no_sticker_is_left() -> None:
     decision = judge(
-        assessment(observed(), observed(THERE, duplicated=True), dil=0.9), POLICY, Memory().clean()
+        assessment(observed(), observed(THERE, duplicated=True), dil=0.9), POLICY, OperatorAnswers().clean()
     )
     assert decision.outcome is Outcome.CLEAN
-    assert all(v.verdict is Verdict.KEEP and v.by_person for v in decision.verdicts)
+    assert all(v.verdict is Verdict.KEEP and v.by_operator for v in decision.verdicts)
 
 
 def test_the_decision_names_what_it_rests_on() -> None:
@@ -375,6 +375,6 @@ def test_a_number_that_is_none_is_never_removed(field: str, value: float) -> Non
 def test_answers_to_leave_things_alone_never_touch_what_they_name(
     scene: SceneAssessment, answers: list[tuple[Answer, Any]]
 ) -> None:
-    memory = Memory().remember(PersonAnswer(answer, box) for answer, box in answers)
+    memory = OperatorAnswers().remember(OperatorAnswer(answer, box) for answer, box in answers)
     for verdict in judge(scene, POLICY, memory).removable():
         assert memory.silences(tuple(map(float, verdict.object.box))) is None  # type: ignore[arg-type]

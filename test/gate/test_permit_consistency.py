@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase
+from sticker_uq.gate import Answer, BlockReason, GateSettings, OperatorAnswer, Phase
 from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.permit_consistency import is_slight, opinion
@@ -35,7 +35,7 @@ BESIDE_THERE = (340.0, 110.0, 440.0, 190.0)
 
 def revoked(cell: Cell, text: str) -> None:
     assert not cell.state.open
-    assert cell.state.reasons & Closed.CONTRADICTED
+    assert cell.state.reasons & BlockReason.CONTRADICTED
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
     assert text in next(e.text for e in cell.sent(Log) if "revoked" in e.text)
 
@@ -133,7 +133,7 @@ def test_a_value_that_is_no_number_or_a_persons_word_is_no_slight_doubt() -> Non
     (verdict,) = judge(assessment(SLIGHTLY_UNSURE), POLICY).verdicts
     (reason,) = verdict.reasons
     assert is_slight(verdict, 0.5)
-    assert not is_slight(replace(verdict, by_person=True), 0.5)
+    assert not is_slight(replace(verdict, by_operator=True), 0.5)
     assert not is_slight(replace(verdict, reasons=()), 0.5)
     for name in ("value", "limit"):
         assert not is_slight(replace(verdict, reasons=(replace(reason, **{name: float("nan")}),)), 0.5)
@@ -232,7 +232,7 @@ def test_an_overlap_at_the_limit_is_no_intrusion() -> None:
 
 def test_a_person_who_says_to_leave_it_is_heard_though_the_arm_works() -> None:
     cell = removing()
-    said = replace(cell.state, memory=cell.state.memory.remember([PersonAnswer(Answer.KEEP, HERE)]))
+    said = replace(cell.state, memory=cell.state.memory.remember([OperatorAnswer(Answer.KEEP, HERE)]))
     cell.core._state = said
     cell.scene(STICKER)
     revoked(cell, "a person said to leave it alone")
@@ -246,7 +246,7 @@ def test_background_at_the_place_is_nothing() -> None:
 
 def test_an_approved_object_is_no_less_protected() -> None:
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(UNSURE, times=K)
     cell.send(GoalAccepted(cell.goal))
     cell.scene(UNSURE, times=3)

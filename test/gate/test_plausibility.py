@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from sticker_uq.gate import Answer, Closed, GateSettings, PersonAnswer, Phase, SceneAnswer, facts_of, judge
+from sticker_uq.gate import (
+    Answer,
+    BlockReason,
+    GateSettings,
+    OperatorAnswer,
+    Phase,
+    SceneAnswer,
+    facts_of,
+    judge,
+)
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -47,7 +56,7 @@ def set_to(**changes: Any) -> GateSettings:
     return GateSettings(**{**SETTINGS.model_dump(), **changes})
 
 
-def stays_closed(cell: Cell, reason: Closed) -> None:
+def stays_closed(cell: Cell, reason: BlockReason) -> None:
     assert not cell.state.open
     assert cell.state.reasons & reason, cell.state.text
 
@@ -59,11 +68,11 @@ def test_identical_pictures_stop_the_arm_however_new_their_stamps() -> None:
     cell = removing().scene(STICKER, times=SETTINGS.frozen_images - 1, **SAME)
     assert cell.state.open
     cell.scene(STICKER, **SAME)
-    stays_closed(cell, Closed.FROZEN_IMAGE)
+    stays_closed(cell, BlockReason.FROZEN_IMAGE)
     assert "3 images in a row have exactly the same pixels" in cell.state.text
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
     finish(cell).scene(STICKER, times=5, **SAME)
-    stays_closed(cell, Closed.FROZEN_IMAGE)
+    stays_closed(cell, BlockReason.FROZEN_IMAGE)
 
 
 def test_the_same_picture_again_is_no_further_evidence() -> None:
@@ -79,15 +88,15 @@ def test_the_same_picture_again_is_no_further_evidence() -> None:
 
 def test_two_identical_pictures_far_apart_are_a_frozen_camera_too() -> None:
     cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.1).scene(STICKER, **SAME)
-    stays_closed(cell, Closed.FROZEN_IMAGE)
+    stays_closed(cell, BlockReason.FROZEN_IMAGE)
     cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.2).scene(STICKER, **SAME)
-    assert cell.state.reasons == Closed.INCONSISTENT
+    assert cell.state.reasons == BlockReason.INCONSISTENT
 
 
 def test_a_failed_scene_between_them_does_not_hide_a_frozen_camera() -> None:
     cell = running().scene(STICKER, times=2, **SAME)
     cell.scene(status=Status.FAILED, image_digest="").scene(STICKER, **SAME)
-    stays_closed(cell, Closed.FROZEN_IMAGE)
+    stays_closed(cell, BlockReason.FROZEN_IMAGE)
 
 
 def test_a_camera_that_moves_on_is_believed_again() -> None:
@@ -99,13 +108,13 @@ def test_a_simulated_camera_without_noise_can_be_told() -> None:
     cell = running(set_to(frozen_images=0)).scene(STICKER, times=K, **SAME)
     assert cell.phase is Phase.PERMITTED
     cell.scene(STICKER, times=10, image_digest="")
-    assert cell.state.reasons & Closed.ARM_FAILED, "only the arm, which does not answer, closes it"
+    assert cell.state.reasons & BlockReason.ARM_FAILED, "only the arm, which does not answer, closes it"
     with pytest.raises(ValidationError, match="one image repeats nothing"):
         set_to(frozen_images=1)
 
 
 def test_a_scene_that_does_not_tell_its_image_is_implausible() -> None:
-    stays_closed(running().scene(STICKER, times=K, image_digest=""), Closed.IMPLAUSIBLE_SCENE)
+    stays_closed(running().scene(STICKER, times=K, image_digest=""), BlockReason.IMPLAUSIBLE_SCENE)
 
 
 # --- exposure ---------------------------------------------------------------------------------------------------------------
@@ -128,7 +137,7 @@ DAZZLED = {
 def test_a_picture_that_shows_nothing_closes(make: Callable[[], Cell], name: str) -> None:
     exposure, text = DAZZLED[name]
     cell = make().scene(STICKER, times=K, exposure=exposure)
-    stays_closed(cell, Closed.EXPOSURE)
+    stays_closed(cell, BlockReason.EXPOSURE)
     assert text in cell.state.text
 
 
@@ -141,7 +150,7 @@ def test_brightness_may_be_left_unchecked_only_as_a_whole() -> None:
     off = {"min_image_level": 0.0, "max_image_level": 255.0, "max_dark_share": 1.0}
     cell = running(set_to(**off, max_saturated_share=1.0)).scene(STICKER, times=K, exposure=None)
     assert cell.phase is Phase.PERMITTED
-    stays_closed(running(set_to(**off)).scene(STICKER, times=K, exposure=None), Closed.EXPOSURE)
+    stays_closed(running(set_to(**off)).scene(STICKER, times=K, exposure=None), BlockReason.EXPOSURE)
     with pytest.raises(ValidationError, match="must be below max_image_level"):
         set_to(min_image_level=100.0, max_image_level=100.0)
 
@@ -151,7 +160,12 @@ def test_brightness_may_be_left_unchecked_only_as_a_whole() -> None:
 
 def test_every_thing_that_is_wrong_is_told_at_once() -> None:
     cell = removing().scene(STICKER, stamp_ns=0, frame_id="x", model_hash="y", exposure=None)
-    expected = Closed.STAMP_ORDER | Closed.SOURCE_CHANGED | Closed.MODEL_CHANGED | Closed.EXPOSURE
+    expected = (
+        BlockReason.STAMP_ORDER
+        | BlockReason.SOURCE_CHANGED
+        | BlockReason.MODEL_CHANGED
+        | BlockReason.EXPOSURE
+    )
     assert cell.state.reasons & expected == expected
     for text in ("the stamp of the image is 0", "'camera' 640 x 480 became 'x' 640 x 480", "other weights"):
         assert text in cell.state.text
@@ -166,13 +180,13 @@ def test_two_cameras_on_one_topic_open_nothing() -> None:
     cell = running()
     for _ in range(10):
         cell.scene(STICKER).scene(STICKER, frame_id="other")
-    stays_closed(cell, Closed.SOURCE_CHANGED)
+    stays_closed(cell, BlockReason.SOURCE_CHANGED)
     assert cell.goal == 0
 
 
 def test_answers_about_places_do_not_outlive_the_camera_they_were_seen_with() -> None:
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE), PersonAnswer(Answer.KEEP, ELSEWHERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.KEEP, ELSEWHERE))
     cell.scene(UNSURE, times=K, image_size=(1280, 960))
     assert cell.state.memory.answers == ()
     cell.scene(UNSURE, image_size=(1280, 960))
@@ -199,10 +213,10 @@ def test_that_no_sticker_is_left_holds_for_any_camera() -> None:
 def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
     cell = asking().scene(UNSURE, image_size=(1280, 960))
     assert cell.state.request is not None
-    assert not answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert not answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert "the camera has changed" in cell.reply().message
     both = AnswerGiven(
-        cell.state.request.request_id, "Ada", SceneAnswer.RESCAN, (PersonAnswer(Answer.KEEP, HERE),)
+        cell.state.request.request_id, "Ada", SceneAnswer.RESCAN, (OperatorAnswer(Answer.KEEP, HERE),)
     )
     cell.send(both)
     assert not cell.reply().accepted
@@ -214,12 +228,12 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
 
 def test_a_clock_that_leaps_ahead_stops_the_arm_in_the_same_step() -> None:
     cell = removing().tick().leap(SETTINGS.max_clock_jump).tick()
-    stays_closed(cell, Closed.CLOCK)
+    stays_closed(cell, BlockReason.CLOCK)
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
     assert "the clock went ahead by 0.200 s" in cell.state.text
     finish(cell).tick()
     assert cell.phase is Phase.BLOCKED
-    assert cell.state.reasons == Closed.NO_SCENE
+    assert cell.state.reasons == BlockReason.NO_SCENE
 
 
 def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
@@ -230,14 +244,14 @@ def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
 def test_without_a_steady_clock_a_leap_is_still_no_permit() -> None:
     cell = removing().leap(100.0)
     cell.send(Tick())
-    stays_closed(cell, Closed.STALE_SCENE)
+    stays_closed(cell, BlockReason.STALE_SCENE)
 
 
 def test_a_clock_that_runs_too_slowly_is_a_jump_back() -> None:
     cell = removing().tick()
     cell.steady += SECOND
     cell.tick()
-    stays_closed(cell, Closed.CLOCK)
+    stays_closed(cell, BlockReason.CLOCK)
     assert "went back by 1.000 s" in cell.state.text
 
 
@@ -290,12 +304,12 @@ def test_a_permit_under_other_settings_than_the_present_ones_is_void() -> None:
     cell.core._settings = set_to(lease=0.5)  # past the lock, as a mistake in the program would
     cell.tick()
     assert not cell.state.open
-    assert cell.state.reasons & Closed.CONTRADICTED
+    assert cell.state.reasons & BlockReason.CONTRADICTED
 
 
 def test_an_observed_object_is_not_needed_to_see_a_dark_picture() -> None:
-    stays_closed(running().scene(times=K, exposure=Exposure(1.0, 1.0, 0.0)), Closed.EXPOSURE)
-    stays_closed(running().scene(observed(), times=K, exposure=Exposure(1.0, 1.0, 0.0)), Closed.EXPOSURE)
+    stays_closed(running().scene(times=K, exposure=Exposure(1.0, 1.0, 0.0)), BlockReason.EXPOSURE)
+    stays_closed(running().scene(observed(), times=K, exposure=Exposure(1.0, 1.0, 0.0)), BlockReason.EXPOSURE)
 
 
 # --- poses ------------------------------------------------------------------------------------------------------------------
@@ -340,7 +354,7 @@ def test_a_goal_carries_the_pose_of_its_object() -> None:
 )
 def test_what_cannot_be_located_is_not_removed_where_poses_are_required(geometry: Any, text: str) -> None:
     cell = located(running(set_to(require_pose=True)), geometry, STICKER, times=K)
-    stays_closed(cell, Closed.POSE)
+    stays_closed(cell, BlockReason.POSE)
     assert text in cell.state.text
     cell = located(running(), geometry, STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
@@ -355,7 +369,7 @@ def test_a_decision_whose_poses_lack_a_removable_object_is_not_believed() -> Non
     cell.send(
         SceneReceived(decision, facts_of(scene, decision), ScenePoses({5: locate(STICKER, CALIBRATED)}))
     )
-    stays_closed(cell, Closed.POSE)
+    stays_closed(cell, BlockReason.POSE)
     assert "object 0 has no pose" in cell.state.text
 
 
@@ -364,7 +378,7 @@ def test_a_calibration_that_changes_is_another_camera() -> None:
     moved = replace(CALIBRATED, camera_pose=Transform.of([0.5, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], "p"))
     assert not located(cell, moved, STICKER).state.problems, "the camera may ride on the arm"
     located(cell, replace(CALIBRATED, lid=Plane.of([0, 0, 1, -0.3], "lid")), STICKER)
-    assert cell.state.reasons & Closed.SOURCE_CHANGED
+    assert cell.state.reasons & BlockReason.SOURCE_CHANGED
     assert "its calibration is another one" in cell.state.text
     assert not located(running(), "nothing known", STICKER).state.problems
 
@@ -377,28 +391,28 @@ def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
     assert not cell.state.problems
     cell = running()
     cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew * SECOND) + 1)
-    stays_closed(cell, Closed.CLOCK)
+    stays_closed(cell, BlockReason.CLOCK)
 
 
 def test_stamps_that_stand_still_and_stamps_that_go_back_are_told_apart() -> None:
     cell = running().scene(STICKER)
     stamp = cell.now - SECOND // 50
     assert cell.scene(STICKER, stamp_ns=stamp).state.problems == (
-        (Closed.STAMP_ORDER, "the stamp stands still"),
+        (BlockReason.STAMP_ORDER, "the stamp stands still"),
     )
     cell.scene(STICKER, stamp_ns=stamp - SECOND // 10)
-    assert cell.state.problems == ((Closed.STAMP_ORDER, "the stamps go back by 0.100 s"),)
+    assert cell.state.problems == ((BlockReason.STAMP_ORDER, "the stamps go back by 0.100 s"),)
 
 
 def test_a_scene_without_its_pixels_is_not_called_frozen() -> None:
     cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age).scene(STICKER, image_digest="")
-    stays_closed(cell, Closed.IMPLAUSIBLE_SCENE)
-    assert not cell.state.reasons & Closed.FROZEN_IMAGE
+    stays_closed(cell, BlockReason.IMPLAUSIBLE_SCENE)
+    assert not cell.state.reasons & BlockReason.FROZEN_IMAGE
 
 
 def test_only_what_has_changed_is_named() -> None:
     cell = running().scene(STICKER).scene(STICKER, settings_hash="x")
-    assert cell.state.problems == ((Closed.MODEL_CHANGED, "other perception settings"),)
+    assert cell.state.problems == ((BlockReason.MODEL_CHANGED, "other perception settings"),)
 
 
 def test_a_refusal_of_the_policy_is_told_in_its_own_words() -> None:
@@ -411,14 +425,14 @@ def test_a_refusal_of_the_policy_is_told_in_its_own_words() -> None:
     )
     newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
     cell.send(SceneReceived(refused, newer))
-    assert cell.state.problems == ((Closed.ASSUMPTION, "made for other weights"),)
+    assert cell.state.problems == ((BlockReason.ASSUMPTION, "made for other weights"),)
     cell.send(SceneReceived(refused, replace(newer, stamp_ns=newer.stamp_ns + 1, usable=False)))
-    assert cell.state.problems == ((Closed.FAILED_SCENE, "the scene could not be judged"),)
+    assert cell.state.problems == ((BlockReason.FAILED_SCENE, "the scene could not be judged"),)
 
 
 @pytest.mark.parametrize("box", [(9.0, 9.0, 9.0, 20.0), (9.0, 9.0, 20.0, NAN)])
 def test_what_has_no_place_may_not_be_removed_by_anybodys_word(box: Box) -> None:
-    approved = ObjectVerdict(observed(box), Verdict.REMOVE, (), by_person=True)
+    approved = ObjectVerdict(observed(box), Verdict.REMOVE, (), by_operator=True)
     assert not may_be_removed(approved)
     assert may_be_removed(replace(approved, object=STICKER))
 

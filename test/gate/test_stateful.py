@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from sticker_uq.gate import Answer, PersonAnswer, Phase, SceneAnswer
+from sticker_uq.gate import Answer, OperatorAnswer, Phase, SceneAnswer
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
@@ -116,9 +116,9 @@ class GateMachine(RuleBasedStateMachine):
     def person_answers(self, said: Answer, scene: SceneAnswer, drawn: Box | None) -> None:
         request = self.cell.state.request
         assert request is not None
-        answers = [PersonAnswer(said, box) for box in request.boxes]
+        answers = [OperatorAnswer(said, box) for box in request.boxes]
         if drawn is not None:
-            answers.append(PersonAnswer(Answer.MISSED, drawn))
+            answers.append(OperatorAnswer(Answer.MISSED, drawn))
         self.cell.send(AnswerGiven(request.request_id, "Ada", scene, tuple(answers)))
 
     @precondition(lambda self: self.cell.phase in (Phase.FAULT, Phase.BLOCKED))
@@ -157,7 +157,7 @@ class GateMachine(RuleBasedStateMachine):
             GoalRejected(goal, "busy"),
             GoalAccepted(goal - 1),
             RemovalFinished(goal - 1, RemovalCode.NONE),
-            AnswerGiven("other", "Ada", SceneAnswer.NONE, (PersonAnswer(Answer.REMOVE, HERE),)),
+            AnswerGiven("other", "Ada", SceneAnswer.NONE, (OperatorAnswer(Answer.REMOVE, HERE),)),
             Hold(),
             Release(),
             Reset(),

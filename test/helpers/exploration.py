@@ -8,7 +8,16 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from sticker_uq.gate import Answer, GateState, Memory, PersonAnswer, SceneAnswer, facts_of, judge, step
+from sticker_uq.gate import (
+    Answer,
+    GateState,
+    OperatorAnswer,
+    OperatorAnswers,
+    SceneAnswer,
+    facts_of,
+    judge,
+    step,
+)
 from sticker_uq.gate.arm_events import PERSONS_STOP
 from sticker_uq.gate.events import (
     Activated,
@@ -59,7 +68,7 @@ from test.helpers.gate import (
 MOMENT = MS
 PAUSE = 1100 * MS  # longer than lease, scene age, acceptance and cancellation
 LIT = Exposure(120.0, 0.0, 0.0)
-APPROVED = Memory().remember([PersonAnswer(Answer.REMOVE, HERE)])
+APPROVED = OperatorAnswers().remember([OperatorAnswer(Answer.REMOVE, HERE)])
 
 Make = Callable[[GateState, int], Event | None]
 Template = tuple[SceneAssessment, SceneDecision]
@@ -85,7 +94,7 @@ def template(name: str) -> Template:
         "forged logo": assessment(logo),
         "forged rare": assessment(unstable=[rarely_seen()]),
     }[name]
-    decision = judge(seen, POLICY, APPROVED if name == "approved logo" else Memory())
+    decision = judge(seen, POLICY, APPROVED if name == "approved logo" else OperatorAnswers())
     if name.startswith("forged"):
         verdicts = tuple(replace(v, verdict=Verdict.REMOVE) for v in decision.verdicts)
         decision = replace(decision, verdicts=verdicts, outcome=Outcome.WORK)
@@ -139,7 +148,7 @@ def answered(scene_answer: SceneAnswer, answer: Answer | None = None) -> Make:
     def make(state: GateState, now: int) -> Event | None:
         if state.request is None:
             return None
-        given = () if answer is None else (PersonAnswer(answer, HERE),)
+        given = () if answer is None else (OperatorAnswer(answer, HERE),)
         return AnswerGiven(state.request.request_id, "Ada", scene_answer, given)
 
     return make
@@ -233,13 +242,13 @@ def abstract(state: GateState, now: int) -> Hashable:
         state.picture and min(state.picture.count, SETTINGS.frozen_images),
         scene is None or (now - scene.stamp_ns >= PAUSE // 2, scene.stamp_ns <= state.counts_after_ns),
         state.reference is not None and (state.reference.source, state.reference.judges),
-        (streak.outcome, streak.count, streak.target is not None and streak.target.by_person),
+        (streak.outcome, streak.count, streak.target is not None and streak.target.by_operator),
         permit
         and (
             (permit.open, permit.accepted, permit.lost, permit.escalated, permit.foreign),
-            (bool(permit.revoked & PERSONS_STOP), permit.target.by_person, permit.doubts),
+            (bool(permit.revoked & PERSONS_STOP), permit.target.by_operator, permit.doubts),
         ),
-        check and (check.seen, check.gone, check.target.by_person),
+        check and (check.seen, check.gone, check.target.by_operator),
         tuple(count for _, count in state.attempts),
         state.request
         and (state.request.whole_scene, len(state.request.boxes), state.request.source[1] == SIZE),

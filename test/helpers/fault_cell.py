@@ -29,7 +29,7 @@ from std_srvs.srv import SetBool, Trigger
 from sticker_uq.cell import runner
 from sticker_uq.cell.processes import ProcessSpec
 from sticker_uq.cell.runner import ProcessGroup
-from sticker_uq.gate import Closed, Phase
+from sticker_uq.gate import BlockReason, Phase
 from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common import qos
@@ -190,7 +190,7 @@ class FaultCell:
             gate = self.gates[-1:] and (self.gates[-1].state, self.gates[-1].text)
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
-    def until_gate(self, *states: int, reason: Closed = Closed.NONE, words: str = "") -> GateState:
+    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, words: str = "") -> GateState:
         """The first gate message from now on in one of ``states`` (any closed one without) with this reason."""
         start = len(self.gates)
 
@@ -388,8 +388,8 @@ class FaultCell:
             if gate is not None and gate.state == GateState.STATE_FAULT:
                 self.reset()
                 return False
-            held = gate is not None and bool(gate.reasons & Closed.HELD)
-            return held and not gate.reasons & (Closed.ARM_FAILED | Closed.CONTRADICTED)  # type: ignore[union-attr]
+            held = gate is not None and bool(gate.reasons & BlockReason.HELD)
+            return held and not gate.reasons & (BlockReason.ARM_FAILED | BlockReason.CONTRADICTED)  # type: ignore[union-attr]
 
         self.until(still, "a held gate and no goal under way")
 

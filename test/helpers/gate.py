@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from sticker_uq.gate import (
+    GateController,
     GateSettings,
     GateState,
-    PersonAnswer,
+    OperatorAnswer,
     Phase,
     Policy,
     SceneAnswer,
-    Supervisor,
     facts_of,
 )
 from sticker_uq.gate.events import (
@@ -49,7 +49,7 @@ class Cell:
     """A supervisor with a clock, a camera and an arm that a test plays by hand; every step is witnessed."""
 
     def __init__(self, settings: GateSettings = SETTINGS, policy: Policy = POLICY) -> None:
-        self.core = Supervisor(policy, settings)
+        self.core = GateController(policy, settings)
         self.now = START
         self.steady = SECOND
         self.effects: list[Effect] = []
@@ -183,7 +183,7 @@ def finish(cell: Cell, code: RemovalCode = RemovalCode.NONE) -> Cell:
 
 
 def answer(
-    cell: Cell, *answers: PersonAnswer, scene: SceneAnswer = SceneAnswer.NONE, person: str = "Ada"
+    cell: Cell, *answers: OperatorAnswer, scene: SceneAnswer = SceneAnswer.NONE, person: str = "Ada"
 ) -> bool:
     """Whether a person's answer to the open question was accepted."""
     assert cell.state.request is not None

@@ -1,4 +1,4 @@
-"""A panel of supervisors fitted for the tiny detector on the pictures that it was tuned for."""
+"""A panel of monitors fitted for the tiny detector on the pictures that it was tuned for."""
 
 from __future__ import annotations
 

@@ -158,8 +158,8 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError(f"{name} does not exist for tensors of {GPU}")
     # a number without dimensions may come from the processor
     if there and name not in _TRANSFERS:
-        strangers = [t for t in tensors if not isinstance(t, OnGpu) and t.ndim > 0]
-        if strangers and not name.startswith("aten::index"):
+        foreign = [t for t in tensors if not isinstance(t, OnGpu) and t.ndim > 0]
+        if foreign and not name.startswith("aten::index"):
             raise RuntimeError(f"{name}: expected all tensors to be on the same device, found {GPU} and cpu")
     held_args, held_kwargs = _each(_held, args), {key: _each(_held, value) for key, value in kwargs.items()}
     if wanted is not None:

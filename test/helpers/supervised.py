@@ -9,7 +9,7 @@ import numpy as np
 from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.task import Future
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import box_to_msg, scene_to_msg
 from sticker_uq.nodes.supervisor.node import SupervisorNode
@@ -138,7 +138,7 @@ class Cell:
     def until(self, condition: Any, what: str) -> Any:
         return self.bench.until(condition, what)
 
-    def until_gate(self, state: int, reasons: Closed = Closed.NONE) -> GateState:
+    def until_gate(self, state: int, reasons: BlockReason = BlockReason.NONE) -> GateState:
         """The newest gate message, once it is in this state with at least these reasons."""
 
         def newest() -> GateState | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sticker_uq.gate import Closed, GateSettings, GateState, Phase, Policy
+from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy
 from sticker_uq.gate.box_overlap import as_box, iou
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -112,7 +112,9 @@ class Witness:
         if not after.open and before.permit is not None and before.permit.open and after.permit is not None:
             assert CancelGoal(before.permit.goal_id) in effects, "the permit is gone and the arm was not told"
         assert (
-            after.open == (after.phase in (Phase.PERMITTED, Phase.REMOVING)) == (after.reasons == Closed.NONE)
+            after.open
+            == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
+            == (after.reasons == BlockReason.NONE)
         )
         assert bool(after.text) == (not after.open), "a closed gate says why, an open one has no reason"
 
@@ -223,7 +225,7 @@ class Witness:
         assert permit.settings == settings
         assert (scene.model_hash, scene.policy_hash) == (target.model_hash, target.policy_hash)
         thing = target.verdict.object
-        assert target.by_person or (thing.label is ObjectClass.STICKER and not thing.unstable), (
+        assert target.by_operator or (thing.label is ObjectClass.STICKER and not thing.unstable), (
             "no stable sticker"
         )
         here = [v for v in decision.verdicts if iou(as_box(v.object.box), target.box) >= settings.match_iou]

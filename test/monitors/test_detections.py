@@ -1,4 +1,4 @@
-"""A detector's objects as supervisors see them."""
+"""A detector's objects as monitors see them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_objects_of_a_real_detector(name: str) -> None:
     features = detector.encode(image)
     found = detector.detect(features)
     assert len(found) >= 2
-    samples = detector.decode(features, 3, 5)
+    samples = detector.sample(features, 3, 5)
     objects = observe_boxes(detector, image, features, found.boxes, found.probabilities, samples)
     assert len(objects) == len(found)
     assert objects.samples.shape == (3, len(found), 3)
@@ -71,7 +71,7 @@ def test_a_pass_speaks_for_the_box_it_overlaps() -> None:
 def test_members_of_an_ensemble_speak_too() -> None:
     detector, image = tiny_detector("ssdlite320_mobilenet_v3_large"), picture(1)
     features = detector.encode(image)
-    samples = detector.decode(features, 1, 0)
+    samples = detector.sample(features, 1, 0)
     seen = [
         Detections(BOXES, np.stack([VECTOR, VECTOR])),
         Detections(BOXES[:0], np.zeros((0, 3), np.float32)),

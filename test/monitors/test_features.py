@@ -1,4 +1,4 @@
-"""Supervisors that read activations, against formulas and libraries."""
+"""Monitors that read activations, against formulas and libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import gaussian_kde, spearmanr
 from sklearn.covariance import ledoit_wolf
 
-from sticker_uq.monitors import Objects, supervisor_named
+from sticker_uq.monitors import Objects, monitor_named
 from sticker_uq.monitors.dissector import support
 
 ONE_CLASS = np.array([[0.9, 0.1]])
@@ -26,7 +26,7 @@ def test_lsa_is_the_density_of_the_predicted_class() -> None:
     known, other = rng.normal(0, 1, (400, 2)) * [1, 3], rng.normal(9, 1, (50, 2))
     asked = rng.normal(0, 2, (60, 2))
     train = of(np.concatenate([known, other]), np.repeat([0, 1], [400, 50]))
-    scores = supervisor_named("lsa").fit(train).score(of(asked))
+    scores = monitor_named("lsa").fit(train).score(of(asked))
     expected = -gaussian_kde(known.T).logpdf(asked.T)
     assert spearmanr(scores, expected).statistic > 0.999
     assert np.median(np.abs(scores - expected)) < 0.05  # the covariance is shrunk a little
@@ -35,14 +35,14 @@ def test_lsa_is_the_density_of_the_predicted_class() -> None:
 def test_lsa_reads_the_activations_that_vary_most() -> None:
     rng = np.random.default_rng(1)
     features = np.column_stack([rng.normal(0, 1, 50), rng.normal(0, 0.01, 50)])
-    fitted = supervisor_named("lsa", most=1).fit(of(features))
+    fitted = monitor_named("lsa", most=1).fit(of(features))
     moved = features + np.array([0, 5])
     assert fitted.score(of(moved)) == pytest.approx(fitted.score(of(features)))
 
 
 def test_dsa_on_a_line() -> None:
     train = of(np.array([[0.0], [1.0], [4.0]]), np.array([0, 0, 1]))
-    fitted = supervisor_named("dsa", share=1.0).fit(train)
+    fitted = monitor_named("dsa", share=1.0).fit(train)
     # nearest of its class to 1.5 is 1, at 0.5; from there to the other class 3
     assert fitted.score(of(np.array([[1.5], [-1.0]]))) == pytest.approx([0.5 / 3, 1 / 4])
     assert fitted.score(of(np.array([[6.0]]), 1)) == pytest.approx([2 / 3])
@@ -50,7 +50,7 @@ def test_dsa_on_a_line() -> None:
 
 def test_dsa_keeps_a_share_of_every_class() -> None:
     train = of(np.random.default_rng(0).normal(size=(101, 3)), np.repeat([0, 1], [100, 1]))
-    learned = supervisor_named("dsa").fit(train).arrays()
+    learned = monitor_named("dsa").fit(train).arrays()
     assert np.bincount(learned["classes"]).tolist() == [30, 1]
 
 
@@ -61,13 +61,13 @@ def test_mdsa_is_the_squared_mahalanobis_distance() -> None:
     covariance, _ = ledoit_wolf(known - known.mean(axis=0), assume_centered=True)
     centred = asked - known.mean(axis=0)
     expected = np.einsum("nf,fg,ng->n", centred, np.linalg.inv(covariance), centred)
-    assert supervisor_named("mdsa").fit(of(known)).score(of(asked)) == pytest.approx(expected, rel=1e-6)
+    assert monitor_named("mdsa").fit(of(known)).score(of(asked)) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["lsa", "dsa", "mdsa"])
 def test_a_class_that_nobody_predicted_is_infinitely_surprising(name: str) -> None:
     rng = np.random.default_rng(3)
-    fitted = supervisor_named(name).fit(of(rng.normal(size=(30, 2))))
+    fitted = monitor_named(name).fit(of(rng.normal(size=(30, 2))))
     assert fitted.score(of(np.zeros((1, 2)), 1)).tolist() == [np.inf]
 
 
@@ -78,8 +78,8 @@ def test_mahalanobis_scores_do_not_depend_on_the_place(seed: int) -> None:
     features, classes = rng.normal(size=(60, 3)), rng.integers(0, 2, 60)
     offset = rng.uniform(-20, 20, 3)
     for name in ("mdsa", "relative_mahalanobis"):
-        plain = supervisor_named(name).fit(of(features, classes)).score(of(features[:9]))
-        moved = supervisor_named(name).fit(of(features + offset, classes)).score(of(features[:9] + offset))
+        plain = monitor_named(name).fit(of(features, classes)).score(of(features[:9]))
+        moved = monitor_named(name).fit(of(features + offset, classes)).score(of(features[:9] + offset))
         assert moved == pytest.approx(plain, rel=1e-5, abs=1e-6)
 
 
@@ -88,7 +88,7 @@ def test_relative_mahalanobis_takes_the_background_off() -> None:
     classes = rng.integers(0, 2, 400)
     # the second direction varies equally for all and tells nothing about the classes
     features = np.column_stack([rng.normal(8.0 * classes, 0.5), rng.normal(0, 5, 400)])
-    fitted = supervisor_named("relative_mahalanobis").fit(of(features, classes, labels=classes))
+    fitted = monitor_named("relative_mahalanobis").fit(of(features, classes, labels=classes))
     usual, between, aside = fitted.score(of(np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 15.0]])))
     assert between > usual + 20
     assert abs(aside - usual) < 2
@@ -96,9 +96,9 @@ def test_relative_mahalanobis_takes_the_background_off() -> None:
 
 def test_knn_measures_angles() -> None:
     known = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
-    fitted = supervisor_named("knn", k=1).fit(of(known))
+    fitted = monitor_named("knn", k=1).fit(of(known))
     assert fitted.score(of(np.array([[7.0, 0.0], [-1.0, 0.0]]))) == pytest.approx([0, np.sqrt(2)])
-    assert supervisor_named("knn", k=50).fit(of(known)).score(of(known[:1])) == pytest.approx([np.sqrt(2)])
+    assert monitor_named("knn", k=50).fit(of(known)).score(of(known[:1])) == pytest.approx([np.sqrt(2)])
 
 
 def test_vim_finds_what_the_classes_do_not_explain() -> None:
@@ -106,7 +106,7 @@ def test_vim_finds_what_the_classes_do_not_explain() -> None:
     plane = rng.normal(0, 3, (300, 2)) @ np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
     features = plane + rng.normal(0, 0.1, (300, 4))
     weight, bias = rng.normal(size=(4, 2)), np.array([0.3, -0.2])
-    fitted = supervisor_named("vim").fit(of(features, logits=features @ weight + bias))
+    fitted = monitor_named("vim").fit(of(features, logits=features @ weight + bias))
     learned = fitted.arrays()
     assert learned["origin"] @ weight + bias == pytest.approx([0, 0], abs=1e-8)
     asked = np.array([[1.0, 1.0, 0, 0], [1.0, 1.0, 2.0, -2.0]])
@@ -129,7 +129,7 @@ def test_dissector_sees_layers_that_contradict_the_answer() -> None:
     labels = rng.integers(0, 2, 200)
     layer = rng.normal(0, 0.3, (200, 2)) + 2.0 * np.eye(2)[labels]
     vectors = np.eye(2)[labels] * 0.8 + 0.1
-    fitted = supervisor_named("dissector").fit(Objects(vectors, layers=(layer, layer), labels=labels))
+    fitted = monitor_named("dissector").fit(Objects(vectors, layers=(layer, layer), labels=labels))
     right = fitted.score(Objects(vectors, layers=(layer, layer)))
     wrong = fitted.score(Objects(1 - vectors, layers=(layer, layer)))
     halfway = fitted.score(Objects(vectors, layers=(layer[::-1], layer)))

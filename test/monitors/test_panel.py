@@ -48,11 +48,11 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[PanelFile, Path]:
 
 def test_what_the_file_says(fitted: tuple[PanelFile, Path]) -> None:
     document, weights = fitted
-    assert tuple(document.supervisors) == (*NAMES, "task")
+    assert tuple(document.monitors) == (*NAMES, "task")
     assert document.model_hash == tiny_detector(MODEL).weights_hash
     assert document.calibration.stickers >= 20
     assert document.calibration.refused <= 0.05 * document.calibration.stickers
-    assert all(seat.cost_ms > 0 for seat in document.supervisors.values())
+    assert all(seat.cost_ms > 0 for seat in document.monitors.values())
     assert PanelFile.model_validate_json((weights.parent / "panel" / "panel.json").read_text()) == document
 
 
@@ -64,39 +64,37 @@ def test_every_object_of_a_scene_is_scored_the_same_every_time(fitted: tuple[Pan
     again = Perception(chosen).assess(picture(1))
     assert scene.objects
     for one in scene.objects:
-        assert [s.name for s in one.supervisors] == list(document.supervisors)
-        assert [s.limit for s in one.supervisors] == [s.limit for s in document.supervisors.values()]
-        assert all(s.objection == (not s.score <= s.limit) for s in one.supervisors)
+        assert [s.name for s in one.monitors] == list(document.monitors)
+        assert [s.limit for s in one.monitors] == [s.limit for s in document.monitors.values()]
+        assert all(s.objection == (not s.score <= s.limit) for s in one.monitors)
     assert scene.to_bytes() == again.to_bytes()
     assert scene.timings["panel"] > 0
     plain = Perception(settings(folder)).assess(picture(1))
     assert plain.settings_hash == scene.settings_hash  # the panel has a hash of its own
-    assert (plain.panel_hash, [o.supervisors for o in plain.objects]) == ("", [()] * len(plain.objects))
+    assert (plain.panel_hash, [o.monitors for o in plain.objects]) == ("", [()] * len(plain.objects))
     assert [o.box.tolist() for o in plain.objects] == [o.box.tolist() for o in scene.objects]
-    some = Perception(settings(folder, panel=str(folder / "panel"), supervisors="mdsa, pcs")).assess(
-        picture(1)
-    )
-    assert [s.name for s in some.objects[0].supervisors] == ["mdsa", "pcs"]
+    some = Perception(settings(folder, panel=str(folder / "panel"), monitors="mdsa, pcs")).assess(picture(1))
+    assert [s.name for s in some.objects[0].monitors] == ["mdsa", "pcs"]
     assert some.panel_hash != scene.panel_hash
 
 
 def test_a_panel_of_another_detector_is_refused(fitted: tuple[PanelFile, Path]) -> None:
     folder = fitted[1].parent / "panel"
     other = tiny_detector(MODEL, passes=7)
-    with pytest.raises(InvalidInput, match=r"fitted with passes = 5, not 7.*supervisors fit"):
+    with pytest.raises(InvalidInput, match=r"fitted with passes = 5, not 7.*monitors fit"):
         load_panel(folder, (), other)
     with pytest.raises(InvalidInput, match=f"fitted for {MODEL} with the weights .* not for retinanet"):
         load_panel(folder, (), tiny_detector("retinanet_resnet50_fpn", passes=5))
     with pytest.raises(InvalidInput, match=r"'lsa' was not fitted, expected some of pcs, mdsa"):
         load_panel(folder, ("lsa",), tiny_detector(MODEL, passes=5))
     with pytest.raises(InvalidInput, match="expected the folder that they are in"):
-        Perception(settings(fitted[1].parent, supervisors="pcs"))
+        Perception(settings(fitted[1].parent, monitors="pcs"))
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("panel.json", "expected a folder made by `sticker-uq supervisors fit`"),
+        ("panel.json", "expected a folder made by `sticker-uq monitors fit`"),
         ("mdsa.json", "names it"),
         ("mdsa.safetensors", "no such file"),
         ("probe.safetensors", "names it"),
@@ -122,8 +120,8 @@ def test_a_panel_of_another_format_is_refused(fitted: tuple[PanelFile, Path], tm
     (tmp_path / "panel.json").write_text(json.dumps(document | {"format": 2}))
     with pytest.raises(InvalidInput, match="format 2, expected 1"):
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
-    (tmp_path / "panel.json").write_text(json.dumps(document | {"supervisors": 3}))
-    with pytest.raises(InvalidInput, match=r"no description of a panel: supervisors"):
+    (tmp_path / "panel.json").write_text(json.dumps(document | {"monitors": 3}))
+    with pytest.raises(InvalidInput, match=r"no description of a panel: monitors"):
         load_panel(tmp_path, (), tiny_detector(MODEL, passes=5))
 
 
@@ -140,11 +138,11 @@ def test_a_cascade_of_two_networks_joins_the_panel(
     perception, pictures = material
     fitting = (perception, pictures, pictures, ("pcs",), tmp_path / "panel", OPEN)
     document = fit_panel(*fitting, task=0.7, task_keep=0.3)
-    assert tuple(document.supervisors) == ("pcs", "task_cascade")
+    assert tuple(document.monitors) == ("pcs", "task_cascade")
     loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
-    assert loaded.limits == {name: seat.limit for name, seat in document.supervisors.items()}
+    assert loaded.limits == {name: seat.limit for name, seat in document.monitors.items()}
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
-    assert all(math.isfinite(one.supervisors[1].score) for one in scene.objects)
+    assert all(math.isfinite(one.monitors[1].score) for one in scene.objects)
     for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):
         with pytest.raises(InvalidInput, match=expected):
             fit_panel(*fitting, task=0.7, task_keep=keep)
@@ -170,7 +168,7 @@ def test_members_of_an_ensemble_look_at_the_picture_too(
         loaded=[member],
     )
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
-    found = [s.score for one in scene.objects for s in one.supervisors]
+    found = [s.score for one in scene.objects for s in one.monitors]
     assert found
     assert np.isfinite(found).any()  # the member is the detector itself: it sees most of what the passes see
     assert member.settings.min_size == MIN_SIZE

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sticker_uq.monitors import Objects, load_supervisor, save_supervisor
+from sticker_uq.monitors import Objects, load_monitor, save_monitor
 from sticker_uq.monitors.task_network import TaskCascade, TaskNetwork
-from sticker_uq.scene import NO_STICKER, InvalidInput, SupervisorScore
+from sticker_uq.scene import NO_STICKER, InvalidInput, MonitorScore
 
 CLEAR, DOUBTFUL, NONE = 0.9, 0.5, 0.1
 
@@ -35,13 +35,13 @@ def cascade() -> TaskCascade:
 def test_each_kind_gets_its_answer(cascade: TaskCascade, tmp_path: Path) -> None:
     seen = objects(60, seed=1)
     scores = cascade.score(seen)
-    votes = [SupervisorScore("task_cascade", float(one), 0.5) for one in scores]
+    votes = [MonitorScore("task_cascade", float(one), 0.5) for one in scores]
     said = ["keep" if v.keeps else "ask" if v.objection else "remove" for v in votes]
     wanted = {CLEAR: "remove", DOUBTFUL: "ask", NONE: "keep"}
     right = np.mean([wanted[f] == s for f, s in zip(seen.fractions, said, strict=True)])
     assert right >= 0.9
-    save_supervisor(cascade, tmp_path)
-    np.testing.assert_array_equal(load_supervisor(tmp_path, "task_cascade").score(seen), scores)
+    save_monitor(cascade, tmp_path)
+    np.testing.assert_array_equal(load_monitor(tmp_path, "task_cascade").score(seen), scores)
 
 
 def says(threshold: float, share: float) -> TaskNetwork:

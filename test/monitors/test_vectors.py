@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sticker_uq.monitors import Objects, supervisor_named
+from sticker_uq.monitors import Objects, monitor_named
 from sticker_uq.scene import InvalidInput
 
 SINGLE = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
@@ -17,7 +17,7 @@ SINGLE = ("max_softmax", "pcs", "deep_gini", "softmax_entropy")
 def score(name: str, **fields: np.ndarray) -> np.ndarray:
     first = next(iter(fields.values()))
     vectors = fields.get("probabilities", first if first.ndim == 2 else first[0])
-    return supervisor_named(name).score(Objects(**{"probabilities": vectors, **fields}))
+    return monitor_named(name).score(Objects(**{"probabilities": vectors, **fields}))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
     seen = np.array([[[0.9, 0.1]], [[0.6, 0.4]]])
     with_blind = np.concatenate([seen, np.full((1, 1, 2), np.nan)])
     for name in ("mc_variation_ratio", "mc_mutual_information", "mc_predictive_entropy", "mc_mean_softmax"):
-        supervisor, vectors = supervisor_named(name), np.array([[0.9, 0.1]])
+        supervisor, vectors = monitor_named(name), np.array([[0.9, 0.1]])
         expected = supervisor.score(Objects(vectors, samples=seen))
         assert supervisor.score(Objects(vectors, samples=with_blind)) == pytest.approx(expected)
         assert np.isnan(supervisor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()

@@ -1,4 +1,4 @@
-"""The strangeness head: what it learns, what it is told apart from, and its file."""
+"""The novelty head: what it learns, what it is told apart from, and its file."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training.novelty_head import learn_strangeness
+from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.novelty.head import (
-    StrangenessHead,
+    NoveltyHead,
     load_head,
-    load_strangeness,
+    load_novelty_model,
+    novelty,
+    novelty_map,
     save_head,
-    strangeness,
-    strangeness_map,
 )
 from sticker_uq.scene import FloatArray, InvalidInput
 from test.helpers.models import MODEL_NAMES, picture, tiny_detector
@@ -33,9 +33,9 @@ def detector() -> StochasticDetector:
     return load_detector(DetectorSettings())
 
 
-def probabilities(detector: StochasticDetector, head: StrangenessHead, image: np.ndarray) -> torch.Tensor:
+def probabilities(detector: StochasticDetector, head: NoveltyHead, image: np.ndarray) -> torch.Tensor:
     features = detector.encode(image)
-    return strangeness_map(head, detector.head_maps(features), features.padded)[0]
+    return novelty_map(head, detector.head_maps(features), features.padded)[0]
 
 
 @settings(max_examples=20, deadline=None)
@@ -63,24 +63,24 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_every_model_can_have_a_head(name: str, items: list[LabelledImage]) -> None:
     tiny = tiny_detector(name)
-    found = probabilities(tiny, learn_strangeness(tiny, items[:2]), picture())
+    found = probabilities(tiny, train_novelty_head(tiny, items[:2]), picture())
     assert found.ndim == 2
     assert 8 <= found.shape[1] <= 20  # about 16 px of the network's input
     assert ((found >= 0) & (found <= 1)).all()
 
 
 def test_the_mean_of_the_strongest_cells() -> None:
-    assert strangeness(torch.tensor([[0.1, 0.9, 0.8], [0.7, 0.6, 0.0]])) == pytest.approx(0.75)
-    assert strangeness(torch.tensor([[0.5]])) == 0.5
+    assert novelty(torch.tensor([[0.1, 0.9, 0.8], [0.7, 0.6, 0.0]])) == pytest.approx(0.75)
+    assert novelty(torch.tensor([[0.5]])) == 0.5
 
 
 def test_a_head_is_learned_kept_and_read_again(
     detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
 ) -> None:
     seen: list[int] = []
-    head = learn_strangeness(detector, items, 1, lambda: seen.append(1))
+    head = train_novelty_head(detector, items, 1, lambda: seen.append(1))
     assert len(seen) == len(items)
-    same = learn_strangeness(detector, items, 1)
+    same = train_novelty_head(detector, items, 1)
     first, second = (probabilities(detector, h, picture()) for h in (head, same))
     torch.testing.assert_close(first, second)
 
@@ -88,11 +88,11 @@ def test_a_head_is_learned_kept_and_read_again(
     kept = probabilities(detector, load_head(detector, tmp_path / "head.safetensors"), picture())
     torch.testing.assert_close(kept, first, atol=0.01, rtol=0.01)  # half precision
 
-    assert isinstance(load_strangeness(detector, tmp_path / "head.safetensors"), StrangenessHead)
+    assert isinstance(load_novelty_model(detector, tmp_path / "head.safetensors"), NoveltyHead)
 
     with pytest.raises(InvalidInput, match="was learned on weights"):
         load_head(tiny_detector(PACKAGED), tmp_path / "head.safetensors")
-    with pytest.raises(InvalidInput, match="no strangeness head"):
+    with pytest.raises(InvalidInput, match="no novelty head"):
         load_head(detector, str(packaged_weights(PACKAGED)))
     with pytest.raises(InvalidInput, match="0 pictures"):
-        learn_strangeness(detector, [])
+        train_novelty_head(detector, [])

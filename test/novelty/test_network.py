@@ -1,4 +1,4 @@
-"""The network that looks for strangers: its input, what it finds, what it learns, and its file."""
+"""The novelty network: its input, what it finds, what it learns, and its file."""
 
 import math
 from dataclasses import replace
@@ -19,21 +19,21 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.novelty_training import learn_network, mobile_blocks
 from sticker_uq.novelty.network import (
     SIZE,
-    StrangerMaps,
-    StrangerNetwork,
+    NoveltyMaps,
+    NoveltyNetwork,
     input_size,
     load_network,
     network_input,
+    novelty_maps,
     packaged_network,
     read_network,
     save_network,
-    stranger_maps,
 )
 from sticker_uq.novelty.regions import (
     MOST_CELLS,
+    missed_sticker_probability,
     overlooked,
-    oversight,
-    scene_strangeness,
+    scene_novelty,
     unseen_places,
     unshown,
 )
@@ -51,7 +51,7 @@ def detector() -> StochasticDetector:
 
 
 @pytest.fixture(scope="module")
-def network(detector: StochasticDetector) -> StrangerNetwork:
+def network(detector: StochasticDetector) -> NoveltyNetwork:
     found = packaged_network(detector)
     assert found is not None
     return found
@@ -64,11 +64,11 @@ def items(tmp_path_factory: pytest.TempPathFactory) -> list[LabelledImage]:
     return read_coco(folder)
 
 
-def maps(stranger: FloatArray, sticker: FloatArray | None = None) -> StrangerMaps:
+def maps(foreign: FloatArray, sticker: FloatArray | None = None) -> NoveltyMaps:
     """Maps of cells of 10 x 10 px."""
-    rows, columns = stranger.shape
-    other = np.zeros_like(stranger) if sticker is None else sticker
-    return StrangerMaps(stranger, other, (10 * columns, 10 * rows), (10.0, 10.0))
+    rows, columns = foreign.shape
+    other = np.zeros_like(foreign) if sticker is None else sticker
+    return NoveltyMaps(foreign, other, (10 * columns, 10 * rows), (10.0, 10.0))
 
 
 def block(left: int, top: int, right: int, bottom: int, value: float = 0.9) -> FloatArray:
@@ -85,16 +85,16 @@ def test_the_input_keeps_the_shape_and_has_as_many_pixels_always(width: int, hei
     assert across / down == pytest.approx(width / height, rel=0.05)
 
 
-def test_cells_cover_the_picture(network: StrangerNetwork) -> None:
-    found = stranger_maps(network, picture())
+def test_cells_cover_the_picture(network: NoveltyNetwork) -> None:
+    found = novelty_maps(network, picture())
     height, width = picture().shape[:2]
     assert found.image_size == (width, height)
-    for cells, size, pixels in zip(found.stranger.shape, found.cell[::-1], (height, width), strict=True):
+    for cells, size, pixels in zip(found.foreign.shape, found.cell[::-1], (height, width), strict=True):
         assert (cells - 1) * size < pixels <= cells * size + 1e-6
-    assert ((found.stranger >= 0) & (found.stranger <= 1)).all()
+    assert ((found.foreign >= 0) & (found.foreign <= 1)).all()
 
 
-def test_packaged_network_finds_shapes_on_unseen_scenes(network: StrangerNetwork) -> None:
+def test_packaged_network_finds_shapes_on_unseen_scenes(network: NoveltyNetwork) -> None:
     rng = np.random.default_rng(0)
     found = []
     for seed in range(12):
@@ -102,16 +102,16 @@ def test_packaged_network_finds_shapes_on_unseen_scenes(network: StrangerNetwork
         shaped, covered = exposed(scene.image, scene.boxes, rng)[:2]
         if (covered > 127).sum() < 800:
             continue
-        before, after = (scene_strangeness(stranger_maps(network, i)) for i in (scene.image, shaped))
+        before, after = (scene_novelty(novelty_maps(network, i)) for i in (scene.image, shaped))
         found.append(after > before)
     assert len(found) >= 8
     assert np.mean(found) >= 0.8
 
 
-def test_the_known_is_not_strange_and_stickers_are_seen(network: StrangerNetwork) -> None:
+def test_the_known_is_not_strange_and_stickers_are_seen(network: NoveltyNetwork) -> None:
     scene = render(sample_scene(5, stickers=4))
-    found = stranger_maps(network, scene.image)
-    assert float((found.stranger > 0.5).mean()) < 0.05
+    found = novelty_maps(network, scene.image)
+    assert float((found.foreign > 0.5).mean()) < 0.05
     for box in scene.boxes[scene.labels == 2]:
         x, y = ((box[:2] + box[2:]) / 2 / found.cell).astype(int)
         assert found.sticker[y, x] > 0.5
@@ -152,7 +152,7 @@ def test_all_explained_is_nothing_overlooked() -> None:
     assert overlooked(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
 
 
-def stickers(boxes: FloatArray, scores: list[float]) -> StrangerMaps:
+def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:
     """Maps of 160 x 120 px with nothing in them but the stickers of a second opinion."""
     return replace(
         maps(np.zeros((12, 16), np.float32)),
@@ -167,14 +167,14 @@ def test_a_sticker_that_no_box_shows_is_an_oversight_and_a_place() -> None:
     boxes, scores = unshown(seen, shown)
     np.testing.assert_array_equal(boxes, [[80, 20, 120, 60], [20, 80, 40, 100]])
     np.testing.assert_allclose(scores, [0.8, 0.3])
-    assert oversight(seen, shown) == pytest.approx(0.8)
+    assert missed_sticker_probability(seen, shown) == pytest.approx(0.8)
     boxes, values = unseen_places(seen, shown)
     np.testing.assert_array_equal(boxes, [[80, 20, 120, 60]])
     np.testing.assert_allclose(values, [0.8])
     # a box around everything shows none of them
-    assert oversight(seen, np.float32([[0, 0, 160, 120]])) == pytest.approx(0.9)
-    assert oversight(seen, seen.boxes) == 0
-    assert oversight(stickers([], []), shown) == 0
+    assert missed_sticker_probability(seen, np.float32([[0, 0, 160, 120]])) == pytest.approx(0.9)
+    assert missed_sticker_probability(seen, seen.boxes) == 0
+    assert missed_sticker_probability(stickers([], []), shown) == 0
 
 
 @settings(max_examples=40, deadline=None)
@@ -184,15 +184,15 @@ def test_another_box_never_makes_more_of_an_oversight(seed: int, number: int, se
     corners = rng.uniform(0, 120, (number + 1 + seen, 2, 2))
     boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
     here = stickers(boxes[:seen], rng.random(seen).tolist())
-    fewer, more = (oversight(here, boxes[seen:end]) for end in (-1, None))
+    fewer, more = (missed_sticker_probability(here, boxes[seen:end]) for end in (-1, None))
     assert 0 <= more <= fewer <= 1
 
 
 def test_the_strongest_cells_count() -> None:
     cells = np.full((12, 16), 0.01, np.float32)
     cells.ravel()[:MOST_CELLS] = 0.8
-    assert scene_strangeness(maps(cells)) == pytest.approx(0.8)
-    assert scene_strangeness(maps(np.full((1, 2), 0.5, np.float32))) == pytest.approx(0.5)
+    assert scene_novelty(maps(cells)) == pytest.approx(0.8)
+    assert scene_novelty(maps(np.full((1, 2), 0.5, np.float32))) == pytest.approx(0.5)
 
 
 def test_places_join_the_unexplained_regions() -> None:
@@ -201,10 +201,8 @@ def test_places_join_the_unexplained_regions() -> None:
     height, width = image.shape[:2]
     features = detector.encode(image)
     (alone,) = localize(detector.look(features), LocalizationSettings(region_objectness=1.0))
-    place = StrangerMaps(block(0, 0, 2, 2), block(0, 0, 1, 1), (width, height), (width / 16, height / 12))
-    (both,) = localize(
-        detector.look(features), LocalizationSettings(region_objectness=1.0), strangers=[place]
-    )
+    place = NoveltyMaps(block(0, 0, 2, 2), block(0, 0, 1, 1), (width, height), (width / 16, height / 12))
+    (both,) = localize(detector.look(features), LocalizationSettings(region_objectness=1.0), novelty=[place])
     assert not alone.unexplained
     (region,) = both.unexplained
     np.testing.assert_allclose(region.box, [0, 0, width / 8, height / 6], rtol=1e-5)
@@ -225,9 +223,9 @@ def test_a_network_is_learned_kept_and_read_again(
 
     path = tmp_path / "network.safetensors"
     save_network(network, detector, path)
-    kept = stranger_maps(load_network(path), picture())
-    direct = stranger_maps(network, picture())
-    np.testing.assert_allclose(kept.stranger, direct.stranger, atol=0.02)  # half precision
+    kept = novelty_maps(load_network(path), picture())
+    direct = novelty_maps(network, picture())
+    np.testing.assert_allclose(kept.foreign, direct.foreign, atol=0.02)  # half precision
     assert kept.boxes.shape == (len(kept.scores), 4)
     assert (np.diff(kept.scores) <= 0).all()
     assert network_input([picture()]).shape == (1, 3, *picture().shape[:2])
@@ -236,7 +234,7 @@ def test_a_network_is_learned_kept_and_read_again(
     learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
     assert more[0] < losses[0]  # it goes on from there
 
-    with pytest.raises(InvalidInput, match="no strangeness network"):
+    with pytest.raises(InvalidInput, match="no novelty network"):
         load_network(str(packaged_weights(PACKAGED)))
     with pytest.raises(InvalidInput, match="0 pictures"):
         learn_network([], start)
@@ -245,7 +243,7 @@ def test_a_network_is_learned_kept_and_read_again(
 
 
 def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:
-    other = StrangerNetwork()
+    other = NoveltyNetwork()
     other.head[2] = nn.Conv2d(48, 3, 1)
     save_network(other, detector, tmp_path / "other.safetensors")
     with pytest.raises(InvalidInput, match="other layers than this version's network"):

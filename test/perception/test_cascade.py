@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sticker_uq.gate import Policy
 from sticker_uq.perception import Cascade, Perception, PerceptionSettings
-from sticker_uq.perception.cascade import Look, escalate
+from sticker_uq.perception.cascade import CascadeStage, escalate
 from sticker_uq.perception.factory import asks_a_person, load_perception
 from sticker_uq.scene import InvalidInput, Status
 from test.helpers.assessments import assessment, observed
@@ -27,13 +27,13 @@ SURE = assessment(observed())
 UNSURE = assessment(observed(shannon_entropy=1.5))
 
 
-def scenes(*kinds: str, ms: float = 10.0) -> list[Look]:
+def scenes(*kinds: str, ms: float = 10.0) -> list[CascadeStage]:
     known = {"sure": SURE, "unsure": UNSURE}
     made = [replace(known[kind], timings={"total": ms}) for kind in kinds]
-    return [Look(lambda scene=scene: scene, ms) for scene in made]  # type: ignore[misc]
+    return [CascadeStage(lambda scene=scene: scene, ms) for scene in made]  # type: ignore[misc]
 
 
-def looked(looks: Sequence[Look], budget_ms: float = 0.0) -> int:
+def looked(looks: Sequence[CascadeStage], budget_ms: float = 0.0) -> int:
     return len(escalate(looks, partial(asks_a_person, policy=Policy()), budget_ms))
 
 
@@ -46,7 +46,7 @@ def test_a_larger_model_looks_only_while_a_person_would_be_asked() -> None:
 @given(st.lists(st.floats(1, 100), min_size=2, max_size=5), st.floats(1, 400))
 def test_no_more_time_than_the_budget_is_planned(times: list[float], budget: float) -> None:
     looks = [
-        Look(lambda ms=ms: replace(UNSURE, timings={"total": ms}), ms)  # type: ignore[misc]
+        CascadeStage(lambda ms=ms: replace(UNSURE, timings={"total": ms}), ms)  # type: ignore[misc]
         for ms in times
     ]
     count = looked(looks, budget)
@@ -56,7 +56,7 @@ def test_no_more_time_than_the_budget_is_planned(times: list[float], budget: flo
 
 def test_a_failed_look_is_no_doubt_that_another_model_could_settle() -> None:
     failed = replace(UNSURE, status=Status.FAILED, timings={"total": 1.0})
-    assert looked([Look(lambda: failed, 1.0), *scenes("sure")]) == 1
+    assert looked([CascadeStage(lambda: failed, 1.0), *scenes("sure")]) == 1
 
 
 def stage(name: str) -> Perception:

@@ -1,4 +1,4 @@
-"""How strange what lies in an image is to the detector."""
+"""How novel what lies in an image is to the detector."""
 
 import math
 import shutil
@@ -14,11 +14,11 @@ from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
-from sticker_uq.lab.training.novelty_head import learn_strangeness
+from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.novelty.head import save_head
 from sticker_uq.novelty.network import packaged_file
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.novelty import StrangePlaces, cell_of
+from sticker_uq.perception.novelty import ImageNovelty, cell_of
 from sticker_uq.scene import InvalidInput
 from test.helpers.assessments import observed
 from test.helpers.models import tiny_detector
@@ -27,11 +27,11 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 SETTINGS = PerceptionSettings(model=SSDLITE, passes=3, device="cpu", threads=1)
 
 
-def places(cell: tuple[float, float] = (160, 120)) -> StrangePlaces:
-    """640 x 480 px, seen as 4 x 4 cells of which the one at the top left is strange."""
+def places(cell: tuple[float, float] = (160, 120)) -> ImageNovelty:
+    """640 x 480 px, seen as 4 x 4 cells of which the one at the top left is novel."""
     cells = np.zeros((4, 4), np.float32)
     cells[0, 0] = 0.8
-    return StrangePlaces(cells, cell, 0.2)
+    return ImageNovelty(cells, cell, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_padding_of_the_input_is_no_part_of_the_image() -> None:
 
 
 def test_nothing_is_measured_without_network_or_head() -> None:
-    nowhere = StrangePlaces()
+    nowhere = ImageNovelty()
     assert math.isnan(nowhere.scene)
     (one,) = nowhere.on([observed()])
-    assert math.isnan(one.strangeness)
+    assert math.isnan(one.novelty)
     (one,) = places().on([replace(observed(), box=np.array([0, 0, 160, 120], np.float32))])
-    assert one.strangeness == pytest.approx(0.8)
+    assert one.novelty == pytest.approx(0.8)
 
 
 def covered(picture: np.ndarray) -> np.ndarray:
@@ -80,8 +80,8 @@ def test_the_packaged_network_finds_a_thing_on_the_lid_strange_and_says_where() 
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
     assert calm.localization is not None
     assert odd.localization is not None
-    assert calm.localization.strangeness < odd.localization.strangeness
-    assert all(0.0 <= o.strangeness <= 1.0 for o in (*odd.objects, *odd.unstable))
+    assert calm.localization.novelty < odd.localization.novelty
+    assert all(0.0 <= o.novelty <= 1.0 for o in (*odd.objects, *odd.unstable))
     # the place is in a predicted box, or marked as one that none explains
     boxes = [r.box for r in odd.localization.unexplained] + [o.box for o in odd.objects]
     assert any(box[0] < 430 < box[2] and box[1] < 310 < box[3] for box in boxes)
@@ -89,22 +89,20 @@ def test_the_packaged_network_finds_a_thing_on_the_lid_strange_and_says_where() 
 
 
 def test_strangeness_can_be_switched_off() -> None:
-    off = SETTINGS.model_copy(update={"strangeness": False})
+    off = SETTINGS.model_copy(update={"novelty": False})
     assert off.hash != SETTINGS.hash
     seen = Perception(off).assess(covered(render(sample_scene(3)).image))
     assert seen.localization is not None
-    assert math.isnan(seen.localization.strangeness)
-    assert all(math.isnan(o.strangeness) for o in seen.objects)
+    assert math.isnan(seen.localization.novelty)
+    assert all(math.isnan(o.novelty) for o in seen.objects)
 
 
 def test_the_packaged_network_is_part_of_the_settings() -> None:
     """A policy that was calibrated with another one is refused."""
-    hashes = {
-        Perception(SETTINGS.model_copy(update={"strangeness": on})).settings_hash for on in (True, False)
-    }
+    hashes = {Perception(SETTINGS.model_copy(update={"novelty": on})).settings_hash for on in (True, False)}
     assert len(hashes) == 2
     assert Perception(SETTINGS).settings_hash != SETTINGS.hash
-    without = Perception(SETTINGS.model_copy(update={"strangeness": False}))
+    without = Perception(SETTINGS.model_copy(update={"novelty": False}))
     assert without.settings_hash == without.settings.hash
 
 
@@ -112,7 +110,7 @@ def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest
     def broken(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr("sticker_uq.perception.novelty.stranger_maps", broken)
+    monkeypatch.setattr("sticker_uq.perception.novelty.novelty_maps", broken)
     with pytest.raises(RuntimeError, match="out of memory"):
         Perception(SETTINGS).assess(render(sample_scene(3)).image)
 
@@ -120,7 +118,7 @@ def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest
 def test_a_detector_with_other_weights_has_no_packaged_network() -> None:
     perception = Perception(SETTINGS, tiny_detector(SSDLITE))
     seen = perception.assess(render(sample_scene(3)).image)
-    assert seen.localization is None or math.isnan(seen.localization.strangeness)
+    assert seen.localization is None or math.isnan(seen.localization.novelty)
 
 
 def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_path: Path) -> None:
@@ -132,8 +130,8 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
     write_coco(
         tmp_path / "lids", [encode_scene(i, render(sample_scene(i), (320, 240)), "png") for i in (1, 2)]
     )
-    beside = tmp_path / "mine_strangeness.safetensors"
-    save_head(learn_strangeness(alone.detector, read_coco(tmp_path / "lids")), alone.detector, beside)
+    beside = tmp_path / "mine_novelty.safetensors"
+    save_head(train_novelty_head(alone.detector, read_coco(tmp_path / "lids")), alone.detector, beside)
     hashes, image = {alone.settings_hash}, render(sample_scene(3)).image
     for network in (None, packaged_file(SSDLITE)):
         if network is not None:
@@ -142,11 +140,11 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
         hashes.add(taught.settings_hash)
         seen = taught.assess(image).localization
         assert seen is not None
-        assert seen.strangeness >= 0.0
+        assert seen.novelty >= 0.0
     assert len(hashes) == 3
     seen = alone.assess(image).localization
     assert seen is not None
-    assert math.isnan(seen.strangeness)
+    assert math.isnan(seen.novelty)
     beside.write_bytes(weights.read_bytes())
-    with pytest.raises(InvalidInput, match="no strangeness head"):
+    with pytest.raises(InvalidInput, match="no novelty head"):
         Perception(settings)

@@ -47,9 +47,9 @@ def test_every_model_gives_a_whole_assessment(name):
     assert 0.0 <= scene.localization.dil <= 1.0
     assert scene.localization.saliency is not None
     assert scene.localization.saliency.shape == (168, 224)
-    assert set(scene.timings) == {"encode", "decode", "detect", "dil", "strangeness", "cluster", "total"}
+    assert set(scene.timings) == {"encode", "sample", "detect", "dil", "novelty", "cluster", "total"}
     assert scene.exposure == measure_exposure(picture())
-    assert math.isnan(scene.localization.strangeness), "a detector whose head nobody taught"
+    assert math.isnan(scene.localization.novelty), "a detector whose head nobody taught"
 
 
 def test_the_same_pixels_give_the_same_bytes_and_others_do_not():
@@ -77,7 +77,7 @@ def test_without_dil_the_rest_is_the_same_but_degraded():
     whole, scene = perception().assess(picture()), perception(dil=False).assess(picture())
     assert (scene.status, scene.status_text) == (Status.DEGRADED, "distinctive localization is switched off")
     assert scene.localization is None
-    assert set(scene.timings) == {"encode", "decode", "strangeness", "cluster", "total"}
+    assert set(scene.timings) == {"encode", "sample", "novelty", "cluster", "total"}
     assert to_plain(scene.objects) == to_plain(whole.objects)
 
 
@@ -107,7 +107,7 @@ def test_an_internal_error_is_not_swallowed(monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(looker.detector, "decode", broken)
+    monkeypatch.setattr(looker.detector, "sample", broken)
     with pytest.raises(RuntimeError, match="out of memory"):
         looker.assess(picture())
 

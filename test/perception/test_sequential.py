@@ -1,4 +1,4 @@
-"""Adaptive sampling stops when the decision is settled, says the same as all passes, and repeats byte for byte."""
+"""Adaptive sampling stops when the decision is should_stop, says the same as all passes, and repeats byte for byte."""
 
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,8 @@ from sticker_uq.perception import Perception, PerceptionSettings, pipeline
 from sticker_uq.perception.change_weights import WEIGHTS
 from sticker_uq.perception.changes import chance
 from sticker_uq.perception.factory import decision, load_perception
-from sticker_uq.perception.sequential import Outlook, joined, settled, step_after
-from sticker_uq.scene import InvalidInput, Outcome, StochasticSamples, SupervisorScore
+from sticker_uq.perception.sequential import StoppingRule, joined, should_stop, step_after
+from sticker_uq.scene import InvalidInput, MonitorScore, Outcome, StochasticSamples
 from sticker_uq.uncertainty import observe
 from test.helpers.assessments import assessment
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_weights
@@ -51,12 +51,12 @@ def scene_of(drawn):
 
 
 def is_settled(drawn, error=0.05, policy=POLICY):
-    return settled(scene_of(drawn), drawn, MOST, 3, error, partial(decision, policy=policy))
+    return should_stop(scene_of(drawn), drawn, MOST, 3, error, partial(decision, policy=policy))
 
 
 def expected(drawn, policy=POLICY):
     decide = partial(decision, policy=policy)
-    return Outlook(scene_of(drawn), drawn, MOST, 3, decide).expected_changes()
+    return StoppingRule(scene_of(drawn), drawn, MOST, 3, decide).expected_changes()
 
 
 @pytest.mark.parametrize("passes", [5, 11])
@@ -125,7 +125,7 @@ def test_weights_fit_their_features():
     kinds = set()
     near_limit = samples(0.97, 0.75, 9, seed=1)
     for drawn in (samples(0.97, 1.0, 6), near_limit, samples(0.9, 0.0, 6), rare_things(), seen_twice(5, 10)):
-        look = Outlook(scene_of(drawn), drawn, MOST, 3, partial(decision, policy=POLICY))
+        look = StoppingRule(scene_of(drawn), drawn, MOST, 3, partial(decision, policy=POLICY))
         for kind, features in look.features():
             kinds.add(kind)
             assert features.shape == np.shape(WEIGHTS[kind])
@@ -163,12 +163,12 @@ def test_where_a_supervisor_may_yet_change_the_decision_all_passes_are_made(comb
 
     def at(drawn, score):
         scene = scene_of(drawn)
-        votes = (SupervisorScore("mc_mutual_information", score, 0.4),)
-        heard = replace(scene, objects=tuple(replace(o, supervisors=votes) for o in scene.objects))
-        return settled(heard, drawn, MOST, 3, 0.05, decide, limits)
+        votes = (MonitorScore("mc_mutual_information", score, 0.4),)
+        heard = replace(scene, objects=tuple(replace(o, monitors=votes) for o in scene.objects))
+        return should_stop(heard, drawn, MOST, 3, 0.05, decide, limits)
 
     sure = samples(0.97, 1.0, 11)
-    assert settled(scene_of(sure), sure, MOST, 3, 0.05, partial(decision, policy=POLICY))
+    assert should_stop(scene_of(sure), sure, MOST, 3, 0.05, partial(decision, policy=POLICY))
     # the score that it has now is no sign of the one that it will have
     assert not at(sure, 0.0)
     assert not at(sure, 0.9)
@@ -181,10 +181,10 @@ def test_where_a_supervisor_may_yet_change_the_decision_all_passes_are_made(comb
 def test_the_limits_of_the_panel_at_work_are_known(tmp_path, monkeypatch):
     document, _ = tiny_panel(tmp_path)
     told = []
-    monkeypatch.setattr(pipeline, "settled", lambda *given: told.append(given[-1]))
+    monkeypatch.setattr(pipeline, "should_stop", lambda *given: told.append(given[-1]))
     chosen = panel_settings(tmp_path, panel=str(tmp_path / "panel"), min_passes=3, adaptive=True)
     Perception(chosen, decide=lambda scene: (0, {})).assess(picture(1))
-    assert told == [{name: seat.limit for name, seat in document.supervisors.items()}]
+    assert told == [{name: seat.limit for name, seat in document.monitors.items()}]
 
 
 def test_an_empty_scene_is_settled():
@@ -217,10 +217,10 @@ def test_stops_when_settled_and_at_the_last_pass_otherwise(monkeypatch):
         asked.append((drawn.passes, most))
         return drawn.passes >= 9
 
-    monkeypatch.setattr(pipeline, "settled", soon)
+    monkeypatch.setattr(pipeline, "should_stop", soon)
     early = perception().assess(picture(), 3, "camera")
     assert (early.passes, asked) == (9, [(n, MOST) for n in (3, 5, 7, 9)])
-    monkeypatch.setattr(pipeline, "settled", lambda *_: False)
+    monkeypatch.setattr(pipeline, "should_stop", lambda *_: False)
     assert perception().assess(picture()).passes == MOST
 
     # stopping early changes no pass: the scene is that of so many fixed passes
@@ -240,10 +240,10 @@ def test_adaptive_scenes_repeat_byte_for_byte():
     assert other.assess(picture(), 5, "camera").to_bytes() == scene.to_bytes()
     assert set(scene.timings) == {
         "encode",
-        "decode",
+        "sample",
         "detect",
         "dil",
-        "strangeness",
+        "novelty",
         "cluster",
         "decide",
         "total",

@@ -8,11 +8,11 @@ const CLOSED = {
   "the picture is too dark or too bright": "exposure", "the camera has changed": "source_changed",
   "the detector or the policy has changed": "model_changed", "the clock is implausible": "clock", "it is not known where an object lies": "pose",
   "too few scenes in a row agree": "inconsistent", "something is too uncertain": "uncertain",
-  "the detector saw something that no box explains": "unexplained", "a supervisor of the panel objects": "panel",
-  "no sticker is to be removed": "nothing_to_remove", "a person decides": "waiting_for_person", held: "held", "the arm is not ready": "arm_failed",
+  "the detector saw something that no box explains": "unexplained", "a monitor of the panel objects": "panel",
+  "no sticker is to be removed": "nothing_to_remove", "a person decides": "waiting_for_operator", held: "held", "the arm is not ready": "arm_failed",
   "checking whether the sticker is gone": "verifying", fault: "fault", "a newer scene contradicts the permit": "contradicted",
   "not active": "not_active", "the policy does not hold here": "assumption", "what happens cannot be recorded": "audit",
-  "another supervisor speaks in this cell": "second_supervisor", "another supervisor may be there unheard": "unheard_supervisor",
+  "another supervisor speaks in this cell": "second_gate_publisher", "another supervisor may be there unheard": "unknown_gate_publisher",
 };
 const LISTS = { signal: STRINGS.signals, thing: STRINGS.things, measure: STRINGS.measures, changed: STRINGS.changed };
 // A reason that closes the gate is known word for word: it goes before what merely looks alike.

@@ -10,7 +10,7 @@ from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.ssd_branches import ClassScores, levels_of
 from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
-from sticker_uq.detection.models.family import Sight, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_sight, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.selection import all_finite
 
@@ -31,7 +31,7 @@ class FastSsd(Ssd):
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         return [dropout.masks(m).mul_(m) for m in scaled]
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the probability of a default box that it is not background."""
         if maps[0].device.type != "cpu":
             return super().look(features, maps, score_floor)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.models.detection.image_list import ImageList
 
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import to_device
 
 _PROCESSOR = torch.device("cpu")
 
@@ -27,13 +27,15 @@ def network_input(transform: Any, image: NDArray[np.uint8], device: torch.device
     rows, row_share = _samples(image.shape[0], height)
     columns, column_share = _samples(image.shape[1], width)
     # NumPy takes the rows: an image may be read-only, which torch does not know
-    taken = uploaded(torch.from_numpy(image[rows.numpy()]).index_select(1, columns), device).to(torch.float32)
+    taken = to_device(torch.from_numpy(image[rows.numpy()]).index_select(1, columns), device).to(
+        torch.float32
+    )
     upper, lower = taken.view(height, 2, 2 * width, 3).unbind(1)
-    mixed = torch.lerp(upper, lower, uploaded(row_share, device)[:, None, None]).view(height, width, 2, 3)
+    mixed = torch.lerp(upper, lower, to_device(row_share, device)[:, None, None]).view(height, width, 2, 3)
     left, right = mixed.unbind(2)
-    rgb = torch.lerp(left, right, uploaded(column_share, device)[:, None]).flip(-1)
+    rgb = torch.lerp(left, right, to_device(column_share, device)[:, None]).flip(-1)
     mean, deviation = (
-        uploaded(torch.tensor(v, dtype=torch.float32), device)
+        to_device(torch.tensor(v, dtype=torch.float32), device)
         for v in (transform.image_mean, transform.image_std)
     )
     normal = torch.addcmul(-mean / deviation, rgb, 1 / (255 * deviation))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sticker_uq.detection.kernels.transfer import uploaded
+from sticker_uq.detection.kernels.transfer import to_device
 
 
 class BagPooling:
@@ -39,11 +39,11 @@ class BagPooling:
         n each box belongs to.
         """
         passes, channels = maps[0].shape[:2]
-        shapes = uploaded(torch.tensor([m.shape[-2:] for m in maps]), boxes.device)
+        shapes = to_device(torch.tensor([m.shape[-2:] for m in maps]), boxes.device)
         exponents = [round(math.log2(m.shape[-2] / padded[0])) for m in maps]
-        scales = uploaded(torch.tensor([2.0**e for e in exponents]), boxes.device)
+        scales = to_device(torch.tensor([2.0**e for e in exponents]), boxes.device)
         sizes = torch.tensor([0, *(m.shape[-1] * m.shape[-2] for m in maps)])
-        first = uploaded(sizes.cumsum(0), boxes.device)
+        first = to_device(sizes.cumsum(0), boxes.device)
         table = torch.cat([m.permute(0, 2, 3, 1).reshape(passes, -1, channels) for m in maps], dim=1)
 
         level = self._levels(boxes, -exponents[0], -exponents[-1])

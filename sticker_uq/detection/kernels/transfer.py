@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def uploaded(host: Tensor, device: torch.device) -> Tensor:
+def to_device(host: Tensor, device: torch.device) -> Tensor:
     """``host``, which lies on the processor, on ``device``, without waiting for it."""
     if device.type != "cuda" or not host.numel():
         return host.to(device)
@@ -14,7 +14,7 @@ def uploaded(host: Tensor, device: torch.device) -> Tensor:
     return host.pin_memory().to(device, non_blocking=True)
 
 
-def fetched(*tensors: Tensor) -> tuple[Tensor, ...]:
+def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     """``tensors`` of one device in the processor's memory, by a single transfer, with which everything is waited for at once.
 
     On a processor they are returned as they are; from a device they come as float32, whole numbers exact up to 2^24.

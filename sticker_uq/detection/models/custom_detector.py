@@ -11,26 +11,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sticker_uq.detection.deterministic_pass import Look, leaves
+from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.features import Features
 from sticker_uq.scene import Detections
 
 
 class Heads(NamedTuple):
-    """What the heads of a detector say about its maps, as :class:`Look` holds it."""
+    """What the heads of a detector say about its maps, as :class:`DeterministicPass` holds it."""
 
     objectness: tuple[Tensor, ...]
     anchors: Tensor
     decode: Callable[[int, Tensor], Tensor]
 
 
-def look_of(
+def custom_deterministic_pass(
     model: Any,
     image: NDArray[np.uint8],
     heads: Callable[[Features, list[Tensor]], Heads],
     detections: Detections,
     two_stage: bool = False,
-) -> Look:
+) -> DeterministicPass:
     """The look of ``model``, a torchvision detector with ``transform`` and ``backbone``, at ``image`` (H, W, 3) uint8 BGR.
 
     ``heads``: takes the maps that enter the heads, with gradients on, to objectness, anchors and their boxes (see
@@ -50,4 +50,4 @@ def look_of(
     )
     with torch.enable_grad():
         objectness, anchors, decode = heads(features, maps)
-    return Look((features,), tuple(maps), objectness, two_stage, anchors, decode, (detections,))
+    return DeterministicPass((features,), tuple(maps), objectness, two_stage, anchors, decode, (detections,))

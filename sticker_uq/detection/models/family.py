@@ -31,16 +31,16 @@ class Family(Protocol):
     ) -> Rows:
         """Boxes above ``score_floor`` that the heads see in ``maps``, px of the resized image, not yet suppressed."""
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
-        """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``Look``)."""
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+        """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``DeterministicPass``)."""
 
 
-class Sight(NamedTuple):
-    """What the heads make of the maps of n images: ``rows`` like ``Family.candidates``, the rest like ``Look``."""
+class HeadOutputs(NamedTuple):
+    """What the heads make of the maps of n images: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
 
     objectness: tuple[Tensor, ...]
     anchors: Tensor
-    decode: Callable[[int, Tensor], Tensor]
+    decode_boxes: Callable[[int, Tensor], Tensor]
     rows: Rows
     gradients: Callable[[], list[Tensor]] | None = None
 
@@ -69,19 +69,19 @@ def anchor_sight(
     deltas: Callable[[int | Tensor, Tensor], Tensor],
     finite: Tensor,
     score_floor: float,
-) -> Sight:
+) -> HeadOutputs:
     """What a one-stage detector sees: objectness per level (n, A, h, w), class distributions (n, N, 3), and its boxes.
 
     ``deltas(image, rows)``: the box deltas (K, 4) of the anchors ``rows`` (K,) of an image, or of the image of each;
     ``finite``: whether what the heads made is, as ``all_finite`` tells.
     """
 
-    def decode(image: int | Tensor, rows: Tensor) -> Tensor:
+    def decode_boxes(image: int | Tensor, rows: Tensor) -> Tensor:
         return decoded(model.box_coder, deltas(image, rows), anchors[rows])
 
     images, chosen = strongest(probabilities, score_floor)
-    rows = Rows(decode(images, chosen), probabilities[images, chosen], images, finite)
-    return Sight(objectness, anchors, decode, rows)
+    rows = Rows(decode_boxes(images, chosen), probabilities[images, chosen], images, finite)
+    return HeadOutputs(objectness, anchors, decode_boxes, rows)
 
 
 def anchors_of(model: Any, features: Features, maps: list[Tensor]) -> Tensor:

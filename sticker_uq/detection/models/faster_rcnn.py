@@ -12,7 +12,7 @@ from torchvision.models.detection.rpn import concat_box_prediction_layers
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import Sight
+from sticker_uq.detection.models.family import HeadOutputs
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, check_finite, softmax_distribution, strongest
 
@@ -40,7 +40,7 @@ class FasterRcnn:
         objectness, deltas = self._model.rpn.head(maps)
         return self._rows(features, maps, objectness, deltas, score_floor)
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():
@@ -51,10 +51,10 @@ class FasterRcnn:
         anchors = features.anchors(rpn.anchor_generator, plain)
         flat = torch.cat([d.permute(0, 2, 3, 1).reshape(len(d), -1, 4) for d in columns], dim=1)
 
-        def decode(image: int, index: Tensor) -> Tensor:
+        def decode_boxes(image: int, index: Tensor) -> Tensor:
             return decoded(rpn.box_coder, flat[image, index], anchors[index])
 
-        return Sight(tuple(objectness), anchors, decode, rows)
+        return HeadOutputs(tuple(objectness), anchors, decode_boxes, rows)
 
     def _rows(
         self,

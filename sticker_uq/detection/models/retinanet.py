@@ -11,7 +11,7 @@ from torchvision.models.detection.image_list import ImageList
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import Sight, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_sight, anchors_of
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
 
@@ -42,7 +42,7 @@ class RetinaNet:
             self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
         )
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
         head = self._model.head
         with torch.enable_grad():

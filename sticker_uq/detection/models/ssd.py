@@ -13,7 +13,7 @@ from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import Sight, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_sight, anchors_of
 from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
 
 
@@ -57,7 +57,7 @@ class Ssd:
         probabilities = softmax_distribution(logits)
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> Sight:
+    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the probability of a default box that it is not background."""
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():

@@ -138,7 +138,7 @@ def evaluate_passes(
     for number, item in enumerate(items):
         features = detector.encode(read_picture(item))
         objects, seldom, image = observe(
-            detector.decode(features, settings.passes, settings.seed + number), clustering
+            detector.sample(features, settings.passes, settings.seed + number), clustering
         )
         found.append(as_detections(objects))
         images.append(image)

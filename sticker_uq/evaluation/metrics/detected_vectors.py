@@ -40,7 +40,7 @@ def cluster_vectors(
     settings = detector.settings
     found = []
     for number, item in enumerate(items):
-        samples = detector.decode(
+        samples = detector.sample(
             detector.encode(read_picture(item)), settings.passes, settings.seed + number
         )
         found.append(as_detections(observe(samples, ClusterSettings())[0]))

@@ -76,11 +76,11 @@ class RecordedLaptop:
                 started.setdefault((change.decision_id, change.object_id), change)
         return list(started.values())
 
-    def by_person(self, removal: GateChange) -> bool:
+    def by_operator(self, removal: GateChange) -> bool:
         """Whether a person's word was what allowed ``removal``."""
         decision = self.decisions.get(removal.decision_id)
         verdicts = decision.verdicts if decision is not None else ()
-        return any(v.by_person for v in verdicts if v.object.id == removal.object_id)
+        return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)
 
 
 def read_recording(bag: Bag) -> list[RecordedLaptop]:

@@ -27,7 +27,7 @@ class ReplaySummary:
 
     ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
     computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
-    ``objections``: objects that each supervisor of the panel kept from being removed; ``timings_ms``: medians per stage;
+    ``objections``: objects that each monitor of the panel kept from being removed; ``timings_ms``: medians per stage;
     ``files``: what lies in the folder; ``environment``: versions and settings.
     """
 

@@ -61,13 +61,13 @@ OBJECT_SCHEMA = pa.schema(
         ("unstable", pa.bool_()),
         *[(name, pa.float64()) for name in METRICS],
         ("box_covariance", pa.list_(pa.float64(), 16)),
-        ("supervisors", pa.map_(pa.string(), pa.float64())),
+        ("monitors", pa.map_(pa.string(), pa.float64())),
         ("objectors", pa.string()),
         ("verdict", pa.string()),
         ("reasons", pa.string()),
     ]
 )
-"""One row per object, the unstable ones included. ``box_covariance``: 4 x 4, row by row, px^2; ``supervisors``: the score of each
+"""One row per object, the unstable ones included. ``box_covariance``: 4 x 4, row by row, px^2; ``monitors``: the score of each
 of the panel; ``objectors``: whose objection counted.
 """
 
@@ -121,7 +121,7 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
                 "unstable": observed.unstable,
                 **{metric: getattr(observed, metric) for metric in METRICS},
                 "box_covariance": observed.box_covariance.ravel().tolist(),
-                "supervisors": {one.name: one.score for one in observed.supervisors},
+                "monitors": {one.name: one.score for one in observed.monitors},
                 "objectors": ", ".join(verdict.objectors) if verdict else "",
                 "verdict": verdict.verdict.name if verdict else "",
                 "reasons": "; ".join(reason.text for reason in verdict.reasons) if verdict else "",

@@ -18,7 +18,7 @@ _MOST_FAILURES = 50
 class Tally:
     """Counts and numbers of the images so far.
 
-    ``objections``: objects that each supervisor of the panel kept from being removed, which the caller counts;
+    ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts;
     ``courses``: the values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable
     images.
     """

@@ -28,7 +28,7 @@ from sticker_uq.scene import Outcome, SceneAssessment
 
 MOST_PICTURES = 8
 """Pictures of one laptop in the report."""
-STAGES = ("decode_image", "encode", "decode", "detect", "dil", "strangeness", "cluster", "total")
+STAGES = ("decode_image", "encode", "sample", "detect", "dil", "novelty", "cluster", "total")
 _TONES = {"permitted": Tone.GOOD, "removing": Tone.GOOD, "intervention": Tone.WARN, "fault": Tone.BAD}
 
 
@@ -64,7 +64,7 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
     decided = {d.decision_id: d for d in laptop.decisions.values()}
     for number, removal in enumerate(laptop.removals(), 1):
         if removal.decision_id in decided:
-            word = "a person's word" if laptop.by_person(removal) else "the policy"
+            word = "a person's word" if laptop.by_operator(removal) else "the policy"
             wanted[decided[removal.decision_id].stamp_ns] = f"Removal {number}, let through by {word}"
     for number, question in enumerate(laptop.questions, 1):
         if question.decision_id in decided:
@@ -131,7 +131,7 @@ def _laptop(laptop: RecordedLaptop, entries: Sequence[ReportEntry], policy: Poli
     facts = (
         ("images assessed", str(len(laptop.scenes))),
         ("removals begun", str(len(removals))),
-        ("of them by a person's word", str(sum(laptop.by_person(r) for r in removals))),
+        ("of them by a person's word", str(sum(laptop.by_operator(r) for r in removals))),
         ("questions to a person", str(len(laptop.questions))),
         (
             "time in the cell",

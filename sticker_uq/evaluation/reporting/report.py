@@ -28,6 +28,7 @@ from sticker_uq.evaluation.reporting.wording import (
 )
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import (
+    MonitorScore,
     ObjectClass,
     ObjectVerdict,
     ObservedObject,
@@ -35,7 +36,6 @@ from sticker_uq.scene import (
     Reason,
     SceneAssessment,
     Status,
-    SupervisorScore,
     Verdict,
 )
 
@@ -75,7 +75,7 @@ class _Row:
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the supervisors, whose bars come after those of the metrics."""
+        """Names of the monitors, whose bars come after those of the metrics."""
         return tuple(bar.short for bar in self.bars[len(METRICS) :])
 
 
@@ -168,7 +168,7 @@ def _row(name: str, verdict: ObjectVerdict | None, bars: tuple[_Bar, ...]) -> _R
 
 def _why(verdict: ObjectVerdict) -> str:
     """Why an object got its verdict: what decided in plain words, all of it where it is doubtful."""
-    if verdict.verdict is Verdict.REMOVE and not verdict.by_person:
+    if verdict.verdict is Verdict.REMOVE and not verdict.by_operator:
         return deciding_words(verdict)
     return "; ".join(_reason(r) for r in verdict.reasons)
 
@@ -180,10 +180,10 @@ def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, 
         limit = limits.get(metric.field)
         text = f"{number(value)} {metric.unit}".strip()
         bars.append(_bar(metric.short, text, value, limit, metric.top, metric.low_is_good))
-    return (*bars, *map(_vote, observed.supervisors))
+    return (*bars, *map(_vote, observed.monitors))
 
 
-def _vote(one: SupervisorScore) -> _Bar:
+def _vote(one: MonitorScore) -> _Bar:
     """The bar of a supervisor, whose scale is its own: the limit lies in the middle, 0 or twice the limit at the ends."""
     if math.isnan(one.score):
         return _Bar(one.name, "–", 0.0, None, None, measured=False)

@@ -93,8 +93,8 @@ SHORT = {metric.field: metric.short for metric in METRICS} | {
     "sticker_probability": "P(sticker)",
     "dil": "DiL",
     "unexplained_objectness": "missed?",
-    "strangeness": "strange?",
-    "oversight": "overlooked?",
+    "novelty": "novel?",
+    "missed_sticker_probability": "overlooked?",
     "logo_overlap": "logo overlap",
 }
 VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}
@@ -126,7 +126,7 @@ def short_reason(reason: Reason) -> str:
 
 def deciding_words(verdict: ObjectVerdict) -> str:
     """Why an object got its verdict, in a few words."""
-    if verdict.by_person:
+    if verdict.by_operator:
         return "a person said so"
     if verdict.verdict is Verdict.REMOVE:
         return "within all limits"

@@ -18,7 +18,7 @@ from sticker_uq.gate.assumptions.drift import DriftTest, Reference, uniform
 from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
-from sticker_uq.gate.operator.answers import Answer, Memory, SceneAnswer
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 
 WRONG_REMOVAL = "wrong_removal"
@@ -29,7 +29,7 @@ _RISK_WORDS = {
 }
 
 
-class WatchSettings(BaseModel):
+class AssumptionSettings(BaseModel):
     """Settings of the watch over the policy's assumption."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -60,11 +60,11 @@ class Alarm:
     value: float
 
 
-class Watch:
+class AssumptionMonitor:
     """The tests of one policy and how far each workpiece has come through them."""
 
     def __init__(
-        self, reference: Reference | None, risks: Mapping[str, float], settings: WatchSettings
+        self, reference: Reference | None, risks: Mapping[str, float], settings: AssumptionSettings
     ) -> None:
         """``risks``: the promised highest risk by WRONG_REMOVAL and MISSED_STICKER; those left out are not watched."""
         self.settings = settings
@@ -133,7 +133,7 @@ class Watch:
         )
         return self._alarm(words, log)
 
-    def spot_checked(self, decision: SceneDecision, memory: Memory) -> SceneDecision:
+    def spot_checked(self, decision: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
         """``decision``, turned into a question where a workpiece drawn for a spot check would go by unasked.
 
         It is checked before the first removal and again before it is called clean.
@@ -181,7 +181,7 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
     if own.outcome is not Outcome.WORK:
         return False
     left = [a.box for a in event.answers if a.answer in (Answer.KEEP, Answer.NOT_THERE)]
-    removed = [as_box(v.object.box) for v in own.removable() if not v.by_person]
+    removed = [as_box(v.object.box) for v in own.removable() if not v.by_operator]
     if event.scene_answer is SceneAnswer.CLEAN:
         return bool(removed)
     return any(same_place(box, other) for box in removed for other in left)

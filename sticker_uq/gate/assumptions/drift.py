@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sticker_uq.gate.assumptions.familiarity import MEASURES
-from sticker_uq.gate.assumptions.martingale import Capital
+from sticker_uq.gate.assumptions.martingale import EProcess
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 
 MISSING = -1.0
@@ -38,7 +38,7 @@ SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
     "saturated_share": MEASURES["saturated_share"],
     "noise": MEASURES["noise"],
     "sharpness": MEASURES["sharpness"],
-    "strangeness": MEASURES["strangeness"],
+    "novelty": MEASURES["novelty"],
 }
 """One number per scene each. None of them was fitted to the scenes of the reference, which would make those special."""
 
@@ -98,7 +98,7 @@ class RankTest:
 
     def __init__(self, reference: Iterable[float]) -> None:
         self._seen = sorted(reference)
-        self._capital = Capital(2 * len(self._POWERS) + 1)
+        self._capital = EProcess(2 * len(self._POWERS) + 1)
 
     @property
     def observed(self) -> int:

@@ -33,7 +33,7 @@ SceneSignal = Literal[
     "background_saliency",
     "saliency",
     "unexplained_objectness",
-    "strangeness",
+    "novelty",
 ]
 """What a scene may be unusual in: how it was taken, how sure the detector is of it, what it attends to and never saw."""
 
@@ -81,7 +81,7 @@ MEASURES: Mapping[SceneSignal, Callable[[SceneAssessment], float]] = {
     "background_saliency": lambda scene: scene_saliency(scene, "background_saliency"),
     "saliency": _saliency,
     "unexplained_objectness": lambda scene: scene_saliency(scene, "unexplained_objectness"),
-    "strangeness": lambda scene: math.nan if scene.localization is None else scene.localization.strangeness,
+    "novelty": lambda scene: math.nan if scene.localization is None else scene.localization.novelty,
 }
 """How each is measured, NaN where it was not. None was fitted to the scenes that a policy was made from."""
 SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)

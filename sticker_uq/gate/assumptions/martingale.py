@@ -14,8 +14,8 @@ import numpy as np
 from sticker_uq.scene import FloatArray, InvalidInput
 
 
-class Capital:
-    """Capital of a gambler with several strategies who does not know when the claim stops being true.
+class EProcess:
+    """EProcess of a gambler with several strategies who does not know when the claim stops being true.
 
     Part of the capital lies idle. Before round t the strategies get 1 / (2 (t + 1)) of what still does, in equal parts, so
     that a strategy that starts late still has something to bet: the sum is a mixture over strategies and start times.
@@ -60,7 +60,7 @@ class RiskTest:
             raise InvalidInput(f"limit of a risk {limit}: expected above 0 and below 1")
         self.limit = limit
         self.total = 0.0
-        self._capital = Capital(len(self._STRATEGIES))
+        self._capital = EProcess(len(self._STRATEGIES))
 
     @property
     def observed(self) -> int:

@@ -11,7 +11,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState, Permit, Target
 from sticker_uq.scene import ObjectVerdict, SceneDecision
 
-Told = tuple[str, Mapping[str, Any]]
+AuditRecord = tuple[str, Mapping[str, Any]]
 
 
 class Narrator:
@@ -23,9 +23,9 @@ class Narrator:
 
     def tell(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
-    ) -> list[Told]:
+    ) -> list[AuditRecord]:
         """The entries of one step. ``event`` is None for a scene, which its effects tell."""
-        told: list[Told] = [("model", model) for model in self._new_model(after)]
+        told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
             told += _happened(event, effects)
         for effect in effects:
@@ -49,7 +49,7 @@ class Narrator:
             "policy_hash": state.scene.policy_hash,
         }
 
-    def _follows(self, effect: ev.Effect) -> Iterator[Told]:
+    def _follows(self, effect: ev.Effect) -> Iterator[AuditRecord]:
         match effect:
             case ev.PublishDecision(decision):
                 # the numbers of the objects and their boxes change with every image, the decision does not
@@ -93,7 +93,7 @@ class Narrator:
                 yield "escalation", {"text": text}
 
 
-def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[Told]:
+def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRecord]:
     reply = next((effect for effect in effects if isinstance(effect, ev.Reply)), None)
     replied = {} if reply is None else {"accepted": reply.accepted, "message": reply.message}
     match event:
@@ -130,7 +130,7 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[Told]:
             yield "arm", {"ready": False, "lost": True}
 
 
-def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Told]:
+def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[AuditRecord]:
     """The end of a permit: it is renewed no more. Its beginning is told by the goal."""
     if before is None or not before.open:
         return
@@ -159,7 +159,7 @@ def _gate(before: GateState, after: GateState) -> dict[str, Any]:
 
 
 def _essence(decision: SceneDecision) -> object:
-    verdicts = sorted((v.object.label.name, v.verdict.name, v.by_person) for v in decision.verdicts)
+    verdicts = sorted((v.object.label.name, v.verdict.name, v.by_operator) for v in decision.verdicts)
     hashes = (decision.model_hash, decision.policy_hash, decision.workpiece_id)
     return decision.outcome, tuple(verdicts), tuple(r.metric for r in decision.reasons), hashes
 
@@ -182,7 +182,7 @@ def _verdict(verdict: ObjectVerdict) -> dict[str, Any]:
         "object_id": verdict.object.id,
         "label": verdict.object.label.name,
         "verdict": verdict.verdict.name,
-        "by_person": verdict.by_person,
+        "by_operator": verdict.by_operator,
         "box": list(as_box(verdict.object.box)),
         "reasons": [reason.text for reason in verdict.reasons],
     }
@@ -195,7 +195,7 @@ def _target(target: Target) -> dict[str, Any]:
         "label": target.label.name,
         "box": list(target.box),
         "image_stamp_ns": target.image_stamp_ns,
-        "by_person": target.by_person,
+        "by_operator": target.by_operator,
         "model_hash": target.model_hash,
         "policy_hash": target.policy_hash,
     }

@@ -35,7 +35,7 @@ class SceneAnswer(IntEnum):
 
 
 @dataclass(frozen=True)
-class PersonAnswer:
+class OperatorAnswer:
     """A person's answer about the place ``box``."""
 
     answer: Answer
@@ -48,48 +48,48 @@ class PersonAnswer:
 
 
 @dataclass(frozen=True)
-class Memory:
+class OperatorAnswers:
     """The answers that hold. ``scene_checked``: a person has looked over the whole picture, so that doubts about the scene
 
     as a whole (a high DiL) no longer ask; ``scene_clean``: a person said that no sticker is left.
     """
 
-    answers: tuple[PersonAnswer, ...] = ()
+    answers: tuple[OperatorAnswer, ...] = ()
     scene_checked: bool = False
     scene_clean: bool = False
 
-    def remember(self, answers: Iterable[PersonAnswer]) -> Memory:
+    def remember(self, answers: Iterable[OperatorAnswer]) -> OperatorAnswers:
         """This memory with ``answers``; each replaces what was said about the same place before."""
         kept = list(self.answers)
         for new in answers:
             kept = [old for old in kept if not same_place(old.box, new.box)] + [new]
         return replace(self, answers=tuple(kept))
 
-    def checked(self) -> Memory:
+    def checked(self) -> OperatorAnswers:
         """This memory after a person has looked over the whole picture."""
         return replace(self, scene_checked=True)
 
-    def clean(self) -> Memory:
+    def clean(self) -> OperatorAnswers:
         """This memory after a person said that no sticker is left: nothing is to be removed any more."""
         kept = tuple(answer for answer in self.answers if not answer.removes)
         return replace(self, answers=kept, scene_checked=True, scene_clean=True)
 
-    def consume(self, box: Box) -> Memory:
+    def consume(self, box: Box) -> OperatorAnswers:
         """This memory once the removal at ``box`` was verified: the approval for that place is used up."""
         kept = tuple(
             answer for answer in self.answers if not (answer.removes and same_place(answer.box, box))
         )
         return replace(self, answers=kept)
 
-    def without_approvals(self) -> Memory:
+    def without_approvals(self) -> OperatorAnswers:
         """This memory without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
-    def silences(self, box: Box) -> PersonAnswer | None:
+    def silences(self, box: Box) -> OperatorAnswer | None:
         """The answer that says to leave the object at ``box`` alone, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)
 
     @property
-    def approvals(self) -> tuple[PersonAnswer, ...]:
+    def approvals(self) -> tuple[OperatorAnswer, ...]:
         """The answers that want something peeled, oldest first."""
         return tuple(answer for answer in self.answers if answer.removes)

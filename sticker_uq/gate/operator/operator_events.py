@@ -17,10 +17,10 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.operator.answers import Answer, SceneAnswer
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
-from sticker_uq.gate.step_context import Turn
+from sticker_uq.gate.step_context import StepContext
 
 
-def answer_given(turn: Turn, event: AnswerGiven) -> None:
+def answer_given(turn: StepContext, event: AnswerGiven) -> None:
     """Take a person's answer to the open request, or refuse it and change nothing."""
     request = turn.state.request
     refusal = _refusal(turn.state, request, event)
@@ -87,12 +87,12 @@ def _words(event: AnswerGiven) -> str:
     return ", ".join(said)
 
 
-def hold(turn: Turn, _: Hold) -> None:
+def hold(turn: StepContext, _: Hold) -> None:
     """Close the gate until it is released."""
     turn.set(held=True)
 
 
-def release(turn: Turn, _: Release) -> None:
+def release(turn: StepContext, _: Release) -> None:
     """End a hold. Where nobody says which workpiece lies in the cell, another one may lie there now."""
     if turn.state.held and not turn.state.workpiece_id:
         turn.forget_workpiece()
@@ -100,7 +100,7 @@ def release(turn: Turn, _: Release) -> None:
     turn.set(held=False)
 
 
-def reset(turn: Turn, _: Reset) -> None:
+def reset(turn: StepContext, _: Reset) -> None:
     """Acknowledge a fault or a broken assumption. A goal whose end was never reported is cancelled and waited for again."""
     state = turn.state
     if not state.fault and not state.assumption:
@@ -124,7 +124,7 @@ def reset(turn: Turn, _: Reset) -> None:
     turn.emit(Reply(True, message))
 
 
-def workpiece_changed(turn: Turn, event: WorkpieceChanged) -> None:
+def workpiece_changed(turn: StepContext, event: WorkpieceChanged) -> None:
     """Another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == turn.state.workpiece_id:
         return

@@ -109,13 +109,13 @@ class Policy(BaseModel):
         le=1.0,
         description="Highest objectness that no box explains in a scene that counts as clean; 1 switches the limit off",
     )
-    max_strangeness: float = Field(
+    max_novelty: float = Field(
         1.0,
         ge=0.0,
         le=1.0,
-        description="Highest strangeness of a scene that counts as clean; 1 switches the limit off",
+        description="Highest novelty of a scene that counts as clean; 1 switches the limit off",
     )
-    max_oversight: float = Field(
+    max_missed_sticker_probability: float = Field(
         1.0,
         ge=0.0,
         le=1.0,
@@ -140,7 +140,7 @@ class Policy(BaseModel):
         None, description="Risk of a wrongful removal from all signals, and its limit"
     )
     panel: PanelRule | None = Field(
-        None, description="How a panel of supervisors is heard; none: one objection is enough to ask a person"
+        None, description="How a panel of monitors is heard; none: one objection is enough to ask a person"
     )
     saliency: SaliencyLimit | None = Field(None, description="Replaces max_dil and max_dil_clean")
     familiarity: Familiarity | None = Field(

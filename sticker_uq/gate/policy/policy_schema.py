@@ -114,7 +114,7 @@ class RiskScore(Section):
 
 
 class PanelRule(Section):
-    """How the panel of supervisors is heard. The most restrictive wins, or the calibrated combination."""
+    """How the panel of monitors is heard. The most restrictive wins, or the calibrated combination."""
 
     combination: Literal["any", "risk"] = Field(
         "any",
@@ -186,7 +186,7 @@ class Validity(Section):
     settings_hash: str = Field("", description="SHA-256 of the settings of perception")
     panel_hash: str | None = Field(
         None,
-        description="The panel of supervisors, as the scenes name it; none: any, for objections only make it stricter",
+        description="The panel of monitors, as the scenes name it; none: any, for objections only make it stricter",
     )
     camera: str = Field("", description="Frame of the camera")
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
@@ -214,7 +214,7 @@ class Validity(Section):
             return problem
         if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
             own, other = (digest[:12] or "none" for digest in (self.panel_hash, assessment.panel_hash))
-            return f"the policy was made with the panel of supervisors {own}, not with {other}"
+            return f"the policy was made with the panel of monitors {own}, not with {other}"
         if self.camera and assessment.frame_id != self.camera:
             return f"the policy was made for the camera {self.camera!r}, not for {assessment.frame_id!r}"
         if self.image_size is not None and assessment.image_size != self.image_size:

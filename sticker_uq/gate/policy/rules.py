@@ -110,7 +110,7 @@ def _sticker(
     if policy.panel is None or policy.panel.combination == "any":
         checks += [
             within(PANEL_METRIC + one.name, f"score of the supervisor {one.name}", one.score, one.limit)
-            for one in observed.supervisors
+            for one in observed.monitors
         ]
     box = as_box(observed.box)
     overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
@@ -132,7 +132,7 @@ def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
             one.score,
             max(one.limit, NO_STICKER),
         )
-        for one in observed.supervisors
+        for one in observed.monitors
         if one.keeps
     )
 

@@ -27,7 +27,7 @@ BuiltInSignal = Literal[
     "surer_overlap",
     "duplicated",
     "dil",
-    "strangeness",
+    "novelty",
 ]
 """What every scene says about an object."""
 
@@ -43,18 +43,18 @@ box explains."""
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The metric of a reason that says that something may have been missed."""
 
-OpinionName = Literal["strangeness", "oversight"]
+OpinionName = Literal["novelty", "missed_sticker_probability"]
 """What the network that looks beside the detector says of a scene."""
 
-STRANGENESS: OpinionName = "strangeness"
+STRANGENESS: OpinionName = "novelty"
 """The metric of a reason that says that something lies there which the detector was never shown."""
 
-OVERSIGHT: OpinionName = "oversight"
+OVERSIGHT: OpinionName = "missed_sticker_probability"
 """The metric of a reason that says that a sticker may be visible which no box shows."""
 
 OPINION_WORDS: dict[OpinionName, str] = {
-    "strangeness": "how strange the picture is to the detector",
-    "oversight": "probability of a sticker that no box shows",
+    "novelty": "how novel the picture is to the detector",
+    "missed_sticker_probability": "probability of a sticker that no box shows",
 }
 """What each of them is called in a reason."""
 
@@ -81,7 +81,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
     passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
     in common, "logo_overlap" the same weighted by the probability that the other is a logo, "surer_overlap" the share of its box
     that lies in boxes more probably of a sticker or logo than itself (what lies between two things is often neither),
-    "duplicated" 1 if one pass saw it twice, "strangeness" how probably what lies there was never shown to the detector;
+    "duplicated" 1 if one pass saw it twice, "novelty" how probably what lies there was never shown to the detector;
     "supervisor.NAME" what the panel says.
     """
     box = as_box(observed.box)
@@ -104,8 +104,8 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "surer_overlap": covered(box, surer),
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
-        "strangeness": observed.strangeness,
-        **{PANEL_METRIC + one.name: one.score for one in observed.supervisors},
+        "novelty": observed.novelty,
+        **{PANEL_METRIC + one.name: one.score for one in observed.monitors},
     }
 
 

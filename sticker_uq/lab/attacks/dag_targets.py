@@ -48,7 +48,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Sight:
+class TargetOutputs:
     """What a model says about N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
 
     A RetinaNet does not learn its background, whose logit is 0 here: to raise it is to lower the object's.
@@ -95,14 +95,14 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     )
 
 
-def see(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> Sight:
+def see(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> TargetOutputs:
     """What the model says about ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size."""
     return see_with_maps(detector, pixels, targets)[0]
 
 
 def see_with_maps(
     detector: StochasticDetector, pixels: Tensor, targets: Targets
-) -> tuple[Sight, Features, list[Tensor]]:
+) -> tuple[TargetOutputs, Features, list[Tensor]]:
     """As :func:`see`, and what it was read from: the features and the maps (n, C, h, w) that enter the heads."""
     features, maps = _look(detector, pixels)
     return _sight_of(detector, features, maps, targets), features, maps
@@ -110,7 +110,7 @@ def see_with_maps(
 
 def _sight_of(
     detector: StochasticDetector, features: Features, maps: list[Tensor], targets: Targets
-) -> Sight:
+) -> TargetOutputs:
     if detector.family.two_stage:
         return _judge_proposals(detector.model, features, maps, list(targets.boxes))
     logits = detector.model.head.classification_head(maps)
@@ -125,14 +125,14 @@ def _look(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[
     return features, detector.family.head_maps(features, no_dropout)
 
 
-def _sight(detector: StochasticDetector, logits: Tensor) -> Sight:
+def _sight(detector: StochasticDetector, logits: Tensor) -> TargetOutputs:
     if detector.name.startswith("retinanet"):
         foreground = logits[..., 1:]
-        return Sight(
+        return TargetOutputs(
             torch.cat([torch.zeros_like(foreground[..., :1]), foreground], dim=-1),
             sigmoid_distribution(logits),
         )
-    return Sight(logits, softmax_distribution(logits))
+    return TargetOutputs(logits, softmax_distribution(logits))
 
 
 def _proposals(model: Any, features: Features, maps: list[Tensor]) -> list[Tensor]:
@@ -143,13 +143,15 @@ def _proposals(model: Any, features: Features, maps: list[Tensor]) -> list[Tenso
     return list(proposals)
 
 
-def _judge_proposals(model: Any, features: Features, maps: list[Tensor], proposals: list[Tensor]) -> Sight:
+def _judge_proposals(
+    model: Any, features: Features, maps: list[Tensor], proposals: list[Tensor]
+) -> TargetOutputs:
     heads = model.roi_heads
     sizes = [features.resized] * len(proposals)
     pooled = heads.box_roi_pool(_named(model, maps), proposals, sizes)
     logits, _ = heads.box_predictor(heads.box_head(pooled))
     check_finite(logits)
-    return Sight(logits, softmax_distribution(logits))
+    return TargetOutputs(logits, softmax_distribution(logits))
 
 
 def _named(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:

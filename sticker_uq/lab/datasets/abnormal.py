@@ -110,7 +110,7 @@ def pasted(
     return scene
 
 
-def strange(
+def add_foreign_objects(
     image: Image,
     boxes: FloatArray,
     labels: npt.NDArray[np.int64],
@@ -305,7 +305,7 @@ def _free_place(
 CASES: dict[str, Callable[..., AbnormalScene]] = {
     "occlusion-pasted": pasted,
     "occlusion": occluded,
-    "unknown-sticker": partial(strange, stickers=True),
-    "unknown-object": partial(strange, stickers=False),
+    "unknown-sticker": partial(add_foreign_objects, stickers=True),
+    "unknown-object": partial(add_foreign_objects, stickers=False),
 }
 """The abnormal cases that need no detector, by name."""

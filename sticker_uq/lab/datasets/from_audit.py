@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
-from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
@@ -49,8 +49,8 @@ class AnsweredQuestion:
     image_stamp_ns: int
     person: str
     scene_answer: SceneAnswer
-    answers: tuple[PersonAnswer, ...]
-    before: Memory
+    answers: tuple[OperatorAnswer, ...]
+    before: OperatorAnswers
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
             f"audit log {audit_folder} was changed, its answers cannot be used: {check.findings[0]}"
         )
     asked: dict[str, Entry] = {}
-    memories: dict[str, Memory] = {}
+    memories: dict[str, OperatorAnswers] = {}
     found = []
     for entry in entries(audit_folder):
         if entry.kind == "request":
@@ -97,7 +97,7 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
     return found
 
 
-def _question(request: Entry, answer: Entry, memories: dict[str, Memory]) -> AnsweredQuestion:
+def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers]) -> AnsweredQuestion:
     workpiece_id = str(request.data["workpiece_id"])
     return AnsweredQuestion(
         request_id=str(request.data["request_id"]),
@@ -107,10 +107,10 @@ def _question(request: Entry, answer: Entry, memories: dict[str, Memory]) -> Ans
         person=str(answer.data["person"]),
         scene_answer=SceneAnswer[answer.data["scene_answer"]],
         answers=tuple(
-            PersonAnswer(Answer[a["answer"]], as_box(tuple(a["box"]))) for a in answer.data["answers"]
+            OperatorAnswer(Answer[a["answer"]], as_box(tuple(a["box"]))) for a in answer.data["answers"]
         ),
         # where the cell does not say which laptop it holds, an earlier answer may be about another one
-        before=memories.get(workpiece_id, Memory()) if workpiece_id else Memory(),
+        before=memories.get(workpiece_id, OperatorAnswers()) if workpiece_id else OperatorAnswers(),
     )
 
 
@@ -136,7 +136,7 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
     return tuple(boxes), ""
 
 
-def _known(verdict: ObjectVerdict, said: Sequence[PersonAnswer], clean: bool) -> LabelledBox | None:
+def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) -> LabelledBox | None:
     """What lies where one object was seen; None when nobody knows."""
     box = as_box(verdict.object.box)
     answer = next((a for a in reversed(said) if same_place(a.box, box)), None)

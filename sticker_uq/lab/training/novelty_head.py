@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
-from sticker_uq.novelty.head import StrangenessHead, cells_of
+from sticker_uq.novelty.head import NoveltyHead, cells_of
 from sticker_uq.scene import InvalidInput
 
 _CLEAN_EVERY = 4
@@ -25,19 +25,19 @@ _EPOCHS = 3
 _RATE, _DECAY = 2e-3, 1e-3
 
 
-def learn_strangeness(
+def train_novelty_head(
     detector: StochasticDetector,
     items: Sequence[LabelledImage],
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
-) -> StrangenessHead:
+) -> NoveltyHead:
     """A head for ``detector`` from clean labelled pictures, on three of four of which shapes are laid.
 
     The same seed and pictures give the same head but for rounding in torch's sums. Raises InvalidInput without pictures
     and for one that cannot be read.
     """
     if not items:
-        raise InvalidInput("0 pictures to learn strangeness from, expected some hundreds")
+        raise InvalidInput("0 pictures to learn novelty from, expected some hundreds")
     activations, covered = [], []
     for number, item in enumerate(items):
         rng = np.random.default_rng((seed, item.image_id))
@@ -59,12 +59,12 @@ def learn_strangeness(
     return _fitted(torch.cat(activations), torch.cat(covered), seed)
 
 
-def _fitted(activations: Tensor, covered: Tensor, seed: int) -> StrangenessHead:
+def _fitted(activations: Tensor, covered: Tensor, seed: int) -> NoveltyHead:
     """A head fitted to activations (N, C) half precision and the covered part of every cell (N,)."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        head = StrangenessHead(activations.shape[1])
+        head = NoveltyHead(activations.shape[1])
         sample = activations[:: max(1, len(activations) // 50_000)].float()
         head.mean.copy_(sample.mean(dim=0))
         head.scale.copy_(sample.std(dim=0) + 1e-3)

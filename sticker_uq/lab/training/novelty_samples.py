@@ -1,4 +1,4 @@
-"""What the network that looks for strangers learns from: a picture with shapes on it, and what each of its cells shows."""
+"""What the novelty network learns from: a picture with shapes on it, and what each of its cells shows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sticker_uq.scene import FloatArray, ObjectClass
 _CLEAN = 0.25
 """Part of the pictures that are left as they are."""
 _COVERED, _FREE = 0.2, 0.02
-"""Part of a cell from which it counts as covered by a stranger, and up to which as free; cells between teach nothing."""
+"""Part of a cell from which it counts as covered by a foreign object, and up to which as free; cells between teach nothing."""
 _IN, _OUT = 0.5, 0.05
 """Part of a cell in an object's box from which it counts as the object's, and up to which it does not."""
 _HIDDEN = 0.7
-"""Part of a cell that a stranger covers from which the object below does not show."""
+"""Part of a cell that a foreign object covers from which the object below does not show."""
 _SEEN = 0.25
 """Visible part of a sticker from which it is to be found; one with less teaches nothing."""
 _TOLD_APART = 3.0
@@ -90,7 +90,7 @@ def _visible(boxes: FloatArray, raised: NDArray[np.uint8]) -> tuple[FloatArray, 
 def _taught(shares: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Targets and weights (3, h, w) of CHANNELS.
 
-    ``shares`` (4, h, w): part of every cell that a stranger covers, that lies in boxes of logos and of stickers, and that
+    ``shares`` (4, h, w): part of every cell that a foreign object covers, that lies in boxes of logos and of stickers, and that
     something raised covers.
     """
     covered, raised = shares[0], shares[-1]

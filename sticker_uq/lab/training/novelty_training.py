@@ -1,4 +1,4 @@
-"""Teaching the network that looks for strangers: clean labelled pictures on which shapes of no particular kind are laid."""
+"""Teaching the novelty network: clean labelled pictures on which shapes of no particular kind are laid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.training.novelty_samples import Sample, sample
-from sticker_uq.novelty.network import FARTHEST, StrangerNetwork, network_input
+from sticker_uq.novelty.network import FARTHEST, NoveltyNetwork, network_input
 from sticker_uq.scene import InvalidInput
 
 EPOCHS = 3
@@ -23,7 +23,7 @@ _BATCH = 8
 _AHEAD = 3
 _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
-"""What a cell with a stranger, logo, sticker or the middle of one counts, next to one without."""
+"""What a cell with a foreign object, logo, sticker or the middle of one counts, next to one without."""
 _SHARES = (1.0, 1.0, 1.0, 2.0)
 """Of these in the loss."""
 _KEPT = 4
@@ -43,11 +43,11 @@ def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
 
 def learn_network(
     items: Sequence[LabelledImage],
-    start: nn.Sequential | StrangerNetwork,
+    start: nn.Sequential | NoveltyNetwork,
     epochs: int = EPOCHS,
     seed: int = 0,
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
-) -> StrangerNetwork:
+) -> NoveltyNetwork:
     """A network from clean labelled pictures ``items`` of one size, each seen ``epochs`` times with other shapes.
 
     Its encoder begins with the blocks ``start`` of :func:`mobile_blocks`, which know the pictures already; or it goes on from
@@ -59,13 +59,13 @@ def learn_network(
     sizes = {(item.width, item.height) for item in items}
     if len(sizes) != 1:
         raise InvalidInput(
-            f"{len(items)} pictures of {len(sizes)} sizes to learn strangeness from, expected some hundreds of one size"
+            f"{len(items)} pictures of {len(sizes)} sizes to learn novelty from, expected some hundreds of one size"
         )
     batches = list(_batches(items, epochs, seed))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = StrangerNetwork().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if isinstance(start, StrangerNetwork):
+        network = NoveltyNetwork().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if isinstance(start, NoveltyNetwork):
         network.load_state_dict(start.state_dict())
     else:
         network.start_from(start)

@@ -23,7 +23,7 @@ from rclpy.node import Node
 from rclpy.time import Time
 
 from sticker_uq.gate.permit import Permit, PermitWatch
-from sticker_uq.nodes.common.liveliness import subscribe_to_the_living
+from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_OBEYED
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
@@ -89,7 +89,7 @@ class ArmClient:
         self._watch = PermitWatch(lambda: node.get_clock().now().nanoseconds)
         # goals, cancellations and the gate must be served while a motion is under way
         self._group = ReentrantCallbackGroup()
-        self._subscription = subscribe_to_the_living(
+        self._subscription = subscribe_with_liveliness(
             node,
             GateState,
             "gate",
@@ -247,7 +247,7 @@ class ArmClient:
     def _during(
         self, step: MotionStep, reason: Callable[[], tuple[int, str] | None]
     ) -> tuple[int, str] | None:
-        """Watch over one piece of the motion: code and text of what ended it early, None when it is done."""
+        """AssumptionMonitor over one piece of the motion: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:
             stopped = reason()

@@ -156,8 +156,8 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
         "dil",
         "decision_threshold",
         "unexplained_objectness",
-        "strangeness",
-        "oversight",
+        "novelty",
+        "missed_sticker_probability",
     )
     return m.DistinctiveLocalization(
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -187,7 +187,7 @@ def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) ->
         label=int(verdict.object.label),
         box=box_to_msg(verdict.object.box),
         verdict=int(verdict.verdict),
-        by_person=verdict.by_person,
+        by_operator=verdict.by_operator,
         reasons=[reason_to_msg(reason) for reason in verdict.reasons],
         objectors=list(verdict.objectors),
         pose_valid=pose is not None,
@@ -239,13 +239,13 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             m.CornerHull(x=_array("f", hull[:, 0], np.float32), y=_array("f", hull[:, 1], np.float32))
             for hull in observed.corner_hulls
         ],
-        supervisors=[
-            m.SupervisorScore(
+        monitors=[
+            m.MonitorScore(
                 name=one.name, score=float(one.score), limit=float(one.limit), objection=one.objection
             )
-            for one in observed.supervisors
+            for one in observed.monitors
         ],
-        strangeness=float(observed.strangeness),
+        novelty=float(observed.novelty),
         **_floats(observed, sc.METRICS),
     )
 

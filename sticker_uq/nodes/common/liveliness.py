@@ -19,7 +19,7 @@ _PREFIX = 12
 """Bytes of an endpoint's GUID that name its participant (RTPS 2.5, 8.2.4.1): the same for all endpoints of one process."""
 
 
-def subscribe_to_the_living(
+def subscribe_with_liveliness(
     node: Node,
     message_type: type,
     topic: str,

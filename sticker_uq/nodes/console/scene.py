@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from sticker_uq.evaluation.replay.recording import GATE_STATES
-from sticker_uq.gate.state import Closed
+from sticker_uq.gate.state import BlockReason
 from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq_msgs.msg import (
     Box,
@@ -72,7 +72,7 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
 
 def shown_gate(message: GateState) -> dict[str, Any]:
     """How the gate stands: ``reasons`` are the names of the bits that close it, ``text`` the same in the supervisor's words."""
-    reasons = [(reason.name or "").lower() for reason in Closed if reason and message.reasons & reason]
+    reasons = [(reason.name or "").lower() for reason in BlockReason if reason and message.reasons & reason]
     state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
     return {"state": state, "text": message.text, "reasons": reasons, "held": "held" in reasons}
 
@@ -110,7 +110,7 @@ def _shown_object(seen: ObservedObject, verdict: Verdict | None) -> dict[str, An
         "seen_in": seen.passes,
         "unstable": seen.unstable,
         "verdict": "unknown" if verdict is None else _name(VERDICTS, verdict.verdict),
-        "by_person": verdict is not None and verdict.by_person,
+        "by_operator": verdict is not None and verdict.by_operator,
     }
 
 
@@ -124,7 +124,7 @@ def _drawn_object(verdict: Verdict) -> dict[str, Any]:
         "seen_in": 0,
         "unstable": False,
         "verdict": _name(VERDICTS, verdict.verdict),
-        "by_person": verdict.by_person,
+        "by_operator": verdict.by_operator,
     }
 
 

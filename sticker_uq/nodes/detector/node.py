@@ -25,7 +25,7 @@ from sticker_uq.scene import InvalidInput, Status
 
 #: So long deactivation waits for the assessment under way, s; a lifecycle manager waits longer than that.
 PATIENCE_S = 5.0
-_STAGES = ("encode", "decode", "detect", "dil", "strangeness", "cluster", "panel", "total")
+_STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "panel", "total")
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):

@@ -26,7 +26,7 @@ from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_no
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.common.poses import camera_to_msg
 from sticker_uq.nodes.common.qos import IMAGES, LATCHED
-from sticker_uq.nodes.simulation.person import SimulatedPerson
+from sticker_uq.nodes.simulation.person import SimulatedOperator
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
@@ -132,7 +132,9 @@ class CellSim(Node):
         self._keeper = RecordKeeper(self, self._cell)
         self._arm = ArmClient(self, SimulatedMotion(self, self._cell, self._lock, self._keeper))
         self._person = (
-            SimulatedPerson(self, self._cell, self._lock) if self._settings.person == "ground_truth" else None
+            SimulatedOperator(self, self._cell, self._lock)
+            if self._settings.person == "ground_truth"
+            else None
         )
         # rendering takes a while: it must not hold up the gate, the arm or the person
         camera_group = MutuallyExclusiveCallbackGroup()
@@ -180,7 +182,7 @@ class CellSim(Node):
         self.get_logger().info(f"{record.workpiece_id} lies in the cell ({record.stickers} stickers)")
 
     def _on_done(self, message: WorkpieceDone) -> None:
-        if message.result not in (WorkpieceDone.RESULT_CLEAN, WorkpieceDone.RESULT_LEFT_TO_PEOPLE):
+        if message.result not in (WorkpieceDone.RESULT_CLEAN, WorkpieceDone.RESULT_LEFT_TO_OPERATOR):
             return
         with self._lock:
             record = self._cell.record

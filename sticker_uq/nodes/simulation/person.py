@@ -30,7 +30,7 @@ _ANSWERS = {
 }
 
 
-class SimulatedPerson:
+class SimulatedOperator:
     """Listens to ``intervention/request`` and ``decision`` on ``node`` and answers through ``intervention/resolve``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:

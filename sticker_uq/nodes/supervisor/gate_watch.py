@@ -7,27 +7,27 @@ from collections.abc import Callable
 
 from rclpy.node import Node
 
-from sticker_uq.gate import Closed
-from sticker_uq.gate.gate_publishers import Speakers
+from sticker_uq.gate import BlockReason
+from sticker_uq.gate.gate_publishers import GatePublishers
 from sticker_uq.nodes.common.qos import GATE_WATCH
 from sticker_uq_msgs.msg import GateState
 
 
 class GateWatch:
-    """Listens to the topic ``gate`` on ``node`` for supervisors besides ``identity``.
+    """Listens to the topic ``gate`` on ``node`` for publishers besides ``identity``.
 
     ``impede`` is told each reason why the gate must stay closed because of them, with an empty text when it has ended.
     ``listen_s``: so long it is listened before it is certain that nobody else permits anything.
     """
 
     def __init__(
-        self, node: Node, identity: str, listen_s: float, impede: Callable[[Closed, str], None]
+        self, node: Node, identity: str, listen_s: float, impede: Callable[[BlockReason, str], None]
     ) -> None:
         self._node = node
         self._identity = identity
         self._listen_s = listen_s
         self._impede = impede
-        self._speakers = Speakers()
+        self._speakers = GatePublishers()
         self._listened_s = time.monotonic() + listen_s
         self._subscription = node.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
 
@@ -44,8 +44,10 @@ class GateWatch:
         """Tell who else is there now; called with every tick."""
         rivals = self._speakers.besides(self._identity)
         names = ", ".join(name[:8] or "(nameless)" for name in rivals)
-        self._impede(Closed.SECOND_SUPERVISOR, f"supervisor {names} speaks here, too" if rivals else "")
-        self._impede(Closed.UNHEARD_SUPERVISOR, self._unheard())
+        self._impede(
+            BlockReason.SECOND_GATE_PUBLISHER, f"supervisor {names} speaks here, too" if rivals else ""
+        )
+        self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._unheard())
 
     def _unheard(self) -> str:
         """Why it is not certain that nobody else permits anything; empty when it is.

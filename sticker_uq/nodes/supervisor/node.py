@@ -1,6 +1,6 @@
 """Node ``supervisor``: scenes in, a permit that expires out; people are asked where the policy is not sure.
 
-It turns messages into events of :class:`sticker_uq.gate.Supervisor` and effects into messages, on one thread that never
+It turns messages into events of :class:`sticker_uq.gate.GateController` and effects into messages, on one thread that never
 waits. It never loads torch.
 """
 
@@ -15,16 +15,16 @@ from typing import Any
 from rclpy.clock import Clock, ClockType
 
 from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings
-from sticker_uq.gate import Supervisor
+from sticker_uq.gate import GateController
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.settings import nanoseconds
-from sticker_uq.gate.state import Closed
+from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import Report
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
-from sticker_uq.nodes.common.liveliness import subscribe_to_the_living
+from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.poses import PoseSource
 from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, whereabouts
@@ -45,14 +45,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         super().__init__(
             "supervisor", SupervisorNodeSettings, locked_while_active=LOCKED_WHILE_ACTIVE, **arguments
         )
-        self._core: Supervisor | None = None
+        self._core: GateController | None = None
         self._identity = uuid.uuid4().hex
         self.diagnostics.add("gate", self._report)
 
     def configure(self) -> None:
         """Read the policy; open what is heard and said in every state."""
         settings = self.settings
-        self._core = core = Supervisor(settings.load_policy(), settings.gate(), settings.watch())
+        self._core = core = GateController(settings.load_policy(), settings.gate(), settings.watch())
         self.while_configured.callback(setattr, self, "_core", None)
         self._counts = dict.fromkeys(COUNTS, 0)
         self._audit = AuditTrail(self, settings.audit_folder, settings.audit_file_mb)
@@ -99,7 +99,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
         scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
-        images = subscribe_to_the_living(
+        images = subscribe_with_liveliness(
             self, ImageCheck, "image_check", self._on_image, IMAGE_CHECKS_WATCH, self._on_death_of_detector
         )
         self.while_active.callback(self.destroy_subscription, images)
@@ -138,7 +138,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
     # what is heard
 
-    def _impede(self, reason: Closed, text: str) -> None:
+    def _impede(self, reason: BlockReason, text: str) -> None:
         """Close the gate for ``reason``; an empty text ends that."""
         assert self._core is not None
         if text != dict(self._core.state.impediments).get(reason, ""):
@@ -149,7 +149,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if not self.is_active and self._core.state.permit is None:
             return
         self._rivals.look()
-        self._impede(Closed.AUDIT, self._audit.problem)
+        self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
         self._stop.tick(self._core.state.stop_demanded)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rclpy.node import Node
 from std_srvs.srv import SetBool, Trigger
 
-from sticker_uq.gate import Answer, PersonAnswer, SceneAnswer
+from sticker_uq.gate import Answer, OperatorAnswer, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState as State
@@ -52,7 +52,7 @@ class PeopleServices:
             response.message = f"scene_answer {request.scene_answer} is unknown"
             return response
         answers = tuple(
-            PersonAnswer(
+            OperatorAnswer(
                 Answer(a.answer) if a.answer in set(Answer) else Answer.UNKNOWN, as_box(box_from_msg(a.box))
             )
             for a in request.answers

@@ -148,7 +148,7 @@ class SupervisorOutputs:
 
     def done(self, done: DeclareDone) -> None:
         """A workpiece is finished."""
-        result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_PEOPLE
+        result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_OPERATOR
         self._done.publish(
             WorkpieceDone(
                 header=header_of(done.stamp_ns, done.frame_id),

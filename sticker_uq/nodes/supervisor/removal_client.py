@@ -22,10 +22,10 @@ from sticker_uq.gate.events import (
     RemovalCode,
     RemovalFinished,
 )
-from sticker_uq.gate.heartbeat import Pulse
+from sticker_uq.gate.heartbeat import Heartbeat
 from sticker_uq.gate.state import Target
 from sticker_uq.nodes.common.conversions import box_to_msg, ns_to_stamp, pose_to_msg
-from sticker_uq.nodes.common.liveliness import subscribe_to_the_living
+from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import ARM_STATUS_WATCH
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, ObservedObject
@@ -51,8 +51,8 @@ class RemovalClient:
         self._servers: frozenset[bytes] = frozenset()
         self._served = False
         self._told = False
-        self._pulse = Pulse(math.ceil(silence_s / LOOK_PERIOD_S))
-        self._subscription = subscribe_to_the_living(
+        self._pulse = Heartbeat(math.ceil(silence_s / LOOK_PERIOD_S))
+        self._subscription = subscribe_with_liveliness(
             node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
         )
         self._timer = node.create_timer(

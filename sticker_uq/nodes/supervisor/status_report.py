@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from sticker_uq.gate import Phase, Policy, Supervisor
+from sticker_uq.gate import GateController, Phase, Policy
 from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.diagnostics import Level, Report
 
@@ -23,7 +23,7 @@ _KEYS = (
 _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTION: Level.WARN}
 
 
-def gate_report(core: Supervisor, stop: StopState, counts: Mapping[str, int]) -> Report:
+def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> Report:
     """Phase, policy, watch over it and ``counts`` of a configured supervisor."""
     state, policy, watch = core.state, core.policy, core.watch
     age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None

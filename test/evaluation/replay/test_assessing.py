@@ -17,7 +17,7 @@ from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, Status
 
-Memory = namedtuple("Memory", "available")
+OperatorAnswers = namedtuple("OperatorAnswers", "available")
 SETTINGS = PerceptionSettings(passes=4, device="cpu")
 
 
@@ -61,6 +61,6 @@ def test_what_keeps_a_process_from_starting_is_raised_here(pictures):
 )
 def test_as_many_processes_as_pay(monkeypatch, cores, gigabytes, images, changes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr(assessing.psutil, "virtual_memory", lambda: Memory(gigabytes * 2**30))
+    monkeypatch.setattr(assessing.psutil, "virtual_memory", lambda: OperatorAnswers(gigabytes * 2**30))
     settings = SETTINGS.model_copy(update={"threads": 1} | changes)
     assert process_count(settings, images) == expected

@@ -143,7 +143,7 @@ def test_csv_holds_the_same_numbers_to_the_last_digit(folder, perception, tmp_pa
                         np.float32(float(line[name])) if name[:2] in ("x1", "p_") else float(line[name]),
                         value,
                     )
-                elif name in ("timings_ms", "supervisors"):
+                elif name in ("timings_ms", "monitors"):
                     assert json.loads(line[name]) == dict(value)
                 elif name == "box_covariance":
                     np.testing.assert_equal(json.loads(line[name]), value)
@@ -181,7 +181,7 @@ def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_p
     stored = json.loads((tmp_path / "out/summary.json").read_text())
     assert stored == to_plain(summary)
     assert stored["environment"] == {"Python": "3"}
-    assert stored["timings_ms"] == {"encode": 10.0, "decode": 30.0, "total": 40.0}
+    assert stored["timings_ms"] == {"encode": 10.0, "sample": 30.0, "total": 40.0}
     assert [scene.stamp_ns for scene in seen] == [0, 1, 2, 3]
 
 

@@ -114,8 +114,10 @@ def test_tags_of_neighbours_do_not_cover_each_other(image, assessment, decision,
 
 def test_a_sticker_that_only_a_person_saw_is_drawn(image, assessment, decision, written):
     drawn = replace(assessment.unstable[0], id=9, box=np.array([20, 250, 90, 320], np.float32))
-    by_person = ObjectVerdict(drawn, Verdict.REMOVE, (Reason("person", "a person drew it"),), by_person=True)
-    annotate(image, assessment, replace(decision, verdicts=(*decision.verdicts, by_person)))
+    by_operator = ObjectVerdict(
+        drawn, Verdict.REMOVE, (Reason("person", "a person drew it"),), by_operator=True
+    )
+    annotate(image, assessment, replace(decision, verdicts=(*decision.verdicts, by_operator)))
     said = " / ".join(words for words, _ in written)
     assert "#9 REMOVE" in said
     assert "a person said so" in said
@@ -136,8 +138,8 @@ def test_an_assessment_of_another_image_is_refused(image, assessment):
 
 
 def test_letters_of_any_language_do_not_stop_the_drawing(image, assessment, decision):
-    strange = replace(decision, reasons=(Reason("operator", "Ü ≤ ✓ 検査"),))
-    assert annotate(image, assessment, strange).shape == image.shape
+    novel = replace(decision, reasons=(Reason("operator", "Ü ≤ ✓ 検査"),))
+    assert annotate(image, assessment, novel).shape == image.shape
 
 
 def test_what_no_box_explains_is_marked_and_named(image, assessment, written):

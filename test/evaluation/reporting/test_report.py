@@ -83,7 +83,7 @@ def full(image, assessment, decision) -> Report:
         ("laptop", "removed", "ms"),
         (("Laptop <1>", 1, 123.456), ("Laptop 2", 0, None)),
         {"score": 0.8, "shannon_entropy": 0.9, "dil": 0.6},
-        {"encode": 10.0, "decode": 30.0, "total": 40.0},
+        {"encode": 10.0, "sample": 30.0, "total": 40.0},
         {"model": "ssdlite320_mobilenet_v3_large"},
         ("A note.",),
     )

@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy, SceneAnswer, WatchSettings
+from sticker_uq.gate import (
+    Answer,
+    AssumptionSettings,
+    BlockReason,
+    OperatorAnswer,
+    Phase,
+    Policy,
+    SceneAnswer,
+)
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.box_overlap import Box
-from sticker_uq.gate.controller import Supervisor
+from sticker_uq.gate.controller import GateController
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
@@ -50,7 +58,7 @@ class Line:
     """A cell to which workpieces come; each is looked at several times."""
 
     def __init__(self, policy: Policy = POLICY, **watch: Any) -> None:
-        self.core = Supervisor(policy, SETTINGS, WatchSettings(**watch))
+        self.core = GateController(policy, SETTINGS, AssumptionSettings(**watch))
         self.rng = np.random.default_rng(1)
         self.now, self.count, self.number = START, 0, 0
         self.effects: list[Effect] = []
@@ -93,13 +101,13 @@ class Line:
     def answer(self, scene_answer: SceneAnswer = SceneAnswer.NONE, *answers: tuple[Answer, Box]) -> Reply:
         request = self.core.state.request
         assert request is not None
-        given = tuple(PersonAnswer(answer, box) for answer, box in answers)
+        given = tuple(OperatorAnswer(answer, box) for answer, box in answers)
         effects = self.send(AnswerGiven(request.request_id, "Ada", scene_answer, given))
         return next(effect for effect in effects if isinstance(effect, Reply))
 
     @property
     def broken(self) -> bool:
-        return bool(self.core.state.reasons & Closed.ASSUMPTION)
+        return bool(self.core.state.reasons & BlockReason.ASSUMPTION)
 
     def sent(self, kind: type) -> list[Any]:
         return [effect for effect in self.effects if isinstance(effect, kind)]
@@ -162,7 +170,7 @@ def test_an_open_permit_is_revoked() -> None:
     cell.send(AssumptionBroken("the light has changed"))
     assert [cancelled.goal_id for cancelled in cell.sent(CancelGoal)] == [cell.goal]
     assert cell.phase is Phase.INTERVENTION
-    assert cell.state.reasons & Closed.ASSUMPTION
+    assert cell.state.reasons & BlockReason.ASSUMPTION
 
 
 def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:

@@ -17,21 +17,21 @@ from test.helpers.assessments import assessment, observed
 
 
 def scene(rng: np.random.Generator, number: int, dil: float = 0.0, **means: float) -> SceneAssessment:
-    """A scene of 0 to 3 stickers, as sure as chance will have it. ``means``: of noise, sharpness and strangeness."""
+    """A scene of 0 to 3 stickers, as sure as chance will have it. ``means``: of noise, sharpness and novelty."""
     found = [
         observed(probabilities=(p / 2, p / 2, 1 - p)) for p in rng.uniform(0.0, 0.3, int(rng.integers(0, 4)))
     ]
     made = assessment(*found, dil=dil + float(rng.uniform(0.1, 0.5)), image_digest=f"{number:032x}")
-    noise, sharpness, strangeness = (
+    noise, sharpness, novelty = (
         means.get(name, usual) * float(rng.uniform(0.8, 1.2))
-        for name, usual in (("noise", 3.0), ("sharpness", 20.0), ("strangeness", 0.05))
+        for name, usual in (("noise", 3.0), ("sharpness", 20.0), ("novelty", 0.05))
     )
     assert made.exposure is not None
     assert made.localization is not None
     return replace(
         made,
         exposure=replace(made.exposure, noise=noise, sharpness=sharpness),
-        localization=replace(made.localization, strangeness=strangeness),
+        localization=replace(made.localization, novelty=novelty),
     )
 
 
@@ -133,7 +133,7 @@ def test_scenes_like_the_reference_raise_no_alarm_and_others_do() -> None:
     assert other.observed == 12
 
 
-@pytest.mark.parametrize(("signal", "mean"), [("noise", 9.0), ("sharpness", 5.0), ("strangeness", 0.5)])
+@pytest.mark.parametrize(("signal", "mean"), [("noise", 9.0), ("sharpness", 5.0), ("novelty", 0.5)])
 def test_pictures_that_are_noisier_more_blurred_or_stranger_are_noticed(signal: str, mean: float) -> None:
     rng, test = np.random.default_rng(10), DriftTest(reference())
     for number in range(12):
@@ -144,10 +144,10 @@ def test_pictures_that_are_noisier_more_blurred_or_stranger_are_noticed(signal: 
 
 
 def test_what_no_scene_of_a_reference_has_is_not_watched() -> None:
-    """A detector that measured no strangeness then says nothing about the strangeness now."""
+    """A detector that measured no novelty then says nothing about the novelty now."""
     rng = np.random.default_rng(11)
     scenes = [replace(scene(rng, number), exposure=None, localization=None) for number in range(25)]
-    absent = {"mean_level", "saturated_share", "noise", "sharpness", "strangeness", "background_saliency"}
+    absent = {"mean_level", "saturated_share", "noise", "sharpness", "novelty", "background_saliency"}
     kept = Reference.of(scenes).signals
     assert absent.isdisjoint(kept)
     assert {"score", "objects", "unstable"} <= set(kept) <= set(SIGNALS)

@@ -7,7 +7,7 @@ import pytest
 
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.assumptions.familiarity import METRIC, Familiarity, Usual
-from sticker_uq.gate.operator.answers import Memory
+from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.scene import Exposure, InvalidInput, Outcome, SceneAssessment
 from test.helpers.assessments import assessment, observed, rarely_seen
 
@@ -26,10 +26,10 @@ def taken(sharpness: float, noise: float) -> SceneAssessment:
     return replace(assessment(), exposure=Exposure(100.0, 0.0, 0.0, noise, sharpness))
 
 
-def strange_by(value: float) -> SceneAssessment:
+def novel_by(value: float) -> SceneAssessment:
     found = assessment(observed())
     assert found.localization is not None
-    return replace(found, localization=replace(found.localization, strangeness=value))
+    return replace(found, localization=replace(found.localization, novelty=value))
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def made() -> Familiarity:
 
 def test_new_scenes_like_those_it_was_made_of_pass(made: Familiarity) -> None:
     rng = np.random.default_rng(1)
-    strange = [bool(made.doubts(scene(rng, unstable=int(rng.integers(0, 3))))) for _ in range(1000)]
-    assert np.mean(strange) < 0.02
+    novel = [bool(made.doubts(scene(rng, unstable=int(rng.integers(0, 3))))) for _ in range(1000)]
+    assert np.mean(novel) < 0.02
     many = [scene(rng) for _ in range(1000)]
     strict = Familiarity.of(many[:500], 80.0)
     assert 0.01 < np.mean([bool(strict.doubts(one)) for one in many[500:]]) < 0.3
@@ -61,8 +61,8 @@ def test_a_strange_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> 
     assert "usual are" in reason.text
     assert judge(scene(rng, unstable=9), policy).outcome is Outcome.ASK
     empty = replace(assessment(), exposure=bright.exposure)
-    assert judge(empty, policy).outcome is Outcome.ASK, "nor is a strange lid called clean"
-    checked = Memory(scene_checked=True)
+    assert judge(empty, policy).outcome is Outcome.ASK, "nor is an unfamiliar lid called clean"
+    checked = OperatorAnswers(scene_checked=True)
     assert judge(bright, policy, checked).outcome is Outcome.WORK, "a person has looked at it"
 
 
@@ -98,7 +98,7 @@ def test_a_signal_with_a_long_tail_does_not_hide_the_others() -> None:
 def test_noise_and_sharpness_are_compared_by_ratio() -> None:
     usual = Usual(low=4.0, middle=12.0, high=30.0)
     assert [usual.distance(v, ratio=True) for v in (4.0, 12.0, 30.0)] == pytest.approx([1.0, 0.0, 1.0])
-    assert usual.distance(0.0, ratio=True) > 2.0, "a picture without any edge is strange, though 0 is near 4"
+    assert usual.distance(0.0, ratio=True) > 2.0, "a picture without any edge is novel, though 0 is near 4"
     rng = np.random.default_rng(0)
     scenes = [taken(float(rng.normal(12.0, 2.0)), float(rng.normal(2.0, 0.3))) for _ in range(400)]
     made = Familiarity.of(scenes, 99.9)
@@ -111,11 +111,11 @@ def test_noise_and_sharpness_are_compared_by_ratio() -> None:
 
 def test_a_scene_with_something_never_seen_is_strange() -> None:
     rng = np.random.default_rng(0)
-    scenes = [strange_by(float(rng.uniform(0.1, 0.6))) for _ in range(100)]
+    scenes = [novel_by(float(rng.uniform(0.1, 0.6))) for _ in range(100)]
     made = Familiarity.of(scenes, 99.9)
-    assert made.doubts(strange_by(0.5)) == []
-    (reason,) = made.doubts(strange_by(0.99))
-    assert "strangeness 0.99" in reason.text
+    assert made.doubts(novel_by(0.5)) == []
+    (reason,) = made.doubts(novel_by(0.99))
+    assert "novelty 0.99" in reason.text
 
 
 def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made: Familiarity) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from sticker_uq.gate.assumptions.martingale import Capital, RiskTest
+from sticker_uq.gate.assumptions.martingale import EProcess, RiskTest
 from sticker_uq.scene import InvalidInput
 
 
@@ -61,7 +61,7 @@ def test_a_risk_ten_times_too_high_is_found_even_when_it_starts_late(calm: int) 
 
 
 def test_a_strategy_that_lost_everything_does_not_stop_the_others() -> None:
-    capital = Capital(2)
+    capital = EProcess(2)
     capital.bet(np.array([0.0, 2.0]))
     capital.bet(np.array([1.0, 2.0]))
     assert capital.log > 0
@@ -70,7 +70,7 @@ def test_a_strategy_that_lost_everything_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize("factors", [[1.0], [1.0, -0.1], [1.0, math.nan]])
 def test_impossible_factors_are_refused(factors: list[float]) -> None:
     with pytest.raises(InvalidInput, match="expected 2 numbers"):
-        Capital(2).bet(np.array(factors))
+        EProcess(2).bet(np.array(factors))
 
 
 def test_impossible_losses_and_limits_are_refused() -> None:

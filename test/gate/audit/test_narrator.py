@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.gate import Answer, Closed, GateState, PersonAnswer
+from sticker_uq.gate import Answer, BlockReason, GateState, OperatorAnswer
 from sticker_uq.gate.audit import Narrator
 from sticker_uq.gate.events import (
     AnswerGiven,
@@ -100,7 +100,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
     story = Story(asking())
     request = story.cell.state.request
     assert request is not None
-    answer = AnswerGiven(request.request_id, "Ada", answers=(PersonAnswer(Answer.REMOVE, HERE),))
+    answer = AnswerGiven(request.request_id, "Ada", answers=(OperatorAnswer(Answer.REMOVE, HERE),))
     story.send(answer).send(answer)  # the second one comes too late
     first, second = [data for kind, data in story.told if kind == "answer"]
     assert (first["person"], first["accepted"]) == ("Ada", True)
@@ -113,14 +113,17 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (Hold(), Closed.HELD),
-        (Fault("boom"), Closed.FAULT),
-        (Impediment(Closed.AUDIT, "disk full"), Closed.AUDIT),
-        (Impediment(Closed.SECOND_SUPERVISOR, "b speaks here, too"), Closed.SECOND_SUPERVISOR),
-        (WorkpieceChanged("laptop-2", 0), Closed.CONTRADICTED),
+        (Hold(), BlockReason.HELD),
+        (Fault("boom"), BlockReason.FAULT),
+        (Impediment(BlockReason.AUDIT, "disk full"), BlockReason.AUDIT),
+        (
+            Impediment(BlockReason.SECOND_GATE_PUBLISHER, "b speaks here, too"),
+            BlockReason.SECOND_GATE_PUBLISHER,
+        ),
+        (WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
     ],
 )
-def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: Closed) -> None:
+def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: BlockReason) -> None:
     story = Story(removing()).send(event)
     end = story.only("permit_end")
     assert end["revoked"] is True
@@ -140,25 +143,28 @@ def test_hold_release_reset_and_faults_are_told() -> None:
 @pytest.mark.parametrize("start", [removing, asking, running])
 def test_an_impediment_closes_at_once_and_nothing_opens_before_it_ends(start: Callable[[], Cell]) -> None:
     cell = start()
-    cell.send(Impediment(Closed.AUDIT, "disk full"))
+    cell.send(Impediment(BlockReason.AUDIT, "disk full"))
     assert not cell.state.open
-    assert cell.state.reasons & Closed.AUDIT
+    assert cell.state.reasons & BlockReason.AUDIT
     assert "disk full" in cell.state.text
     cell.scene(observed(), times=K + 2)
     assert not cell.state.open
-    cell.send(Impediment(Closed.SECOND_SUPERVISOR, "b"))
-    cell.send(Impediment(Closed.AUDIT, ""))
-    assert cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR) == Closed.SECOND_SUPERVISOR
-    cell.send(Impediment(Closed.SECOND_SUPERVISOR, ""))
-    assert not cell.state.reasons & (Closed.AUDIT | Closed.SECOND_SUPERVISOR)
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, "b"))
+    cell.send(Impediment(BlockReason.AUDIT, ""))
+    assert (
+        cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
+        == BlockReason.SECOND_GATE_PUBLISHER
+    )
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, ""))
+    assert not cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
 
 
 def test_a_stop_for_an_impediment_is_no_failed_attempt() -> None:
     cell = removing()
-    cell.send(Impediment(Closed.AUDIT, "disk full"))
+    cell.send(Impediment(BlockReason.AUDIT, "disk full"))
     cell.send(RemovalFinished(cell.goal, RemovalCode.PERMIT_REVOKED))
     assert cell.state.attempts == ()
-    cell.send(Impediment(Closed.AUDIT, ""))
+    cell.send(Impediment(BlockReason.AUDIT, ""))
     cell.scene(observed(), times=K)
     assert cell.state.open
 

@@ -1,27 +1,29 @@
 """What people said is found again by its place, replaced by newer answers, and used up by a removal."""
 
-from sticker_uq.gate import Answer, Memory, PersonAnswer
+from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers
 from test.helpers.assessments import ELSEWHERE, HERE, THERE
 
 NEAR_HERE = (104.0, 102.0, 184.0, 162.0)
 
 
 def test_the_newest_answer_about_a_place_holds() -> None:
-    memory = Memory().remember([PersonAnswer(Answer.KEEP, HERE), PersonAnswer(Answer.KEEP, THERE)])
-    memory = memory.remember([PersonAnswer(Answer.REMOVE, NEAR_HERE)])
+    memory = OperatorAnswers().remember(
+        [OperatorAnswer(Answer.KEEP, HERE), OperatorAnswer(Answer.KEEP, THERE)]
+    )
+    memory = memory.remember([OperatorAnswer(Answer.REMOVE, NEAR_HERE)])
     assert memory.silences(HERE) is None
-    assert memory.approvals == (PersonAnswer(Answer.REMOVE, NEAR_HERE),)
-    assert memory.silences(THERE) == PersonAnswer(Answer.KEEP, THERE)
+    assert memory.approvals == (OperatorAnswer(Answer.REMOVE, NEAR_HERE),)
+    assert memory.silences(THERE) == OperatorAnswer(Answer.KEEP, THERE)
     assert memory.silences(ELSEWHERE) is None
 
 
 def test_a_verified_removal_uses_up_the_approval_of_its_place_only() -> None:
     answers = [
-        PersonAnswer(Answer.REMOVE, HERE),
-        PersonAnswer(Answer.MISSED, THERE),
-        PersonAnswer(Answer.KEEP, ELSEWHERE),
+        OperatorAnswer(Answer.REMOVE, HERE),
+        OperatorAnswer(Answer.MISSED, THERE),
+        OperatorAnswer(Answer.KEEP, ELSEWHERE),
     ]
-    memory = Memory().remember(answers)
+    memory = OperatorAnswers().remember(answers)
     assert memory.consume(NEAR_HERE).answers == tuple(answers[1:])
     assert memory.consume(THERE).answers == (answers[0], answers[2])
     assert memory.consume(ELSEWHERE) == memory
@@ -29,7 +31,9 @@ def test_a_verified_removal_uses_up_the_approval_of_its_place_only() -> None:
 
 def test_a_clean_scene_leaves_nothing_to_remove() -> None:
     memory = (
-        Memory().remember([PersonAnswer(Answer.REMOVE, HERE), PersonAnswer(Answer.NOT_THERE, THERE)]).clean()
+        OperatorAnswers()
+        .remember([OperatorAnswer(Answer.REMOVE, HERE), OperatorAnswer(Answer.NOT_THERE, THERE)])
+        .clean()
     )
     assert memory.approvals == ()
     assert memory.scene_clean
@@ -38,8 +42,8 @@ def test_a_clean_scene_leaves_nothing_to_remove() -> None:
 
 
 def test_memory_is_never_changed_in_place() -> None:
-    memory = Memory()
-    memory.remember([PersonAnswer(Answer.KEEP, HERE)])
+    memory = OperatorAnswers()
+    memory.remember([OperatorAnswer(Answer.KEEP, HERE)])
     memory.checked()
     memory.clean()
-    assert memory == Memory()
+    assert memory == OperatorAnswers()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy, SceneAnswer, Supervisor
+from sticker_uq.gate import Answer, BlockReason, GateController, OperatorAnswer, Phase, Policy, SceneAnswer
 from sticker_uq.gate.box_overlap import Box
 from sticker_uq.gate.events import (
     Activated,
@@ -43,7 +43,7 @@ from test.helpers.gate import (
 
 def test_k_uncertain_scenes_ask_once() -> None:
     cell = running().scene(UNSURE, times=K - 1)
-    assert cell.state.reasons == Closed.INCONSISTENT | Closed.UNCERTAIN
+    assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.UNCERTAIN
     cell.scene(UNSURE)
     assert cell.phase is Phase.INTERVENTION
     (request,) = cell.sent(OpenIntervention)
@@ -68,12 +68,12 @@ def test_a_request_that_nobody_answers_stays_and_the_gate_stays_closed() -> None
 
 def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     assert len(cell.sent(CloseIntervention)) == 1
     cell.scene(UNSURE, times=K)
     assert cell.phase is Phase.PERMITTED
     assert cell.state.permit is not None
-    assert cell.state.permit.target.by_person
+    assert cell.state.permit.target.by_operator
     cell.send(GoalAccepted(cell.goal))
     finish(cell).scene(times=K)
     assert cell.state.memory.answers == ()
@@ -83,7 +83,7 @@ def test_an_approved_object_is_removed_and_the_approval_is_used_up() -> None:
 
 def test_what_a_person_keeps_is_asked_about_no_more() -> None:
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, times=K)
     assert cell.phase is Phase.MONITORING
     assert [e.clean for e in cell.sent(DeclareDone)] == [True]
@@ -92,7 +92,7 @@ def test_what_a_person_keeps_is_asked_about_no_more() -> None:
 def test_a_drawn_sticker_is_removed_and_verified() -> None:
     cell = running().scene(dil=0.9, times=K)
     assert cell.phase is Phase.INTERVENTION
-    assert answer(cell, PersonAnswer(Answer.MISSED, ELSEWHERE))
+    assert answer(cell, OperatorAnswer(Answer.MISSED, ELSEWHERE))
     cell.scene(dil=0.9, times=K)
     assert cell.phase is Phase.PERMITTED
     cell.send(GoalAccepted(cell.goal))
@@ -109,7 +109,7 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
     assert [reason.metric for reason in request.scene_reasons] == ["dil"]
     assert [v.object.id for v in request.objects] == [0]
     assert not answer(cell)
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.scene(STICKER, observed(THERE, ObjectClass.LOGO), dil=0.9, times=K)
     assert cell.phase is Phase.PERMITTED
 
@@ -120,17 +120,17 @@ def test_a_doubt_about_the_scene_puts_every_sticker_in_question() -> None:
         ({"request_id": "other"}, "not open"),
         ({"person": " "}, "person is empty"),
         ({"answers": ()}, "the answer is empty"),
-        ({"answers": (PersonAnswer(Answer.UNKNOWN, HERE),)}, "UNKNOWN"),
+        ({"answers": (OperatorAnswer(Answer.UNKNOWN, HERE),)}, "UNKNOWN"),
         (
-            {"answers": (PersonAnswer(Answer.REMOVE, THERE),)},
+            {"answers": (OperatorAnswer(Answer.REMOVE, THERE),)},
             "not answered: the objects at 100, 100, 180, 160",
         ),
-        ({"answers": (PersonAnswer(Answer.REMOVE, (9.0, 9.0, 5.0, 5.0)),)}, "no area"),
+        ({"answers": (OperatorAnswer(Answer.REMOVE, (9.0, 9.0, 5.0, 5.0)),)}, "no area"),
         (
-            {"answers": (PersonAnswer(Answer.MISSED, (600.0, 400.0, 700.0, 470.0)),)},
+            {"answers": (OperatorAnswer(Answer.MISSED, (600.0, 400.0, 700.0, 470.0)),)},
             "outside the image of 640 x 480",
         ),
-        ({"answers": (PersonAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "not finite"),
+        ({"answers": (OperatorAnswer(Answer.MISSED, (0.0, 0.0, float("nan"), 9.0)),)}, "not finite"),
     ],
 )
 def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], message: str) -> None:
@@ -140,7 +140,7 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], mess
     values: dict[str, Any] = {
         "request_id": cell.state.request.request_id,
         "person": "Ada",
-        "answers": (PersonAnswer(Answer.REMOVE, HERE),),
+        "answers": (OperatorAnswer(Answer.REMOVE, HERE),),
     }
     cell.send(AnswerGiven(**{**values, **given}))
     assert not cell.reply().accepted
@@ -151,10 +151,10 @@ def test_a_bad_answer_is_refused_and_changes_nothing(given: dict[str, Any], mess
 def test_a_second_answer_comes_too_late() -> None:
     cell = asking()
     assert cell.state.request is not None
-    event = AnswerGiven(cell.state.request.request_id, "Ada", answers=(PersonAnswer(Answer.KEEP, HERE),))
+    event = AnswerGiven(cell.state.request.request_id, "Ada", answers=(OperatorAnswer(Answer.KEEP, HERE),))
     cell.send(event)
     assert cell.reply().accepted
-    cell.send(replace(event, answers=(PersonAnswer(Answer.REMOVE, HERE),)))
+    cell.send(replace(event, answers=(OperatorAnswer(Answer.REMOVE, HERE),)))
     assert not cell.reply().accepted
     assert cell.state.memory.approvals == ()
 
@@ -173,7 +173,7 @@ def test_a_workpiece_that_is_left_to_people_stays_closed_until_the_next_one() ->
     (done,) = cell.sent(DeclareDone)
     assert not done.clean
     cell.scene(STICKER, times=5)
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.WAITING_FOR_PERSON)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.WAITING_FOR_OPERATOR)
     cell.send(WorkpieceChanged("laptop-2", cell.now))
     cell.scene(STICKER, times=K + 1)
     assert cell.phase is Phase.PERMITTED
@@ -203,7 +203,7 @@ def test_a_hold_closes_until_it_is_released() -> None:
     cell = running()
     cell.send(Hold())
     cell.scene(STICKER, times=5)
-    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, Closed.HELD)
+    assert (cell.phase, cell.state.reasons) == (Phase.BLOCKED, BlockReason.HELD)
     cell.send(Release())
     cell.scene(STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
@@ -211,11 +211,11 @@ def test_a_hold_closes_until_it_is_released() -> None:
 
 def test_a_clean_workpiece_is_declared_once_and_left_alone() -> None:
     cell = running().scene(times=K - 1)
-    assert cell.state.reasons == Closed.INCONSISTENT | Closed.NOTHING_TO_REMOVE
+    assert cell.state.reasons == BlockReason.INCONSISTENT | BlockReason.NOTHING_TO_REMOVE
     cell.scene(times=20)
     (done,) = cell.sent(DeclareDone)
     assert (done.workpiece_id, done.clean) == ("laptop-1", True)
-    assert cell.state.reasons == Closed.NOTHING_TO_REMOVE
+    assert cell.state.reasons == BlockReason.NOTHING_TO_REMOVE
     # hands may be in the picture while it is taken away
     cell.scene(STICKER, times=5).scene(UNSURE, times=5)
     assert cell.phase is Phase.MONITORING
@@ -228,7 +228,7 @@ def test_another_workpiece_begins_anew() -> None:
     assert len(cell.sent(CloseIntervention)) == 1
     assert cell.phase is Phase.MONITORING
     cell = asking()
-    answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.send(WorkpieceChanged("laptop-2", cell.now))
     cell.scene(UNSURE, times=K + 1)
     assert cell.phase is Phase.INTERVENTION
@@ -243,7 +243,7 @@ def test_the_same_workpiece_said_again_changes_nothing() -> None:
 
 def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() -> None:
     cell = running(workpiece="").scene(UNSURE, times=K)
-    answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     cell.scene(UNSURE, times=K + 3)
     assert len(cell.sent(DeclareDone)) == 1
     # something else lies there: nothing that was said before holds
@@ -254,7 +254,7 @@ def test_without_names_a_clean_lid_is_declared_each_time_something_new_came() ->
 
 def test_without_names_a_released_hold_may_have_brought_another_workpiece() -> None:
     cell = running(workpiece="").scene(UNSURE, times=K)
-    answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.send(Hold())
     assert cell.state.memory.approvals
     cell.send(Release())
@@ -280,7 +280,7 @@ def test_the_core_reads_no_clock_and_repeats() -> None:
         return finish(cell.tick(3)).scene(UNSURE, times=2 * K).effects
 
     assert [repr(e) for e in run()] == [repr(e) for e in run()]
-    assert Supervisor(Policy()).state == Supervisor(Policy()).state
+    assert GateController(Policy()).state == GateController(Policy()).state
 
 
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
     assert not cell.state.memory.scene_checked
     assert cell.reply().message == "scene RESCAN"
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.KEEP, HERE))
+    assert answer(cell, OperatorAnswer(Answer.KEEP, HERE))
     assert not cell.state.memory.scene_checked, "only one object was in question"
     assert cell.reply().message == "KEEP"
 
@@ -309,7 +309,7 @@ def test_to_look_again_is_not_to_have_looked_over_the_whole_picture() -> None:
 )
 def test_a_drawn_box_may_reach_to_the_edges_of_the_image(box: Box, accepted: bool) -> None:
     cell = asking()
-    given = (PersonAnswer(Answer.KEEP, HERE), PersonAnswer(Answer.MISSED, box))
+    given = (OperatorAnswer(Answer.KEEP, HERE), OperatorAnswer(Answer.MISSED, box))
     assert answer(cell, *given) is accepted
 
 
@@ -318,7 +318,7 @@ def test_only_a_hold_can_be_released() -> None:
     cell.send(Release())
     assert cell.phase is Phase.INTERVENTION
     cell = asking()
-    assert answer(cell, PersonAnswer(Answer.REMOVE, HERE))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, HERE))
     cell.send(Hold())
     cell.send(Release())
     assert cell.state.memory.approvals, "the cell says which workpiece it holds: it is still the same"

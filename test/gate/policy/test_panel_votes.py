@@ -1,4 +1,4 @@
-"""What the policy and the gate make of a panel of supervisors."""
+"""What the policy and the gate make of a panel of monitors."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 
 import pytest
 
-from sticker_uq.gate import Answer, Closed, PersonAnswer, Phase, Policy
+from sticker_uq.gate import Answer, BlockReason, OperatorAnswer, Phase, Policy
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import CancelGoal, OpenIntervention
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
-from sticker_uq.scene import ObjectClass, ObservedObject, Outcome, SupervisorScore, Verdict
+from sticker_uq.scene import MonitorScore, ObjectClass, ObservedObject, Outcome, Verdict
 from test.helpers.assessments import THERE, assessment, observed
 from test.helpers.gate import K, answer, running
 
-SCORES = (SupervisorScore("pcs", 0.2, 0.5), SupervisorScore("mdsa", 9000.0, 8000.0))
+SCORES = (MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9000.0, 8000.0))
 
 
-def scored(*scores: SupervisorScore, **changes: object) -> ObservedObject:
-    return observed(supervisors=scores, **changes)  # type: ignore[arg-type]
+def scored(*scores: MonitorScore, **changes: object) -> ObservedObject:
+    return observed(monitors=scores, **changes)  # type: ignore[arg-type]
 
 
 def test_one_objection_is_enough_to_ask() -> None:
@@ -45,14 +45,14 @@ def test_one_objection_is_enough_to_ask() -> None:
     ],
 )
 def test_what_is_no_number_is_an_objection(score: float, limit: float, objects: bool) -> None:
-    vote = SupervisorScore("lsa", score, limit)
+    vote = MonitorScore("lsa", score, limit)
     (verdict,) = judge(assessment(scored(vote)), Policy()).verdicts
     assert vote.objection is objects
     assert (verdict.verdict is Verdict.ASK) is objects
 
 
 def test_the_panel_never_makes_anything_removable() -> None:
-    vote = SupervisorScore("pcs", 0.0, 0.5)
+    vote = MonitorScore("pcs", 0.0, 0.5)
     assert judge(assessment(scored(vote, shannon_entropy=1.5)), Policy()).verdicts[0].verdict is Verdict.ASK
     logo = judge(assessment(scored(*SCORES, label=ObjectClass.LOGO)), Policy()).verdicts[0]
     assert (logo.verdict, logo.objectors) == (Verdict.KEEP, ())
@@ -62,7 +62,7 @@ def test_scores_as_signals_of_the_risk() -> None:
     terms = (RiskTerm(signal="supervisor.mdsa", knots=(0.0, 10_000.0), log_odds=(0.0, 10.0)),)
     risk = RiskScore(intercept=-5.0, terms=terms, max_removal=0.5)
     policy = Policy(panel=PanelRule(combination="risk"), risk=risk)
-    low = judge(assessment(scored(SupervisorScore("mdsa", 100.0, 50.0))), policy).verdicts[0]
+    low = judge(assessment(scored(MonitorScore("mdsa", 100.0, 50.0))), policy).verdicts[0]
     assert (low.verdict, low.objectors) == (Verdict.REMOVE, ())  # above its own limit, but not risky
     high = judge(assessment(scored(SCORES[1])), policy).verdicts[0]
     assert high.verdict is Verdict.ASK
@@ -72,12 +72,12 @@ def test_scores_as_signals_of_the_risk() -> None:
 
 
 CASCADE = {
-    "removes": SupervisorScore("task_cascade", 0.1, 0.4),
-    "asks": SupervisorScore("task_cascade", 0.9, 0.4),
-    "contradicts": SupervisorScore("task_cascade", 1.0, 0.4),
-    "keeps": SupervisorScore("task_cascade", 1.8, 0.4),
-    "keeps, within its limit": SupervisorScore("task_cascade", 1.2, 1.5),
-    "cannot tell": SupervisorScore("task_cascade", math.nan, 0.4),
+    "removes": MonitorScore("task_cascade", 0.1, 0.4),
+    "asks": MonitorScore("task_cascade", 0.9, 0.4),
+    "contradicts": MonitorScore("task_cascade", 1.0, 0.4),
+    "keeps": MonitorScore("task_cascade", 1.8, 0.4),
+    "keeps, within its limit": MonitorScore("task_cascade", 1.2, 1.5),
+    "cannot tell": MonitorScore("task_cascade", math.nan, 0.4),
 }
 THREE = Policy(panel=PanelRule(keep=True))
 
@@ -127,7 +127,7 @@ def test_a_policy_may_insist_on_its_panel() -> None:
     assert judge(assessment(observed(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
     decision = judge(assessment(observed()), policy)
     assert decision.outcome is Outcome.BLOCKED
-    assert "panel of supervisors pppppppppppp, not with none" in decision.reasons[0].text
+    assert "panel of monitors pppppppppppp, not with none" in decision.reasons[0].text
     assert (
         judge(assessment(observed(), panel_hash="q" * 64), Policy(validity=Validity())).outcome
         is Outcome.WORK
@@ -136,14 +136,14 @@ def test_a_policy_may_insist_on_its_panel() -> None:
 
 def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
     cell = running().scene(scored(*SCORES), times=K - 1)
-    assert cell.state.reasons & Closed.PANEL
+    assert cell.state.reasons & BlockReason.PANEL
     cell.scene(scored(*SCORES))
     assert cell.phase is Phase.INTERVENTION
-    assert cell.state.reasons == Closed.WAITING_FOR_PERSON | Closed.PANEL
+    assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR | BlockReason.PANEL
     (request,) = cell.sent(OpenIntervention)
     assert request.text == "1 object to be decided; objected by the supervisor mdsa"
     assert [v.objectors for v in request.objects] == [("mdsa",)]
-    assert answer(cell, PersonAnswer(Answer.REMOVE, as_box(request.objects[0].object.box)))
+    assert answer(cell, OperatorAnswer(Answer.REMOVE, as_box(request.objects[0].object.box)))
     cell.scene(scored(*SCORES), times=K)
     assert cell.phase is Phase.PERMITTED  # a person has looked
     assert not cell.state.reasons
@@ -152,7 +152,7 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
 def test_one_objection_among_objects_without_any_is_told() -> None:
     logo = observed(THERE, label=ObjectClass.LOGO)
     cell = running().scene(scored(*SCORES), logo, times=K - 1)
-    assert cell.state.reasons & Closed.PANEL
+    assert cell.state.reasons & BlockReason.PANEL
 
 
 def test_an_objection_ends_a_permit() -> None:
@@ -167,5 +167,5 @@ def test_another_panel_closes_the_gate() -> None:
     cell = running().scene(scored(SCORES[0]), panel_hash="p" * 64, times=K)
     assert cell.phase is Phase.PERMITTED
     cell.scene(scored(SCORES[0]), panel_hash="q" * 64)
-    assert cell.state.reasons & Closed.MODEL_CHANGED
-    assert "panel of supervisors" in cell.state.text
+    assert cell.state.reasons & BlockReason.MODEL_CHANGED
+    assert "panel of monitors" in cell.state.text

@@ -27,7 +27,7 @@ def test_the_thorough_policy_differs_in_what_may_have_been_missed_alone() -> Non
     usual, thorough = (
         Policy.load(ROOT / "config" / name) for name in ("policy.yaml", "policy_thorough.yaml")
     )
-    stricter = {"max_unexplained_objectness", "max_strangeness", "max_oversight"}
+    stricter = {"max_unexplained_objectness", "max_novelty", "max_missed_sticker_probability"}
     assert thorough.model_dump(exclude=stricter) == usual.model_dump(exclude=stricter)
     assert all(getattr(thorough, name) < getattr(usual, name) for name in stricter)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sticker_uq.gate import Policy, Supervisor, judge
+from sticker_uq.gate import GateController, Policy, judge
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScore, Temperature
 from sticker_uq.gate.policy.signals import SIGNALS, SignalName, object_signals, scene_saliency
-from sticker_uq.gate.state import Closed
+from sticker_uq.gate.state import BlockReason
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
 from test.helpers.assessments import START, assessment, observed, rarely_seen
 
@@ -226,10 +226,10 @@ def test_a_policy_made_for_something_else_blocks_with_its_own_reason(
     assert decision.outcome is Outcome.BLOCKED
     assert not decision.verdicts
     assert message in decision.reasons[0].text
-    supervisor = Supervisor(with_sections(validity=validity))
+    supervisor = GateController(with_sections(validity=validity))
     supervisor.handle(ev.Activated(), START)
     supervisor.on_scene(scene, START)
-    assert supervisor.state.problem is Closed.ASSUMPTION
+    assert supervisor.state.problem is BlockReason.ASSUMPTION
     assert message in supervisor.state.text
 
 

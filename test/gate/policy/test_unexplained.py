@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sticker_uq.gate import Closed, Phase, Policy
+from sticker_uq.gate import BlockReason, Phase, Policy
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
 from sticker_uq.gate.judge import judge
@@ -57,11 +57,11 @@ def test_a_missed_sticker_does_not_keep_the_arm_from_the_others() -> None:
 def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
     here = cell().scene(localization=MISSED, times=2 * K - 1)
     assert here.phase is Phase.MONITORING
-    assert here.state.reasons & Closed.UNEXPLAINED
+    assert here.state.reasons & BlockReason.UNEXPLAINED
     assert not here.sent(OpenIntervention)
     here.scene(localization=MISSED)
     assert here.phase is Phase.INTERVENTION
-    assert here.state.reasons & Closed.UNEXPLAINED
+    assert here.state.reasons & BlockReason.UNEXPLAINED
     (request,) = here.sent(OpenIntervention)
     assert "x 20 to 60 px" in request.scene_reasons[0].text
     assert request.scene_reasons[0].box == as_box(MISSED.unexplained[0].box)
@@ -72,17 +72,19 @@ def test_a_flicker_of_one_scene_does_not_call_anybody() -> None:
     here = cell().scene(localization=MISSED).scene(localization=QUIET, times=K)
     assert not here.sent(OpenIntervention)
     assert here.sent(DeclareDone)[0].clean
-    assert not here.state.reasons & Closed.UNEXPLAINED
+    assert not here.state.reasons & BlockReason.UNEXPLAINED
 
 
 @pytest.mark.parametrize("limit", [-0.1, 1.1])
-@pytest.mark.parametrize("name", ["max_unexplained_objectness", "max_strangeness", "max_oversight"])
+@pytest.mark.parametrize(
+    "name", ["max_unexplained_objectness", "max_novelty", "max_missed_sticker_probability"]
+)
 def test_the_limits_are_probabilities(name: str, limit: float) -> None:
     with pytest.raises(ValueError, match=name):
         Policy.model_validate({name: limit})
 
 
-OPINIONS = {"strangeness": "may be new to the detector", "oversight": "may have been missed"}
+OPINIONS = {"novelty": "may be new to the detector", "missed_sticker_probability": "may have been missed"}
 
 
 @pytest.mark.parametrize("name", OPINIONS)
@@ -114,14 +116,14 @@ def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> N
     assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
     here = cell(policy).scene(localization=seen, times=2 * K - 1)
     assert here.phase is Phase.MONITORING
-    assert here.state.reasons & Closed.UNEXPLAINED
+    assert here.state.reasons & BlockReason.UNEXPLAINED
     here.scene(localization=seen)
     assert here.phase is Phase.INTERVENTION
     assert here.sent(OpenIntervention)[0].scene_reasons[0].metric == name
 
 
 def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:
-    here = cell(Policy(max_strangeness=0.5)).scene(localization=None, times=3 * K)
+    here = cell(Policy(max_novelty=0.5)).scene(localization=None, times=3 * K)
     assert here.phase is Phase.MONITORING
     assert not here.sent(OpenIntervention)
     assert not here.sent(DeclareDone)

@@ -6,7 +6,7 @@ import pytest
 
 from sticker_uq.gate.audit import AuditLog
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.operator.answers import Answer, Memory, PersonAnswer, SceneAnswer
+from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, answered_questions, label_case
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 from test.helpers.assessments import ELSEWHERE, HERE, THERE, observed
@@ -25,8 +25,8 @@ def decision(*verdicts):
 
 
 def question(*answers, scene=SceneAnswer.NONE, before=()):
-    said = tuple(PersonAnswer(answer, box) for answer, box in answers)
-    memory = Memory(tuple(PersonAnswer(answer, box) for answer, box in before))
+    said = tuple(OperatorAnswer(answer, box) for answer, box in answers)
+    memory = OperatorAnswers(tuple(OperatorAnswer(answer, box) for answer, box in before))
     return AnsweredQuestion("r1", "d1", "laptop-1", 5, "Ada", scene, said, memory)
 
 

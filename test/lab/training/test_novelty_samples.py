@@ -1,4 +1,4 @@
-"""What the network that looks for strangers learns from."""
+"""What the novelty network learns from."""
 
 from pathlib import Path
 

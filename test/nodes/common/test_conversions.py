@@ -44,8 +44,8 @@ def observed_objects(draw: st.DrawFn) -> sc.ObservedObject:
         unstable=draw(st.booleans()),
         box_covariance=draw(hnp.arrays(np.float64, (4, 4), elements=numbers)),
         corner_hulls=tuple(hulls),
-        supervisors=tuple(draw(st.lists(st.builds(sc.SupervisorScore, texts, numbers, numbers), max_size=2))),
-        strangeness=draw(numbers),
+        monitors=tuple(draw(st.lists(st.builds(sc.MonitorScore, texts, numbers, numbers), max_size=2))),
+        novelty=draw(numbers),
         **metrics,
     )
 
@@ -115,7 +115,7 @@ def test_a_scene_survives_the_wire_byte_for_byte(scene: sc.SceneAssessment, sequ
     assert back.to_bytes() == scene.to_bytes()
     assert back.panel_hash == scene.panel_hash
     for sent, received in zip(message.objects, back.objects, strict=True):
-        assert [one.objection for one in sent.supervisors] == [one.objection for one in received.supervisors]
+        assert [one.objection for one in sent.monitors] == [one.objection for one in received.monitors]
     np.testing.assert_equal(back.timings, scene.timings)
     assert all(o.box.dtype == np.float32 and o.box_covariance.dtype == np.float64 for o in back.objects)
 
@@ -168,16 +168,16 @@ def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_the
             self._message = message
 
         def __getattr__(self, name: str) -> object:
-            if name in ("noise", "sharpness", "strangeness", "oversight"):
+            if name in ("noise", "sharpness", "novelty", "missed_sticker_probability"):
                 raise AttributeError(name)
             value = getattr(self._message, name)
             if isinstance(value, list):
                 return [Before(v) if hasattr(v, "get_fields_and_field_types") else v for v in value]
             return Before(value) if hasattr(value, "get_fields_and_field_types") else value
 
-    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, strangeness=0.5, oversight=0.5)
+    localized = sc.Localization(2.0, 1.0, 0.5, 0.5, novelty=0.5, missed_sticker_probability=0.5)
     scene = replace(
-        scene_with(replace(one_object(), strangeness=0.5)),
+        scene_with(replace(one_object(), novelty=0.5)),
         exposure=sc.Exposure(90.0, 0.1, 0.2, 1.0, 2.0),
         localization=localized,
     )
@@ -189,10 +189,10 @@ def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_the
     later = (
         old.exposure.noise,
         old.exposure.sharpness,
-        old.localization.strangeness,
-        old.localization.oversight,
+        old.localization.novelty,
+        old.localization.missed_sticker_probability,
     )
-    assert all(map(math.isnan, (*later, old.objects[0].strangeness)))
+    assert all(map(math.isnan, (*later, old.objects[0].novelty)))
 
 
 def test_values_that_are_not_known_block() -> None:
@@ -242,7 +242,7 @@ def test_a_stamp_out_of_range_is_refused(stamp_ns: int) -> None:
 def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
     reason = sc.Reason("shannon_entropy", "too uncertain", 1.2, 0.5)
     verdicts = tuple(
-        sc.ObjectVerdict(o, verdict, (reason,), by_person=verdict is sc.Verdict.KEEP)
+        sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP)
         for o, verdict in zip(scene.objects, sc.Verdict, strict=False)
     )
     return sc.SceneDecision(

@@ -215,7 +215,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
         GateState(
             state=GateState.STATE_INTERVENTION,
             text="a person decides",
-            reasons=GateState.REASON_WAITING_FOR_PERSON | GateState.REASON_HELD,
+            reasons=GateState.REASON_WAITING_FOR_OPERATOR | GateState.REASON_HELD,
         )
     )
     requests = bench.publisher_matched(InterventionRequest, "intervention/request", LATCHED)
@@ -230,7 +230,7 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     with websockets.sync.client.connect(f"ws://{address}/live", origin=f"http://{address}") as socket:
         shown = json.loads(socket.recv())
         assert shown["gate"] == {
-            "state": "intervention", "text": "a person decides", "reasons": ["waiting_for_person", "held"], "held": True,
+            "state": "intervention", "text": "a person decides", "reasons": ["waiting_for_operator", "held"], "held": True,
         }  # fmt: skip
         assert shown["request"]["objects"][0]["reasons"][0]["text"] == "uncertain"
         assert [event["kind"] for event in shown["history"]] == ["asked", "gate_intervention"]

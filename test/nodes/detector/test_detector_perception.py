@@ -37,7 +37,7 @@ def test_a_live_scene_equals_the_offline_one_byte_for_byte(bench: Bench) -> None
     assert live.status is Status.OK
     assert live.objects, "a rendered laptop with stickers shows something"
     assert live.to_bytes() == offline.to_bytes()
-    assert {"encode", "decode", "detect", "dil", "cluster", "total"} <= live.timings.keys()
+    assert {"encode", "sample", "detect", "dil", "cluster", "total"} <= live.timings.keys()
 
 
 def test_a_live_recording_with_adaptive_passes_is_repeated_byte_for_byte(

@@ -15,7 +15,7 @@ from builtin_interfaces.msg import Time
 
 from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.weights import load_into, packaged_weights, save_weights
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_to_image
@@ -129,7 +129,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
             camera[0].publish(picture(len(scenes) + 1))
 
     def said_so() -> bool:
-        return any(g.reasons & Closed.MODEL_CHANGED for g in gates)
+        return any(g.reasons & BlockReason.MODEL_CHANGED for g in gates)
 
     bench.probe.create_subscription(SceneAssessment, "scene", on_scene, qos.RELIABLE)
     own = {"autostart": "true", "passes": "5", "threads": "1"}
@@ -149,7 +149,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         assert str(broken) in refused.message
         assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) goes on")
         assert refused.model_hash == old
-        assert not any(gate.reasons & Closed.MODEL_CHANGED for gate in gates)
+        assert not any(gate.reasons & BlockReason.MODEL_CHANGED for gate in gates)
 
         answer = ask(bench, file=file)
         assert answer.success, answer.message
@@ -158,11 +158,11 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         bench.until(lambda: scenes[-1].model_hash == checksum, "a scene of the new weights")
         assert (scenes[-1].passes, scenes[-1].dropout_rate) == (6, pytest.approx(0.3))
         bench.until(said_so, "the gate to notice")
-        noticed = next(g for g in gates if g.reasons & Closed.MODEL_CHANGED)
+        noticed = next(g for g in gates if g.reasons & BlockReason.MODEL_CHANGED)
         assert not noticed.open
         assert "other weights and perception settings" in noticed.text
         camera[0].publish(picture(len(scenes) + 1))
-        bench.until(lambda: not gates[-1].reasons & Closed.MODEL_CHANGED, "scenes that agree again")
+        bench.until(lambda: not gates[-1].reasons & BlockReason.MODEL_CHANGED, "scenes that agree again")
         # one process all the time: no scene is missing, and there is one change from the old model to the new one
         assert [s.sequence for s in scenes] == list(range(1, len(scenes) + 1))
         hashes = [s.model_hash for s in scenes]

@@ -1,4 +1,4 @@
-"""A panel of supervisors in the cell: scores in live scenes, repeated by a replay, and objections that reach a person."""
+"""A panel of monitors in the cell: scores in live scenes, repeated by a replay, and objections that reach a person."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rclpy.serialization import serialize_message
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.nodes.common.conversions import scene_from_msg
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
-from sticker_uq.scene import SupervisorScore
+from sticker_uq.scene import MonitorScore
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from test.helpers.assessments import observed
 from test.helpers.models import picture
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def parameters(folder: Path, **changes: object) -> dict[str, object]:
-    names = ("model", "weights", "min_size", "device", "passes", "dil", "threads", "panel", "supervisors")
+    names = ("model", "weights", "min_size", "device", "passes", "dil", "threads", "panel", "monitors")
     chosen = settings(folder, panel=str(folder / "panel"), **changes)
     return {name: getattr(chosen, name) for name in names}
 
@@ -49,8 +49,8 @@ def test_live_scores_are_repeated_by_a_replay_byte_for_byte(
     bench.until(lambda: scenes, "a scene")
     assert scenes[0].panel_hash
     for seen in scenes[0].objects:
-        assert tuple(one.name for one in seen.supervisors) == NAMES
-        assert all(one.objection == (not one.score <= one.limit) for one in seen.supervisors)
+        assert tuple(one.name for one in seen.monitors) == NAMES
+        assert all(one.objection == (not one.score <= one.limit) for one in seen.monitors)
     assert "panel" in {time.stage for time in scenes[0].timings}
 
     recording, stamp = tmp_path / "bag", scene_from_msg(scenes[0]).stamp_ns
@@ -77,7 +77,7 @@ def test_live_scores_are_repeated_by_a_replay_byte_for_byte(
     assert "1 of 1 live assessments" in text
     (table,) = tmp_path.glob("out*/objects.csv")
     assert '""mdsa"": ' in table.read_text()
-    code, text = replay(supervisors="mdsa")
+    code, text = replay(monitors="mdsa")
     assert code == 1
     assert "panel_hash was" in text
 
@@ -87,14 +87,14 @@ def test_a_panel_of_other_weights_fails_configure_with_the_reason(bench: Bench, 
     node = bench.add(DetectorNode(parameter_overrides=overrides(**values)))
     assert not bench.transition("detector", "configure")
     assert "was fitted for ssdlite320_mobilenet_v3_large with the weights" in node.last_failure
-    assert "sticker-uq supervisors fit" in node.last_failure
+    assert "sticker-uq monitors fit" in node.last_failure
 
 
 def test_an_objection_reaches_the_person_with_its_name(bench: Bench) -> None:
     cell = Cell(bench)
     cell.camera.changes = {"panel_hash": "p" * 64}
-    cell.shows(observed(supervisors=(SupervisorScore("pcs", 0.2, 0.5), SupervisorScore("mdsa", 9.0, 8.0))))
-    gate = cell.until_gate(GateState.STATE_INTERVENTION, Closed.PANEL | Closed.WAITING_FOR_PERSON)
+    cell.shows(observed(monitors=(MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9.0, 8.0))))
+    gate = cell.until_gate(GateState.STATE_INTERVENTION, BlockReason.PANEL | BlockReason.WAITING_FOR_OPERATOR)
     assert not gate.open
     request = cell.until(lambda: next((r for r in cell.requests if r.request_id), None), "a question")
     (asked,) = request.objects

@@ -34,7 +34,7 @@ class Stranger:
     def __init__(self, message_type: type, reply: Callable[[Image], list[Any]]) -> None:
         self._context = Context()
         rclpy.init(args=[], context=self._context)
-        self._node = Node("stranger", context=self._context, enable_rosout=False)
+        self._node = Node("foreign", context=self._context, enable_rosout=False)
         self._publisher = self._node.create_publisher(message_type, "detections", qos.RELIABLE)
         self._reply = reply
         self._node.create_subscription(Image, "image", self._take, qos.NEWEST_IMAGE_RELIABLE)
@@ -55,7 +55,7 @@ class Stranger:
 
 
 @pytest.fixture
-def stranger(ros_domain: object) -> Iterator[Callable[..., Stranger]]:
+def foreign(ros_domain: object) -> Iterator[Callable[..., Stranger]]:
     made: list[Stranger] = []
 
     def make(message_type: type, reply: Callable[[Image], list[Any]]) -> Stranger:
@@ -91,7 +91,7 @@ def test_the_real_detector_node_is_a_black_box(ros_domain: object) -> None:
 
 
 def test_no_answer_in_time_is_a_failure_and_a_late_one_belongs_to_no_other_image(
-    stranger: Callable[..., Stranger],
+    foreign: Callable[..., Stranger],
 ) -> None:
     kept: list[Image] = []
 
@@ -100,7 +100,7 @@ def test_no_answer_in_time_is_a_failure_and_a_late_one_belongs_to_no_other_image
         kept.append(image)
         return [] if len(kept) == 1 else [sticker(kept[0], 0.1), sticker(image, 0.9)]
 
-    stranger(StickerDetectionArray, late)
+    foreign(StickerDetectionArray, late)
     system = BlackBox(SETTINGS.model_copy(update={"timeout_s": 1.0}))
     try:
         silent = system.answer(PICTURE, "one")
@@ -116,8 +116,8 @@ def test_no_answer_in_time_is_a_failure_and_a_late_one_belongs_to_no_other_image
     assert heard.detections.boxes.tolist() == [[1, 2, 30, 40]]
 
 
-def test_another_type_of_message_is_named(stranger: Callable[..., Stranger]) -> None:
-    stranger(String, lambda image: [])
+def test_another_type_of_message_is_named(foreign: Callable[..., Stranger]) -> None:
+    foreign(String, lambda image: [])
     with pytest.raises(
         InvalidInput, match="/detections carries std_msgs/msg/String, expected sticker_uq_msgs"
     ):
@@ -130,7 +130,7 @@ def test_nobody_there_is_told(ros_domain: object) -> None:
 
 
 @pytest.mark.skipif(VISION_MSGS is None, reason="no vision_msgs: apt install ros-jazzy-vision-msgs")
-def test_answers_as_vision_msgs(stranger: Callable[..., Stranger]) -> None:
+def test_answers_as_vision_msgs(foreign: Callable[..., Stranger]) -> None:
     def reply(image: Image) -> list[Any]:
         detection = VISION_MSGS.Detection2D(header=image.header)  # type: ignore[union-attr]
         detection.bbox.center.position.x, detection.bbox.center.position.y = 20.0, 30.0
@@ -140,7 +140,7 @@ def test_answers_as_vision_msgs(stranger: Callable[..., Stranger]) -> None:
         detection.results.append(hypothesis)
         return [VISION_MSGS.Detection2DArray(header=image.header, detections=[detection])]  # type: ignore[union-attr]
 
-    stranger(VISION_MSGS.Detection2DArray, reply)  # type: ignore[union-attr]
+    foreign(VISION_MSGS.Detection2DArray, reply)  # type: ignore[union-attr]
     system = BlackBox(SETTINGS)
     try:
         found = system.answer(PICTURE, "one").detections

@@ -9,7 +9,7 @@ import yaml
 from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -49,11 +49,11 @@ def test_a_shifted_stream_closes_the_gate_and_one_like_before_does_not(bench: Be
                 return
 
     workpieces(20, dil=0.0)
-    assert not any(gate.reasons & Closed.ASSUMPTION for gate in cell.gates)
+    assert not any(gate.reasons & BlockReason.ASSUMPTION for gate in cell.gates)
     assert 0.0 <= evidence[-1].data < 1.0
 
     workpieces(20, dil=0.5)
-    gate = cell.until_gate(GateState.STATE_INTERVENTION, Closed.ASSUMPTION)
+    gate = cell.until_gate(GateState.STATE_INTERVENTION, BlockReason.ASSUMPTION)
     assert "background saliency has changed since the policy was made" in gate.text
     cell.until(lambda: evidence[-1].data >= 1.0, "the evidence on monitor/drift")
     cell.until(
@@ -64,6 +64,8 @@ def test_a_shifted_stream_closes_the_gate_and_one_like_before_does_not(bench: Be
     assert "the policy does not hold here" in asked.text
 
     assert cell.resolve(scene_answer=ResolveIntervention.Request.SCENE_RESCAN).accepted
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.ASSUMPTION)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ASSUMPTION)
     assert bench.call(Trigger, "reset", Trigger.Request()).success
-    cell.until(lambda: not cell.gates[-1].reasons & Closed.ASSUMPTION, "the gate goes on after the reset")
+    cell.until(
+        lambda: not cell.gates[-1].reasons & BlockReason.ASSUMPTION, "the gate goes on after the reset"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
 from sticker_uq_msgs.msg import (
@@ -21,7 +21,7 @@ from test.helpers.supervised import STICKER, UNSURE, Cell, answer
 def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     cell = Cell(bench)
     cell.shows(UNSURE)
-    cell.until_gate(GateState.STATE_INTERVENTION, Closed.WAITING_FOR_PERSON)
+    cell.until_gate(GateState.STATE_INTERVENTION, BlockReason.WAITING_FOR_OPERATOR)
     request = cell.until(lambda: cell.requests[-1].request_id and cell.requests[-1], "a request")
     assert request.workpiece_id == "laptop-1"
     assert [v.object_id for v in request.objects] == [0]
@@ -55,7 +55,7 @@ def test_a_laptop_left_to_people_is_done(bench: Bench) -> None:
     cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
     assert cell.resolve(scene_answer=ResolveIntervention.Request.SCENE_SKIP_LAPTOP).accepted
     done = cell.until(lambda: cell.done and cell.done[-1], "the laptop is done")
-    assert done.result == WorkpieceDone.RESULT_LEFT_TO_PEOPLE
+    assert done.result == WorkpieceDone.RESULT_LEFT_TO_OPERATOR
     cell.workpiece("laptop-2")
     cell.shows(STICKER)
     cell.goal(1)
@@ -69,10 +69,10 @@ def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tm
         return bench.call(OperateGate, "operate", known(command=command, person=person))
 
     assert operate(known.COMMAND_HOLD).accepted
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.HELD)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.HELD)
     assert "person is empty" in operate(known.COMMAND_RELEASE, person=" ").message
     assert "command 0 is unknown" in operate(known.COMMAND_UNKNOWN).message
-    assert cell.gates[-1].reasons & Closed.HELD
+    assert cell.gates[-1].reasons & BlockReason.HELD
     assert operate(known.COMMAND_RELEASE, "Grace").accepted
     assert operate(known.COMMAND_RESET).message == "there is no fault to reset"
     cell.until_gate(GateState.STATE_BLOCKED)

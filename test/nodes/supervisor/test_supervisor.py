@@ -10,7 +10,7 @@ from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
 from sticker_uq.cell.simulation_geometry import sim_camera
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.poses import camera_to_msg
@@ -27,7 +27,7 @@ from test.helpers.supervised import STICKER, Cell, Result
 
 def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
     cell = Cell(bench)
-    assert cell.until_gate(GateState.STATE_BLOCKED, Closed.NO_SCENE).text
+    assert cell.until_gate(GateState.STATE_BLOCKED, BlockReason.NO_SCENE).text
     cell.shows(STICKER, observed(THERE))
     goal = cell.goal(1)
     gate = cell.gates[-1]
@@ -53,7 +53,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
     assert len(cell.arm.goals) == 2  # type: ignore[union-attr]
     assert cell.arm.cancelled == 0  # type: ignore[union-attr]
     assert not any(request.request_id for request in cell.requests)
-    active = [gate.sequence for gate in cell.gates if not gate.reasons & Closed.NOT_ACTIVE]
+    active = [gate.sequence for gate in cell.gates if not gate.reasons & BlockReason.NOT_ACTIVE]
     assert all(later > earlier for earlier, later in itertools.pairwise(active))
 
 
@@ -63,7 +63,7 @@ def test_silence_of_the_detector_closes_within_a_bounded_number_of_messages(benc
     cell.goal(1)
     cell.camera.objects = None
     said = len(cell.gates)
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.STALE_SCENE)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.STALE_SCENE)
     # 3 s of patience at 10 Hz, and one message that may have been under way
     assert len([gate for gate in cell.gates[said:] if gate.open]) <= 31
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
@@ -76,7 +76,7 @@ def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None
     known = {"camera_pose": "0.4 0 1 1 0 0 0", "lid_plane": "0 0 1 -0.2", "require_pose": True}
     cell = Cell(bench, **known)
     cell.shows(STICKER)
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.POSE)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.POSE)
     assert "no CameraInfo was received" in cell.gates[-1].text
     cell.until(lambda: cell.decisions, "a decision")
     assert not cell.decisions[-1].verdicts[0].pose_valid
@@ -103,7 +103,7 @@ def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
     broken.objects[0].probabilities = [1.0]
     cell.camera.objects = None
     cell.camera.publish(broken)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
     assert "1 probabilities" in gate.text
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
@@ -120,9 +120,9 @@ def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: 
     cell.camera.objects = None
     dark = Exposure(valid=True, mean_level=1.0, dark_share=1.0)
     images.publish(ImageCheck(header=header, image_width=640, image_height=480, exposure=dark, repeats=1))
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.EXPOSURE)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.EXPOSURE)
     closed = next(gate for gate in cell.gates[before:] if not gate.open)
-    assert closed.reasons & Closed.EXPOSURE, closed.text
+    assert closed.reasons & BlockReason.EXPOSURE, closed.text
     assert "its mean grey level is 1" in closed.text
 
 
@@ -133,7 +133,7 @@ def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) 
     cell.goal(1)
     cell.camera.objects = None
     bench.probe.destroy_publisher(images)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
     assert "the detector has died or gone" in gate.text
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
@@ -148,7 +148,7 @@ def test_unknown_enumerations_close(bench: Bench) -> None:
     odd.status = 200
     cell.camera.objects = None
     cell.camera.publish(odd)
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.FAILED_SCENE)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
 
 
 def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from action_msgs.msg import GoalStatus
 from std_msgs.msg import Bool
 from std_srvs.srv import SetBool, Trigger
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.gate.events import RemovalCode
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
@@ -29,7 +29,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_until_reset(bench: Bench) -> None:
     held = bench.call(SetBool, "hold", SetBool.Request(data=True))
     assert held.success
     assert not cell.node._core.state.open  # type: ignore[union-attr]
-    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.HELD)
+    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.HELD)
     assert not bench.call(SetBool, "hold", SetBool.Request(data=False)).message.startswith("MONITORING")
     assert bench.call(Trigger, "reset", Trigger.Request()).success
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
@@ -69,7 +69,7 @@ def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
     bench.until(lambda: locked and not locked[-1].data, "nothing is locked")
     # the service comes late and refuses at first: it is asked until it has stopped the arm
     assert bench.call(SetBool, "hold", SetBool.Request(data=True)).success
-    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.HELD)
+    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.HELD)
     bench.until(lambda: locked[-1].data, "the lock")
     bench.until(lambda: stopped.value("supervisor: gate", "stop") == "demanded", "a stop nobody confirmed")
     server = StopServer(bench, kind, cell.arm, refusals=1)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench: Bench) -
     cell.goal(1)
     assert bench.transition("supervisor", "deactivate")
     bench.until(lambda: locked and locked[-1].data, "the lock")
-    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT | Closed.NOT_ACTIVE)
+    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.NOT_ACTIVE)
 
 
 def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
@@ -109,7 +109,7 @@ def test_without_an_arm_nothing_opens_and_diagnostics_say_so(bench: Bench) -> No
     cell = Cell(bench, arm=False)
     parts = bench.diagnostics()
     cell.shows(STICKER)
-    cell.until_gate(GateState.STATE_MONITORING, Closed.ARM_FAILED)
+    cell.until_gate(GateState.STATE_MONITORING, BlockReason.ARM_FAILED)
     status = bench.until(
         lambda: (
             values_of(parts["supervisor: gate"]).get("phase") == "MONITORING" and parts["supervisor: gate"]
@@ -128,7 +128,7 @@ def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.close()  # type: ignore[union-attr]
-    cell.until_gate(GateState.STATE_FAULT, Closed.FAULT)
+    cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT)
 
 
 def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
@@ -136,7 +136,7 @@ def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(ben
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.falls_silent()  # type: ignore[union-attr]
-    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED).text
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
 
 
@@ -146,7 +146,7 @@ def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench
     cell.goal(1)
     cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
     cell.arm.dies()  # type: ignore[union-attr]
-    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED).text
+    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED).text
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
 
 
@@ -156,7 +156,7 @@ def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
     cell.goal(1)
     other = bench.publisher_matched(ArmStatus, "arm/status", qos.ARM_STATUS)
     other.publish(ArmStatus(arm="another"))
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.ARM_FAILED)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
 
 
 def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench) -> None:

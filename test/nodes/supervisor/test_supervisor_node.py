@@ -12,7 +12,7 @@ from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
 
-from sticker_uq.gate import Closed
+from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq_msgs.msg import (
@@ -27,24 +27,26 @@ def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: 
     cell = Cell(bench)
     best_effort = bench.publisher(GateState, "gate", qos.NEWEST_IMAGE_BEST_EFFORT)
     cell.shows(STICKER)
-    gate = cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
     cell.until(lambda: "1 publisher of /gate besides this one not heard" in cell.gates[-1].text, "the reason")
     assert not gate.open
     assert cell.arm.goals == []  # type: ignore[union-attr]
     bench.probe.destroy_publisher(best_effort)
     cell.goal(1)
     silent = bench.publisher(GateState, "gate", qos.GATE)
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
-    silent.publish(GateState(supervisor="other", reasons=int(Closed.NOT_ACTIVE)))
-    cell.until(lambda: not cell.gates[-1].reasons & Closed.UNHEARD_SUPERVISOR, "one that stands by is heard")
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
+    silent.publish(GateState(supervisor="other", reasons=int(BlockReason.NOT_ACTIVE)))
+    cell.until(
+        lambda: not cell.gates[-1].reasons & BlockReason.UNKNOWN_GATE_PUBLISHER, "one that stands by is heard"
+    )
     silent.publish(GateState(supervisor="other"))
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.SECOND_SUPERVISOR)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.SECOND_GATE_PUBLISHER)
 
 
 def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
     cell = Cell(bench, listen_time=60.0)
     cell.shows(STICKER)
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.UNHEARD_SUPERVISOR)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
     cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")
     assert "it is listened for 60 s first" in cell.gates[-1].text
     assert cell.arm.goals == []  # type: ignore[union-attr]
@@ -57,7 +59,7 @@ def test_deactivation_says_that_the_gate_is_closed(bench: Bench) -> None:
     cell.shows(STICKER)
     cell.goal(1)
     assert bench.transition("supervisor", "deactivate")
-    cell.until_gate(GateState.STATE_BLOCKED, Closed.NOT_ACTIVE)
+    cell.until_gate(GateState.STATE_BLOCKED, BlockReason.NOT_ACTIVE)
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     assert bench.transition("supervisor", "activate")
@@ -108,7 +110,7 @@ def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Ben
     camera.objects = [STICKER]
     bench.until(lambda: len(gates) > 15 and node._core.state.arm_ready, "gate messages")  # type: ignore[union-attr]
     assert not any(gate.open for gate in gates)
-    assert gates[-1].reasons & Closed.CLOCK
+    assert gates[-1].reasons & BlockReason.CLOCK
     assert arm.goals == []
 
 

@@ -104,7 +104,7 @@ def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for rate, key in zip(task.rates, task.keys, strict=True):
         started = time.perf_counter()
-        samples = detectors[rate].decode(features, settings.passes, image_seed(digest, settings.seed))
+        samples = detectors[rate].sample(features, settings.passes, image_seed(digest, settings.seed))
         decode_ms = (time.perf_counter() - started) * 1e3
         row, objects = score(samples, truth, settings.profile)
         where = {

@@ -48,7 +48,7 @@ _QUESTIONS = {
 
 
 @dataclass(frozen=True)
-class Told:
+class CaptionedTable:
     """A table for people: ``name`` of its CSV file, a ``note`` on how to read it."""
 
     title: str
@@ -103,7 +103,7 @@ def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
     return found
 
 
-def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[Told]:
+def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTable]:
     """The tables that a person reads, in order; empty ones are left out."""
     rate = reference_rate(study)
     pairs, quality = tables["pairs"], tables["quality"]
@@ -116,21 +116,21 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[Told]:
     short = {label(m.label): m.label for m in study.settings.models if label(m.label) != m.label}
     names = ", ".join(f"{number} is {name}" for number, name in sorted(short.items()))
     found = [
-        Told(
+        CaptionedTable(
             f"At a dropout rate of {rate:g}",
             "headline",
             tables["headline"],
             "Means over the clean images with 95 % bootstrap intervals; an arrow says what is better. Attacked: mean over the "
             "attacks on the model itself. The time is the median of one encode and all passes.",
         ),
-        Told(
+        CaptionedTable(
             "Best models at every dropout rate",
             "best",
             tables["best"],
             "Models that no other is better than (significant, and of medium or large effect), at every rate; - where that "
             f"differs between rates. {names + '.' if names else ''}".strip(),
         ),
-        Told(
+        CaptionedTable(
             f"Differences that are significant and relevant, rate {rate:g}",
             "pairs",
             pairs,
@@ -138,32 +138,32 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[Told]:
             "matched-pairs rank-biserial correlation: 1 when the model is better on every image, 0 when neither is; medium from "
             "0.3, large from 0.5. Other pairs and rates are in the file.",
         ),
-        Told(
+        CaptionedTable(
             f"Boxes and probabilities on clean images, rate {rate:g}",
             "quality",
             quality[quality["dropout_rate"] == rate].drop(columns="dropout_rate"),
             "Over all images together. What the abbreviations mean is below.",
         ),
-        Told(
+        CaptionedTable(
             "Attacks",
             "attacks",
             tables["attacks"],
             "How much the pictures were changed and which share of the attack's targets got the class that it wanted: boxes of "
             "the model for DAG, the stickers under it for a patch. RMS and largest change are of all 256 grey levels.",
         ),
-        Told(
+        CaptionedTable(
             "Whose attack breaks whom",
             "transfer",
             tables["transfer"],
             "mAP of the model in the column on pictures that were made to deceive the model in the row; none: clean pictures.",
         ),
-        Told(
+        CaptionedTable(
             f"Circumstances and patches, rate {rate:g}",
             "circumstances",
             tables["circumstances"],
             "Means over the images; the strength of a circumstance is in its own unit.",
         ),
-        Told(
+        CaptionedTable(
             "Correlation of mAP with uncertainty, all rates",
             "pooled",
             tables["pooled"],

@@ -21,9 +21,9 @@ from sticker_uq.evaluation.metrics.accuracy import DECISION_SCORE
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
-from sticker_uq.novelty.head import StrangenessHead, strangeness, strangeness_map
-from sticker_uq.novelty.network import StrangerNetwork, stranger_maps
-from sticker_uq.novelty.regions import overlooked, oversight, scene_strangeness
+from sticker_uq.novelty.head import NoveltyHead, novelty, novelty_map
+from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
+from sticker_uq.novelty.regions import missed_sticker_probability, overlooked, scene_novelty
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
 from sticker_uq.uncertainty import iou_matrix, observe
 
@@ -45,11 +45,11 @@ DIL_SIGNALS = (
 
 DOUBT = "doubt"
 """Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
-STRANGENESS = "strangeness"
-"""What the strangeness network or head says, of a detector that has one."""
+STRANGENESS = "novelty"
+"""What the novelty network or head says, of a detector that has one."""
 OVERLOOKED = "overlooked"
-"""Where there is a network: how strange the picture is where no predicted box lies."""
-OVERSIGHT = "oversight"
+"""Where there is a network: how novel the picture is where no predicted box lies."""
+OVERSIGHT = "missed_sticker_probability"
 """Where there is a network: how probably a sticker is visible that no predicted box shows."""
 OMISSION = "omission"
 """Oversight and overlooked together: the odds of the one times the root of those of the other, as a probability."""
@@ -58,7 +58,7 @@ INDECISION = "indecision"
 """Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
 UNDECIDED_FLOOR = 0.1
 SUSPICION = "suspicion"
-"""Unexplained objectness, strangeness and indecision together."""
+"""Unexplained objectness, novelty and indecision together."""
 _BITS = 3.0
 """Indecision that halves what is left of the certainty that a scene is as it should be."""
 
@@ -132,7 +132,7 @@ def record_case(
     images: Sequence[AbnormalImage],
     cache: Path,
     progress: Callable[[], None] = lambda: None,
-    head: StrangerNetwork | StrangenessHead | None = None,
+    head: NoveltyNetwork | NoveltyHead | None = None,
 ) -> list[SceneRecord]:
     """Records of ``images``; from the file ``cache`` when that was made of the same pictures, detector, head and settings.
 
@@ -168,7 +168,7 @@ def _record(
     localization: LocalizationSettings,
     image: AbnormalImage,
     number: int,
-    head: StrangerNetwork | StrangenessHead | None,
+    head: NoveltyNetwork | NoveltyHead | None,
 ) -> SceneRecord:
     pixels = read_picture(image.picture)
     features = sharp.encode(pixels)
@@ -179,7 +179,7 @@ def _record(
         for technique, look in looks.items()
     }
     found, place = looks[PAPER].detections[0], places[PAPER]
-    samples = detector.decode(features, detector.settings.passes, detector.settings.seed + number)
+    samples = detector.sample(features, detector.settings.passes, detector.settings.seed + number)
     objects, unstable, means = observe(samples)
     signals = {
         "complete_localization": place.complete_localization,
@@ -188,15 +188,13 @@ def _record(
         "unexplained_objectness": place.unexplained_objectness,
     }
     predicted = found.boxes[found.scores >= localization.decision_threshold]
-    if isinstance(head, StrangerNetwork):
-        maps = stranger_maps(head, pixels)
-        signals[STRANGENESS] = scene_strangeness(maps)
+    if isinstance(head, NoveltyNetwork):
+        maps = novelty_maps(head, pixels)
+        signals[STRANGENESS] = scene_novelty(maps)
         signals[OVERLOOKED] = overlooked(maps, predicted)
-        signals[OVERSIGHT] = oversight(maps, predicted)
+        signals[OVERSIGHT] = missed_sticker_probability(maps, predicted)
     elif head is not None:
-        signals[STRANGENESS] = strangeness(
-            strangeness_map(head, sharp.head_maps(features), features.padded)[0]
-        )
+        signals[STRANGENESS] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))

@@ -1,1 +1,1 @@
-"""Whole experiments on supervisors and on networks for one decision: the tables of Weiss et al. 2022, of Ullah et al."""
+"""Whole experiments on monitors and on networks for one decision: the tables of Weiss et al. 2022, of Ullah et al."""

@@ -13,13 +13,13 @@ from torch.nn import functional as F
 from sticker_uq.detection.kernels.threads import single_thread
 from sticker_uq.lab.studies.monitors.classifier import observe_crops
 from sticker_uq.lab.studies.monitors.measures import auc
-from sticker_uq.monitors import Supervisor
+from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.crop_network import CropClassifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 ATTACKED = ("max_softmax", "mdsa", "autoencoder")
-"""One of each family: supervisors whose score has a gradient in the crop."""
+"""One of each family: monitors whose score has a gradient in the crop."""
 EPSILON = 0.2
 """Largest change of one value, 0..1."""
 _STEPS = 30
@@ -39,7 +39,7 @@ class Adaptive:
     auc_adaptive: float
 
 
-def score_of(supervisor: Supervisor, model: CropClassifier) -> Score:
+def score_of(supervisor: Monitor, model: CropClassifier) -> Score:
     """The score of ``supervisor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
 
     InvalidInput for a supervisor that is not among :data:`ATTACKED`.
@@ -56,7 +56,7 @@ def score_of(supervisor: Supervisor, model: CropClassifier) -> Score:
     )
 
 
-def _mahalanobis(supervisor: Supervisor, model: CropClassifier) -> Score:
+def _mahalanobis(supervisor: Monitor, model: CropClassifier) -> Score:
     learned = {name: torch.from_numpy(value).double() for name, value in supervisor.arrays().items()}
 
     def score(crops: Tensor) -> Tensor:
@@ -114,7 +114,7 @@ def targeted(
 
 
 def attack_supervisor(
-    supervisor: Supervisor, model: CropClassifier, crops: FloatArray, labels: IntArray
+    supervisor: Monitor, model: CropClassifier, crops: FloatArray, labels: IntArray
 ) -> Adaptive:
     """What an attack that knows ``supervisor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
     nominal = supervisor.score(observe_crops(model, crops, 1, 0))

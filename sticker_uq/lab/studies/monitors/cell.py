@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
-from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
@@ -22,7 +22,7 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 SIZE = 24
 """Side of a crop of the task networks and of a COCO folder, px."""
 STUDY_SIZE, STUDY_SCENES = 40, 600
-"""Side of a crop, px, and rendered scenes of the study of supervisors: print and texture must be told apart."""
+"""Side of a crop, px, and rendered scenes of the study of monitors: print and texture must be told apart."""
 PAIRS = (
     (int(ObjectClass.LOGO), int(ObjectClass.STICKER)),
     (int(ObjectClass.BACKGROUND), int(ObjectClass.STICKER)),
@@ -48,7 +48,7 @@ def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) ->
 
 
 def study_material() -> Material:
-    """The larger crops of more scenes, and the deeper classifier, that the study of supervisors is made with."""
+    """The larger crops of more scenes, and the deeper classifier, that the study of monitors is made with."""
     return replace(cell_material(STUDY_SCENES, size=STUDY_SIZE), training=_TRAINING)
 
 
@@ -64,7 +64,7 @@ def coco_material(folder: Path, seed: int = 0) -> Material:
 def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, size: int = SIZE) -> Material:
     crops: tuple[list[FloatArray], list[FloatArray]] = ([], [])
     labels: tuple[list[IntArray], list[IntArray]] = ([], [])
-    strangers = []
+    foreign_objects = []
     for number, (image, boxes, classes) in enumerate(pictures):
         rng = np.random.default_rng([seed, number])
         testing = int(number >= 2 * count // 3)
@@ -72,8 +72,8 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
         crops[testing].append(found[0])
         labels[testing].append(found[1])
         if testing:
-            scene = strange(image, boxes, classes, rng, stickers=False)
-            strangers.append(cut_crops(scene.image, scene.added, size))
+            scene = add_foreign_objects(image, boxes, classes, rng, stickers=False)
+            foreign_objects.append(cut_crops(scene.image, scene.added, size))
     present = set(np.concatenate(labels[0]).tolist()) if labels[0] else set()
     missing = [label.name.lower() for label in ObjectClass if int(label) not in present]
     if missing or not crops[1]:
@@ -88,7 +88,7 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
         train_labels=np.concatenate(labels[0]),
         test=np.concatenate(crops[1]),
         test_labels=np.concatenate(labels[1]),
-        invalid=np.concatenate(strangers),
+        invalid=np.concatenate(foreign_objects),
         pairs=PAIRS,
         raae=RAAE,
     )

@@ -1,4 +1,4 @@
-"""Everything that supervisors read from a classifier of crops."""
+"""Everything that monitors read from a classifier of crops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def observe_crops(
     members: Sequence[CropClassifier] = (),
     labels: IntArray | None = None,
 ) -> Objects:
-    """Everything that supervisors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble if there
+    """Everything that monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble if there
     are ``members``.
     """
     logits, layers = [], []

@@ -1,4 +1,4 @@
-"""The study of supervisors on the whole detections of one detector, on the pictures of a COCO folder."""
+"""The study of monitors on the whole detections of one detector, on the pictures of a COCO folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.dag import DagSettings, attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
-from sticker_uq.lab.datasets.abnormal import strange
+from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
@@ -24,7 +24,7 @@ from sticker_uq.lab.studies.monitors.cell import PAIRS, RAAE, crops_of
 from sticker_uq.lab.studies.monitors.detections_adaptive import ATTACKED, EPSILON, attacked_picture
 from sticker_uq.lab.studies.monitors.measures import auc, missed_share, threshold_at
 from sticker_uq.lab.studies.monitors.report import clopper_pearson
-from sticker_uq.monitors import SUPERVISORS, Objects, Supervisor, concatenate, measure_cost, supervisor_named
+from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
@@ -81,7 +81,7 @@ class Seen:
 
 
 class Eye:
-    """Looks at pictures with a detector and an ensemble, and keeps the objects that supervisors are to score."""
+    """Looks at pictures with a detector and an ensemble, and keeps the objects that monitors are to score."""
 
     def __init__(
         self, detector: StochasticDetector, members: Sequence[StochasticDetector], settings: DetectionSettings
@@ -94,7 +94,7 @@ class Eye:
         detector = self._detector
         features = detector.encode(image)
         found = self._sure(detector.detect(features))
-        samples = detector.decode(features, passes, self._settings.seed + number)
+        samples = detector.sample(features, passes, self._settings.seed + number)
         others = [member.detect(member.encode(image)) for member in self._members]
         objects = observe_boxes(
             detector, image, features, found.boxes, found.probabilities, samples, self.probe, others
@@ -179,9 +179,9 @@ def run_detections(
     settings: DetectionSettings,
     tell: Tell = lambda _: None,
 ) -> DetectionResult:
-    """The study on ``items``: two thirds of the pictures, drawn with the seed, fit the supervisors, the others test them.
+    """The study on ``items``: two thirds of the pictures, drawn with the seed, fit the monitors, the others test them.
 
-    Ambiguous objects are made of those of the first two thirds; DAG attacks ``settings.attacked`` of the others. Supervisors
+    Ambiguous objects are made of those of the first two thirds; DAG attacks ``settings.attacked`` of the others. Monitors
     of an ensemble are left out without ``members``; DAG attacks ``detector``, not the members.
     Raises InvalidInput for too few pictures or when nothing is detected in a set.
     """
@@ -222,7 +222,7 @@ def _adaptive(
 ) -> dict[str, AdaptiveDetections]:
     items = [item for item in testing if len(item.labels)][: settings.attacked]
 
-    def seen(supervisor: Supervisor | None) -> Objects:
+    def seen(supervisor: Monitor | None) -> Objects:
         pictures = (
             (attacked_picture(detector, item, supervisor, settings.steps), item.boxes, item.labels, None)
             for item in items
@@ -232,7 +232,7 @@ def _adaptive(
     unaware = seen(None)
     found = {}
     for name in ATTACKED:
-        supervisor = supervisor_named(name).fit(fitted_on)
+        supervisor = monitor_named(name).fit(fitted_on)
         usual, aware = supervisor.score(nominal.objects), seen(supervisor)
         found[name] = AdaptiveDetections(
             len(unaware),
@@ -249,10 +249,10 @@ def _scored(
     areas, risk, missed, cost = {}, {}, {}, {}
     nominal, corrupted = seen["nominal"], seen["corrupted"]
     wrong = ~np.concatenate([nominal.right, corrupted.right])
-    for name, kind in SUPERVISORS.items():
+    for name, kind in MONITORS.items():
         if "members" in kind.needs and not ensemble:
             continue
-        supervisor = supervisor_named(name).fit(fitted_on)
+        supervisor = monitor_named(name).fit(fitted_on)
         usual = supervisor.score(nominal.objects)
         areas[name] = {key: auc(usual, supervisor.score(seen[key].objects)) for key in SETS}
         both = np.concatenate([usual, supervisor.score(corrupted.objects)])
@@ -303,7 +303,7 @@ def _corrupted(testing: Sequence[LabelledImage], settings: DetectionSettings) ->
 def _invalid(testing: Sequence[LabelledImage], settings: DetectionSettings) -> Iterator[Staged]:
     for number, (image, boxes, labels, _) in enumerate(plain(testing)):
         rng = np.random.default_rng([settings.seed, number])
-        scene = strange(image, boxes, labels, rng, stickers=False)
+        scene = add_foreign_objects(image, boxes, labels, rng, stickers=False)
         yield scene.image, scene.boxes, scene.labels, scene.added
 
 

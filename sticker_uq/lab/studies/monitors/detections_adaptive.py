@@ -19,23 +19,23 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import crop_square
-from sticker_uq.lab.attacks.dag_targets import Sight, Targets, find_targets, see_with_maps
-from sticker_uq.monitors import Supervisor
+from sticker_uq.lab.attacks.dag_targets import TargetOutputs, Targets, find_targets, see_with_maps
+from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.detections import CROP_SIZE, LEVELS
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 ATTACKED = ("max_softmax", "mdsa", "autoencoder")
-"""One of each family: supervisors whose score has a gradient in the picture."""
+"""One of each family: monitors whose score has a gradient in the picture."""
 EPSILON = 8.0
 """Largest change of a pixel, grey levels."""
 _FOOLED = 0.9  # of the targets, from which on the supervisor is attacked
 
-Score = Callable[[Tensor, Features, list[Tensor], Sight], Tensor]
+Score = Callable[[Tensor, Features, list[Tensor], TargetOutputs], Tensor]
 
 
 def attacked_picture(
-    detector: StochasticDetector, item: LabelledImage, supervisor: Supervisor | None, steps: int
+    detector: StochasticDetector, item: LabelledImage, supervisor: Monitor | None, steps: int
 ) -> NDArray[np.uint8]:
     """The picture of ``item`` attacked within :data:`EPSILON`, (H, W, 3) uint8 BGR, rounded as it would be stored.
 
@@ -86,7 +86,7 @@ def attacked_picture(
 
 def score_of(
     detector: StochasticDetector,
-    supervisor: Supervisor,
+    supervisor: Monitor,
     boxes: FloatArray,
     classes: IntArray,
     targets: Targets,
@@ -97,7 +97,7 @@ def score_of(
         squares = [crop_square(box) for box in boxes]
         places = torch.tensor([[x, y, x + side, y + side] for x, y, side in squares], dtype=torch.float32)
 
-        def drawn(pixels: Tensor, features: Features, maps: list[Tensor], sight: Sight) -> Tensor:
+        def drawn(pixels: Tensor, features: Features, maps: list[Tensor], sight: TargetOutputs) -> Tensor:
             crops = roi_align(pixels[:, [2, 1, 0]] / 255, [places.to(pixels)], CROP_SIZE, aligned=True)
             return ((crops - drawer.reconstruct(crops)) ** 2).mean()
 
@@ -111,11 +111,11 @@ def score_of(
     )
 
 
-def _mahalanobis(supervisor: Supervisor, boxes: FloatArray, classes: IntArray) -> Score:
+def _mahalanobis(supervisor: Monitor, boxes: FloatArray, classes: IntArray) -> Score:
     learned = supervisor.arrays()
     known = [(row, label) for row, label in enumerate(classes.tolist()) if f"mean.{label}" in learned]
 
-    def score(pixels: Tensor, features: Features, maps: list[Tensor], sight: Sight) -> Tensor:
+    def score(pixels: Tensor, features: Features, maps: list[Tensor], sight: TargetOutputs) -> Tensor:
         width, height = features.image_size
         scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
         rows = [torch.from_numpy(np.asarray(boxes, np.float32) * scale).to(pixels)]

@@ -1,4 +1,4 @@
-"""What a study of supervisors is made on."""
+"""What a study of monitors is made on."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.stats import beta
 
 from sticker_uq.lab.studies.monitors.adaptive import EPSILON, Adaptive
+from sticker_uq.lab.studies.monitors.classifiers import SETS, StudyResult
 from sticker_uq.lab.studies.monitors.measures import Ambiguity
-from sticker_uq.lab.studies.monitors.supervisors import SETS, StudyResult
 
 
 def clopper_pearson(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
@@ -28,7 +28,7 @@ def as_markdown(result: StudyResult) -> str:
     counts = result.seeds[0].counts
     own, nominal = result.diversity
     lines = [
-        f"# Supervisors on {result.material}",
+        f"# Monitors on {result.material}",
         "",
         f"{len(result.seeds)} seeds, mean and standard deviation. Ensembles of {result.settings.members}, "
         f"{result.settings.passes} passes. Crops: "

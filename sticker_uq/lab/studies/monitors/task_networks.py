@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.monitors.classifiers import fingerprint
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.supervisors import fingerprint
 from sticker_uq.lab.studies.monitors.task_labels import (
     LabelledCrops,
     TrainAndTest,

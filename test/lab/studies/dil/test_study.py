@@ -109,22 +109,22 @@ def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
 
 def test_strangeness_counts_where_there_is_a_head(study):
     records, images = study
-    assert "strangeness" not in separation(records)["signal"].tolist()
+    assert "novelty" not in separation(records)["signal"].tolist()
     for found in records.values():
         for one in found:
-            one.signals["strangeness"] = 0.2 if one.case == "clean" else 0.9
+            one.signals["novelty"] = 0.2 if one.case == "clean" else 0.9
     assert separation(records).set_index("signal").loc["suspicion", "hidden"].startswith("1.000")
-    assert effects(records, images, 0.5).set_index("case").loc["hidden", "strangeness"].startswith("0.900")
+    assert effects(records, images, 0.5).set_index("case").loc["hidden", "novelty"].startswith("0.900")
     sure = record("clean", 0.0, [[0, 0, 9, 9]], (1.0,))
-    sure.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.2})
+    sure.signals.update({"novelty": 0.5, "unexplained_objectness": 0.2})
     assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
 
 
 def test_an_omission_needs_the_odds_of_both():
     one = record("clean", 0.0)
-    one.signals.update({"overlooked": 0.2, "oversight": 0.75})
+    one.signals.update({"overlooked": 0.2, "missed_sticker_probability": 0.75})
     assert one.signal("omission") == pytest.approx(0.6)  # odds 3 times the root of 1/4
-    one.signals["oversight"] = 0.0
+    one.signals["missed_sticker_probability"] = 0.0
     assert one.signal("omission") == pytest.approx(0, abs=1e-3)
 
 
@@ -134,7 +134,7 @@ def test_indecision_adds_up_what_every_box_leaves_open():
     assert record("clean", 0.0, boxes[:2], (0.5, 0.5)).indecision == pytest.approx(2, abs=1e-6)
     one = record("clean", 0.0, boxes, (0.5, 0.05, 1.0))  # 0.05 is hardly anything
     assert one.indecision == one.signal("indecision") == pytest.approx(1, abs=1e-6)
-    one.signals.update({"strangeness": 0.5, "unexplained_objectness": 0.0})
+    one.signals.update({"novelty": 0.5, "unexplained_objectness": 0.0})
     assert one.signal("suspicion") == pytest.approx(1 - 0.5 * 2 ** (-1 / 3), abs=1e-6)
     assert record("clean", 0.0).indecision == 0
 
@@ -261,8 +261,8 @@ def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_pa
     assert learned.exit_code == 0, learned.output
     found = (packaged, measured(data, tmp_path / "own", "--head", str(head)))
     assert found[0]["key"]["head"] != found[1]["key"]["head"]
-    strange = [content["records"][0]["signals"]["strangeness"] for content in found]
-    assert strange[0] != strange[1]
+    novel = [content["records"][0]["signals"]["novelty"] for content in found]
+    assert novel[0] != novel[1]
     assert "overlooked" in found[0]["records"][0]["signals"]
     assert ("overlooked" in found[1]["records"][0]["signals"]) == bool(kind)
     assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-suspicion.csv").is_file()

@@ -8,7 +8,7 @@ import torch
 
 from sticker_uq.lab.studies.monitors.adaptive import ATTACKED, EPSILON, attack_supervisor, score_of, targeted
 from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.monitors import supervisor_named
+from sticker_uq.monitors import monitor_named
 from sticker_uq.monitors.crop_network import CropClassifier, Training, train_classifier
 from sticker_uq.scene import InvalidInput
 
@@ -30,7 +30,7 @@ def trained() -> tuple[CropClassifier, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", ATTACKED)
 def test_an_attack_that_knows_the_supervisor_escapes_it_more_often(name: str, trained) -> None:
     model, crops, labels = trained
-    supervisor = supervisor_named(name, **QUICK.get(name, {})).fit(
+    supervisor = monitor_named(name, **QUICK.get(name, {})).fit(
         observe_crops(model, crops, 1, 0, labels=labels)
     )
     score = score_of(supervisor, model)
@@ -51,4 +51,4 @@ def test_the_bound_holds(trained) -> None:
 
 def test_a_supervisor_without_a_gradient_is_refused(trained) -> None:
     with pytest.raises(InvalidInput, match="no gradient known"):
-        score_of(supervisor_named("knn"), trained[0])
+        score_of(monitor_named("knn"), trained[0])

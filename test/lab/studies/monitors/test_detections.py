@@ -25,7 +25,7 @@ from sticker_uq.lab.studies.monitors.detections import (
     plain,
 )
 from sticker_uq.lab.studies.monitors.detections_adaptive import EPSILON, attacked_picture
-from sticker_uq.monitors import supervisor_named
+from sticker_uq.monitors import monitor_named
 from sticker_uq.monitors.detections import observe_boxes
 from sticker_uq.scene import InvalidInput
 
@@ -52,10 +52,10 @@ def test_what_is_seen_of_each_set(items: list[LabelledImage], detector: Stochast
     assert len(nominal.objects) > 6
     assert nominal.right.mean() > 0.7
     assert nominal.objects.samples.shape[0] == 2
-    strangers = eye.see(_invalid(items, SETTINGS), "at", passes=1)
-    assert strangers.asked > 0
-    assert len(strangers.objects) <= len(nominal.objects)
-    assert strangers.missed <= strangers.asked
+    foreign_objects = eye.see(_invalid(items, SETTINGS), "at", passes=1)
+    assert foreign_objects.asked > 0
+    assert len(foreign_objects.objects) <= len(nominal.objects)
+    assert foreign_objects.missed <= foreign_objects.asked
     corrupted = list(_corrupted(items, SETTINGS))
     assert all((a != b[0]).any() for (a, *_), b in zip(corrupted, plain(items), strict=True))
     assert all(
@@ -85,7 +85,7 @@ def test_the_whole_study(
             yield changed, boxes, labels, about
 
     monkeypatch.setattr(detections, "_ambiguous", squares)
-    monkeypatch.setattr(detections, "SUPERVISORS", {name: detections.SUPERVISORS[name] for name in SOME})
+    monkeypatch.setattr(detections, "MONITORS", {name: detections.MONITORS[name] for name in SOME})
     result = detections.run_detections(detector, [detector], items, SETTINGS)
     assert set(result.auc) == set(SOME)
     assert set(result.auc["ensemble_mean_softmax"]) == set(SETS)
@@ -110,7 +110,7 @@ def test_an_attack_that_knows_the_supervisor_lowers_its_score(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
     seen = Eye(detector, [], SETTINGS).see(plain(items), "all", passes=1)
-    supervisor = supervisor_named("mdsa").fit(seen.objects)
+    supervisor = monitor_named("mdsa").fit(seen.objects)
     item = next(item for item in items if len(item.labels) > 1)
     clean = read_picture(item)
 
@@ -118,7 +118,7 @@ def test_an_attack_that_knows_the_supervisor_lowers_its_score(
         """Of the places of the objects, taken for the other class."""
         boxes, swapped = item.boxes, np.eye(3)[3 - item.labels]
         features = detector.encode(image)
-        samples = detector.decode(features, 1, 0)
+        samples = detector.sample(features, 1, 0)
         return float(
             supervisor.score(observe_boxes(detector, image, features, boxes, swapped, samples)).mean()
         )
@@ -129,4 +129,4 @@ def test_an_attack_that_knows_the_supervisor_lowers_its_score(
         assert 0 < np.abs(image.astype(int) - clean).max() <= EPSILON
     assert score(aware) < score(plain_attack)
     with pytest.raises(InvalidInput, match="no gradient known"):
-        attacked_picture(detector, item, supervisor_named("knn").fit(seen.objects), steps=1)
+        attacked_picture(detector, item, monitor_named("knn").fit(seen.objects), steps=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sticker_uq.cli.supervisors import app
+from sticker_uq.cli.monitors import app
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
 from sticker_uq.lab.studies.monitors.cell import cell_material
 from sticker_uq.lab.studies.monitors.digits import digits

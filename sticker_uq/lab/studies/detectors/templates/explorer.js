@@ -34,7 +34,7 @@
     ["most uncertain where it is (TV/area)", (image) => high(value(image, "clean", "relative_total_variance")), "relative_total_variance"],
     ["most changed: mAP", (image) => high(size(change(image, "map"))), "map", true],
     ["most changed: SE", (image) => high(size(change(image, "shannon_entropy"))), "shannon_entropy", true],
-    ["strangest (DiL)", (image) => high(value(image, "clean", "dil")), "dil"],
+    ["most novel (DiL)", (image) => high(value(image, "clean", "dil")), "dil"],
     ["by name", () => 0, "map"],
   ];
   const either = (test) => test("clean") || (state.variant !== "" && test(state.variant));

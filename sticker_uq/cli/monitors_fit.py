@@ -1,4 +1,4 @@
-"""``sticker-uq supervisors fit``: a panel of supervisors for one detector, for its parameter ``panel``."""
+"""``sticker-uq monitors fit``: a panel of monitors for one detector, for its parameter ``panel``."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def command(
         Path | None, typer.Option(help="Policy that the panel is to work with. Default: the packaged one.")
     ] = None,
 ) -> None:
-    """Fit supervisors on the objects that a detector sees, and set the limits above which each objects to a removal.
+    """Fit monitors on the objects that a detector sees, and set the limits above which each objects to a removal.
 
-    --supervisors names them. The folder is the detector's parameter `panel`, and the option of `replay` and `calibrate`.
+    --monitors names them. The folder is the detector's parameter `panel`, and the option of `replay` and `calibrate`.
     """
     if settings.panel:
         raise InvalidInput(f"--panel {settings.panel}: expected no other panel where one is fitted")
@@ -82,7 +82,7 @@ def command(
         fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
     else:
         calibrating = _labelled(calibration)
-    perception = Perception(settings.model_copy(update={"supervisors": "", "adaptive": False}))
+    perception = Perception(settings.model_copy(update={"monitors": "", "adaptive": False}))
     files = member or []
     loaded = [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
     document = fit_panel(
@@ -113,7 +113,7 @@ def _labelled(folder: Path) -> Sequence[Labelled]:
 def _print(document: PanelFile, out: Path) -> None:
     table = Table("supervisor", "limit", "refuses by itself", "ms per object")
     found = document.calibration
-    for name, seat in document.supervisors.items():
+    for name, seat in document.monitors.items():
         table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")
     Console().print(table)
     for words, hits, count in (

@@ -36,7 +36,7 @@ from sticker_uq.lab.studies.monitors.measures import (
     nominal_row,
     threshold_at,
 )
-from sticker_uq.monitors import SUPERVISORS, measure_cost, supervisor_named
+from sticker_uq.monitors import MONITORS, measure_cost, monitor_named
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
@@ -205,7 +205,7 @@ def run_seed(
     ambiguous: AmbiguousCrops,
     seed: int,
 ) -> SeedResult:
-    """Everything of one seed: classifiers, attacks on the first one, supervisors fitted on its training crops, their scores."""
+    """Everything of one seed: classifiers, attacks on the first one, monitors fitted on its training crops, their scores."""
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
     model, *members = train_members(material, training, settings, seed)
     crops = np.concatenate([material.train, training.images])
@@ -229,8 +229,8 @@ def run_seed(
     corrupted_wrong = seen["corrupted"].predicted != material.test_labels
     areas: dict[str, dict[str, float | None]] = {}
     risk, missed, cost, known = {}, {}, {}, {}
-    for name, kind in SUPERVISORS.items():
-        supervisor = supervisor_named(name).fit(fitted_on)
+    for name, kind in MONITORS.items():
+        supervisor = monitor_named(name).fit(fitted_on)
         scores = {key: supervisor.score(objects) for key, objects in seen.items()}
         ensemble = "members" in kind.needs
         areas[name] = {

@@ -1,4 +1,4 @@
-"""``sticker-uq supervisors``: scores of how little one object can be trusted."""
+"""``sticker-uq monitors``: scores of how little one object can be trusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from sticker_uq.cli import supervisors_fit
+from sticker_uq.cli import monitors_fit
 from sticker_uq.cli.options import checked
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
@@ -21,12 +21,12 @@ from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TEST_DELTA, diversity, generate
 from sticker_uq.lab.studies.monitors.cell import cell_material, coco_material, study_material
+from sticker_uq.lab.studies.monitors.classifiers import StudySettings, run_study
 from sticker_uq.lab.studies.monitors.detections import DetectionSettings, run_detections
 from sticker_uq.lab.studies.monitors.detections import as_markdown as as_detections
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.report import as_markdown
-from sticker_uq.lab.studies.monitors.supervisors import StudySettings, run_study
 from sticker_uq.lab.studies.monitors.task_labels import sticker_class
 from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
 from sticker_uq.lab.studies.monitors.task_report import as_csv
@@ -34,7 +34,7 @@ from sticker_uq.lab.studies.monitors.task_report import as_markdown as as_tasks
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command(name="fit")(supervisors_fit.command)
+app.command(name="fit")(monitors_fit.command)
 _DEFAULT = StudySettings()
 _TASKS = TaskSettings()
 _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_material}
@@ -42,7 +42,7 @@ _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_
 
 @app.callback()
 def _about() -> None:
-    """Supervisors: scores of how little one object can be trusted. Not the node called supervisor, which opens the gate."""
+    """Monitors: scores of how little one object can be trusted. Not the node called supervisor, which opens the gate."""
 
 
 @app.command()
@@ -81,10 +81,10 @@ def study(
         lambda stage: typer.echo(stage, err=True),
     )
     text = as_markdown(result)
-    with atomic_write(out / "supervisors.md", "w") as stream:
+    with atomic_write(out / "monitors.md", "w") as stream:
         stream.write(text)
     Console().print(Markdown(text))
-    typer.echo(f"tables: {out / 'supervisors.md'}")
+    typer.echo(f"tables: {out / 'monitors.md'}")
 
 
 @app.command()
@@ -191,7 +191,7 @@ def detections(
         passes=passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=seed
     )
     result = run_detections(loaded[0], loaded[1:], items, settings, lambda stage: typer.echo(stage, err=True))
-    text = as_detections(result, f"Supervisors on the detections of {model}")
+    text = as_detections(result, f"Monitors on the detections of {model}")
     with atomic_write(out, "w") as stream:
         stream.write(text)
     Console().print(Markdown(text))

@@ -11,14 +11,14 @@ import pytest
 
 from sticker_uq.monitors import (
     MODERN,
+    MONITORS,
     PAPER,
-    SUPERVISORS,
     Objects,
     concatenate,
-    load_supervisor,
+    load_monitor,
     measure_cost,
-    save_supervisor,
-    supervisor_named,
+    monitor_named,
+    save_monitor,
 )
 from sticker_uq.scene import InvalidInput
 from test.monitors.conftest import make_objects
@@ -27,16 +27,16 @@ QUICK = {"autoencoder": {"steps": 60, "hidden": 16}}
 
 
 def new(name: str):
-    return supervisor_named(name, **QUICK.get(name, {}))
+    return monitor_named(name, **QUICK.get(name, {}))
 
 
 def test_the_sixteen_and_their_company() -> None:
     assert len(PAPER) == 16
     assert {kind.name for kind in MODERN} == {"relative_mahalanobis", "energy", "knn", "vim"}
-    assert len(SUPERVISORS) == 20
+    assert len(MONITORS) == 20
 
 
-@pytest.mark.parametrize("name", SUPERVISORS)
+@pytest.mark.parametrize("name", MONITORS)
 def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Path) -> None:
     others = make_objects(2, 40)
     supervisor = new(name).fit(usual)
@@ -45,8 +45,8 @@ def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Pat
     assert scores.dtype == np.float64
     assert np.isfinite(scores).all()
     cost = measure_cost(supervisor, others)
-    path = save_supervisor(supervisor, tmp_path, {"objects": len(usual)})
-    again = load_supervisor(tmp_path, name)
+    path = save_monitor(supervisor, tmp_path, {"objects": len(usual)})
+    again = load_monitor(tmp_path, name)
     assert again.score(others).tolist() == scores.tolist()
     assert again.cost_ms == cost > 0
     described = json.loads(path.read_text())
@@ -55,7 +55,7 @@ def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Pat
     assert described["about"] == {"objects": 120}
 
 
-@pytest.mark.parametrize("name", SUPERVISORS)
+@pytest.mark.parametrize("name", MONITORS)
 def test_objects_score_alone_as_among_others(name: str, usual: Objects) -> None:
     supervisor, others = new(name).fit(usual), make_objects(3, 12)
     together = supervisor.score(others)
@@ -64,17 +64,17 @@ def test_objects_score_alone_as_among_others(name: str, usual: Objects) -> None:
     assert supervisor.score(others[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize("name", [n for n in SUPERVISORS if "features" in SUPERVISORS[n].needs])
+@pytest.mark.parametrize("name", [n for n in MONITORS if "features" in MONITORS[n].needs])
 def test_the_unusual_scores_higher(name: str, usual: Objects) -> None:
     supervisor = new(name).fit(usual)
-    strange = replace(usual, features=usual.features[:, ::-1] * 3, logits=np.zeros_like(usual.logits))
-    assert np.median(supervisor.score(strange)) > np.quantile(supervisor.score(make_objects(4)), 0.9)
+    novel = replace(usual, features=usual.features[:, ::-1] * 3, logits=np.zeros_like(usual.logits))
+    assert np.median(supervisor.score(novel)) > np.quantile(supervisor.score(make_objects(4)), 0.9)
 
 
 def test_the_autoencoder_cannot_draw_what_it_has_not_seen(usual: Objects) -> None:
-    supervisor = supervisor_named("autoencoder", steps=600, hidden=32).fit(usual)
-    strange = replace(usual, crops=1 - usual.crops)
-    assert supervisor.score(strange).min() > supervisor.score(make_objects(4)).max()
+    supervisor = monitor_named("autoencoder", steps=600, hidden=32).fit(usual)
+    novel = replace(usual, crops=1 - usual.crops)
+    assert supervisor.score(novel).min() > supervisor.score(make_objects(4)).max()
     with pytest.raises(InvalidInput, match="crops have shape"):
         supervisor.score(replace(usual, crops=usual.crops[..., :2]))
     with pytest.raises(InvalidInput, match="expected 0 to 1"):
@@ -86,10 +86,10 @@ def test_fitting_is_repeatable(usual: Objects) -> None:
     assert one.tolist() == other.tolist()
 
 
-@pytest.mark.parametrize("name", SUPERVISORS)
+@pytest.mark.parametrize("name", MONITORS)
 def test_a_field_that_is_missing_is_named(name: str, usual: Objects) -> None:
     bare = Objects(usual.probabilities)
-    wanted = [need for need in SUPERVISORS[name].needs if need != "probabilities"]
+    wanted = [need for need in MONITORS[name].needs if need != "probabilities"]
     if not wanted:
         assert len(new(name).score(bare)) == len(bare)
         return
@@ -97,7 +97,7 @@ def test_a_field_that_is_missing_is_named(name: str, usual: Objects) -> None:
         new(name).fit(bare)
 
 
-@pytest.mark.parametrize("name", [n for n in SUPERVISORS if SUPERVISORS[n].learns])
+@pytest.mark.parametrize("name", [n for n in MONITORS if MONITORS[n].learns])
 def test_what_learns_must_be_fitted(name: str, usual: Objects) -> None:
     with pytest.raises(InvalidInput, match="not fitted"):
         new(name).score(usual)
@@ -106,27 +106,27 @@ def test_what_learns_must_be_fitted(name: str, usual: Objects) -> None:
 
 
 def test_files_that_do_not_belong_together_are_refused(usual: Objects, tmp_path: Path) -> None:
-    path = save_supervisor(new("knn").fit(usual), tmp_path)
+    path = save_monitor(new("knn").fit(usual), tmp_path)
     with pytest.raises(InvalidInput, match=r"mdsa.json: no such file; fitted there: knn"):
-        load_supervisor(tmp_path, "mdsa")
+        load_monitor(tmp_path, "mdsa")
     data = path.with_suffix(".safetensors")
     data.write_bytes(data.read_bytes()[:-8] + b"\0" * 8)
     with pytest.raises(InvalidInput, match="checksum"):
-        load_supervisor(tmp_path, "knn")
+        load_monitor(tmp_path, "knn")
     data.unlink()
     with pytest.raises(InvalidInput, match="no such file"):
-        load_supervisor(tmp_path, "knn")
+        load_monitor(tmp_path, "knn")
     path.write_text("{")
     with pytest.raises(InvalidInput, match="not valid JSON"):
-        load_supervisor(tmp_path, "knn")
+        load_monitor(tmp_path, "knn")
     path.write_text(json.dumps({"format": 9}))
     with pytest.raises(InvalidInput, match="format"):
-        load_supervisor(tmp_path, "knn")
+        load_monitor(tmp_path, "knn")
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     with pytest.raises(InvalidInput, match="did you mean mdsa"):
-        supervisor_named("mdsaa")
+        monitor_named("mdsaa")
 
 
 def test_objects_can_be_joined_and_chosen(usual: Objects) -> None:
