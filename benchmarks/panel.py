@@ -8,8 +8,8 @@ cell would do it: what the policy removes is gone from the next picture, a quest
 All variants share the pictures and the scores. PANEL is a folder of `sticker-uq monitors fit`, whose limits are used. Policies
 are config/policy.yaml and those that are given; one whose panel is combined in its risk score hears the scores there, each other
 one is run without the panel and with its objections. A removal that nobody was asked about is wrongful where no sticker lies: a
-logo, the bare lid, a foreign object, or a thing that is half a sticker at most. What was measured of a laptop stays in the file of
---kept, and the same benchmark goes on from there.
+logo, the bare lid, a foreign object, or a thing that is half a sticker at most. What was measured of a laptop stays in the file
+of --kept, and the same benchmark goes on from there.
 """
 
 from __future__ import annotations

@@ -16,11 +16,13 @@ from test.helpers.browser import FakeCell, served
 
 ROOT = Path(sticker_uq.__file__).parent
 SPEAKERS = (
-    "supervision/arm.py", "supervision/contradiction.py", "supervision/gate.py", "supervision/judge.py", "supervision/people.py",
-    "supervision/plausibility.py", "supervision/rules.py", "supervision/scenes.py", "supervision/timekeeping.py",
-    "supervision/turn.py", "supervision/watch.py", "nodes/assessor.py", "nodes/console_calls.py", "nodes/gate_watch.py",
-    "nodes/image_input.py",
-    "nodes/poses.py", "nodes/supervisor_people.py",
+    "gate/arm_events.py", "gate/permit_consistency.py", "gate/state_machine.py", "gate/judge.py",
+    "gate/operator/operator_events.py",
+    "gate/plausibility.py", "gate/policy/rules.py", "gate/scene_events.py", "gate/clock_events.py",
+    "gate/step_context.py", "gate/assumptions/assumption_monitor.py", "nodes/detector/assessor.py",
+    "nodes/console/calls.py", "nodes/supervisor/gate_watch.py",
+    "nodes/common/image_input.py",
+    "nodes/common/poses.py", "nodes/supervisor/operator_services.py",
 )  # fmt: skip
 """Where the sentences are made that reach the page as they are."""
 NOT_SHOWN = (

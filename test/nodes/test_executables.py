@@ -12,6 +12,7 @@ import rclpy
 
 from sticker_uq.nodes import __main__ as executables
 from sticker_uq.nodes.common import lifecycle
+from sticker_uq.nodes.__main__ import _MODULES
 from test.helpers.ros import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -70,4 +71,7 @@ def test_every_executable_of_the_package_starts_a_module_with_a_main():
     for name, function in names:
         assert name == function
         assert callable(getattr(executables, function))
-        assert "\ndef main()" in (ROOT / "sticker_uq" / "nodes" / f"{name}.py").read_text()
+        assert (
+            "\ndef main()"
+            in (ROOT / "sticker_uq" / "nodes" / f"{_MODULES[name].replace('.', '/')}.py").read_text()
+        )
