@@ -16,7 +16,7 @@ def installed_tree(folder: str) -> list[tuple[str, list[str]]]:
 
 setup(
     name=NAME,
-    version="0.1.0",
+    version="0.2.0",
     description="Uncertainty-aware sticker detection for a robot cell that refurbishes laptops",
     license="Apache-2.0",
     maintainer="sticker_uq maintainers",

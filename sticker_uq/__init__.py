@@ -1,9 +1,7 @@
 """Uncertainty-aware sticker detection for a robot cell that refurbishes laptops.
 
-A robot arm may peel a sticker only while perception is sure; otherwise a person is asked. The rooms of the package, each
-of which imports only those before it: ``scene`` (the vocabulary), ``datasets``, ``detection``, ``uncertainty``,
-``localization``, ``perception``, ``supervision``, ``evaluation``, ``robustness``, and around them ``nodes`` (ROS 2) and
-``cli``.
+The robot arm may peel a sticker only while the uncertainty of perception is below the limits of a policy; otherwise the
+operator is asked. docs/contributing.md lists the packages and what each may import.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,1 +1,1 @@
-"""The web page of the operator without ROS: application, server, state, pictures."""
+"""The operator page without ROS: web application, server, state, images."""

@@ -1,4 +1,4 @@
-"""Sticker detection models: six of torchvision's detectors made stochastic, their weights, their training."""
+"""Stochastic sticker detectors: models, passes, dropout, weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distinctive localization (DiL): how much of the detector's objectness saliency no predicted box explains."""
+"""Distinctive localization (DiL, Giloni et al. 2025): how much objectness saliency no predicted box explains."""
 
 from __future__ import annotations
 

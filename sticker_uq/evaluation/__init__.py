@@ -1,4 +1,4 @@
-"""Evaluation: replays of recordings, accuracy on labelled pictures, annotated pictures and reports.
+"""Evaluation: metrics on labelled images, replay of recordings, reports.
 
-Nothing is imported here, because drawing a picture needs neither torch nor the libraries of the measurements.
+Nothing is imported here: drawing an image needs neither torch nor the libraries of the metrics.
 """

@@ -1,8 +1,7 @@
-"""What may be done about a scene, and when the arm may move: policy, people's answers, judgement, and the gate.
+"""Policy, judgement and the gate: what may be done about a scene, and when the arm may move.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
-verdicts; the gate (:func:`step`) turns a stream of decisions and events into a permit that must be renewed to last;
-:class:`GateController` joins the two.
+verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.
 """
 
 from sticker_uq.gate.assumptions.assumption_monitor import AssumptionSettings

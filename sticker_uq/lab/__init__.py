@@ -1,1 +1,1 @@
-"""What a running cell never needs: rendering, corruptions, data sets, training, attacks, robustness assessment, studies."""
+"""What a running cell does not need: rendering, corruptions, data sets, training, attacks, robustness assessment, studies."""

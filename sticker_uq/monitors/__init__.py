@@ -1,7 +1,6 @@
-"""Monitors: scores of how little one object's classification can be trusted, behind one interface.
+"""Misclassification monitors: scores of how little the classification of one object can be trusted.
 
-Not to be confused with the *node* called supervisor and the room ``supervision``, which decide whether the arm may move:
-what is here gives each object a number, what is there turns numbers into a permit.
+Weiss et al. (2022) call them supervisors. Here the supervisor is the ROS node that runs policy and gate.
 """
 
 from sticker_uq.monitors.files import load_monitor, save_monitor

@@ -1,1 +1,1 @@
-"""What the detector was never shown: a second network, its regions, and the head that reads the detector's own maps."""
+"""Foreign objects and missed stickers: the novelty network, its regions, and the head on the detector's feature maps."""

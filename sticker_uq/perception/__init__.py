@@ -1,4 +1,4 @@
-"""From one image to one `SceneAssessment`: the road that the live node, the replay and every study share."""
+"""Image -> :class:`~sticker_uq.scene.SceneAssessment`: the same code for the live node, replay and studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which boxes of the stochastic passes are one object, and how much they disagree: clustering and five metrics, NumPy only."""
+"""Clustering of the boxes of the stochastic passes into objects, and five uncertainty metrics (S000). NumPy only."""
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster
 from sticker_uq.uncertainty.metrics import (

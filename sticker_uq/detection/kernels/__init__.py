@@ -1,1 +1,1 @@
-"""What makes stochastic passes fast, on a processor and on a GPU; tested against torchvision's own modules."""
+"""Optimised implementations of the stochastic passes for processor and GPU, tested against torchvision's own modules."""

@@ -1,1 +1,1 @@
-"""The detector families: the networks of torchvision, cut at their first dropout."""
+"""The detector families: torchvision's networks, split at their first dropout."""

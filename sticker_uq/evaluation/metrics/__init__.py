@@ -1,1 +1,1 @@
-"""Accuracy, calibration of probabilities and statistics, each once."""
+"""Accuracy of detections, calibration of probabilities, and statistics."""

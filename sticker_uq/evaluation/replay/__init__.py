@@ -1,1 +1,1 @@
-"""Recorded images through the same perception and policy as in the cell, and what they gave."""
+"""Replay: recorded images through the perception and policy of the live cell; tables and comparison with the live results."""

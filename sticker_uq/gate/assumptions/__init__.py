@@ -1,1 +1,1 @@
-"""Whether what the policy was calibrated on still holds while the cell works: drift, familiarity, test martingales."""
+"""Monitoring of the policy's assumptions while the cell works: drift, familiarity, test martingales."""

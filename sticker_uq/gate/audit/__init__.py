@@ -1,7 +1,7 @@
-"""The audit log: what the gate did and why, in files that show it when somebody changed them.
+"""The tamper-evident audit log: what the gate did and why.
 
-One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes beside the gate and never makes it
-wait, :func:`verify` and :func:`entries` read, :class:`Narrator` says which of the gate's steps are worth an entry.
+One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes without blocking the gate,
+:func:`verify` and :func:`entries` read, :class:`Narrator` selects the steps of the gate that become entries.
 """
 
 from sticker_uq.gate.audit.chain import GENESIS, Entry, Finding, Verification, entries, verify

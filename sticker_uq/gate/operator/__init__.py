@@ -1,1 +1,1 @@
-"""What the operator answered, and what the gate does about it."""
+"""The operator's answers and commands, and how the gate handles them."""

@@ -1,1 +1,1 @@
-"""What a policy file says, and what it says about one object."""
+"""The policy file: schema, limits, and the verdict on one object."""

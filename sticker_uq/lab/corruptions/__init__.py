@@ -1,14 +1,14 @@
-"""Pictures put into circumstances: glare, blur, noise, a hand, another pose, each with a strength in a physical unit.
+"""Corruptions of images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
 
-:func:`transform` is the way in::
+:func:`transform` is the entry point::
 
     picture = LabelledPicture.of(image, boxes, labels)             # (H, W, 3) uint8 BGR, (N, 4) px, (N,)
     blurred = transform(picture, "motion_blur", 15, seed=7)        # kernel of 15 px
     blurred.image, blurred.boxes, blurred.labels
 
-``TRANSFORMATIONS`` maps every name to its unit, the strengths that mean something, a ladder from mild to severe, and its
-parameters. The same arguments give the same bytes: every call has its own generator. Boxes follow the objects: a map of the plane
-maps them, a cover shrinks or hides them, everything else leaves them alone.
+``TRANSFORMATIONS`` maps every name to its unit, its valid strengths, a ladder from mild to severe, and its parameters. The same
+arguments give the same bytes: every call has its own generator. Boxes follow the objects: a map of the plane maps them, an
+occlusion shrinks or hides them, the other transformations leave them unchanged.
 """
 
 from sticker_uq.lab.corruptions import cover, lens, light, pose, sensor, workpiece  # noqa: F401

@@ -1,1 +1,1 @@
-"""Data sets: generated, abnormal, reviewed, checked, made from the audit log."""
+"""Data sets: generated, abnormal, reviewed, checked, or made from the audit log."""

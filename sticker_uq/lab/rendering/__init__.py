@@ -1,4 +1,4 @@
-"""Procedural laptop scenes drawn from a seed, as pictures with the boxes of what is visible."""
+"""Rendered laptop scenes: images made from a seed, with the boxes of what is visible."""
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene

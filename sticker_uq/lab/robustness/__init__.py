@@ -1,9 +1,9 @@
-"""How robust a detection system is: which circumstances matter, what each costs, and whether that is acceptable.
+"""Robustness assessment (S004, Wozniak et al.): which circumstances matter, what each costs, and whether that is acceptable.
 
-The method of Wozniak et al.: a :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2);
-:mod:`frequencies` measures which of them the source images show (task 3), :mod:`drawing` and :mod:`followups` put source images
-into them (task 4), giving :class:`FollowUpCase` s; :mod:`running` assesses a system on both (tasks 5 to 7). :func:`laptop_cell`
-is the specification to start from.
+A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures
+which of them the source images show (task 3). :mod:`drawing` and :mod:`followups` make follow-up images (task 4,
+:class:`FollowUpCase`). :mod:`running` assesses a system on source and follow-up images (tasks 5 to 7). :func:`laptop_cell`
+returns the specification to start from.
 """
 
 from sticker_uq.lab.robustness.cases import Application, FollowUpCase

@@ -1,1 +1,1 @@
-"""Node ``console``: the operator's page."""
+"""Node ``console``: serves the operator page."""

@@ -1,1 +1,1 @@
-"""A ROS node under robustness assessment."""
+"""Any ROS node as a system under robustness assessment."""

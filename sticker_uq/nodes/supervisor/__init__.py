@@ -1,1 +1,1 @@
-"""Node ``supervisor``: scenes in, a permit that expires out; the operator is asked where the policy is not sure."""
+"""Node ``supervisor``: scenes in, permits that expire out; asks the operator where the policy is not sure."""

@@ -1,1 +1,1 @@
-"""AmbiGuess: pictures that truly belong to two classes, with probabilistic labels (Weiss et al. 2022)."""
+"""AmbiGuess: images between two classes, with probabilistic labels (S001, Weiss et al. 2022)."""

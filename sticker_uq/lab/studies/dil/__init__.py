@@ -1,1 +1,1 @@
-"""The study of distinctive localization on abnormal scenes (S002): records, tables, report."""
+"""The study of distinctive localization on abnormal scenes (S002, Giloni et al. 2025): records, tables, report."""

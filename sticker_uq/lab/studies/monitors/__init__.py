@@ -1,1 +1,1 @@
-"""Whole experiments on monitors and on networks for one decision: the tables of Weiss et al. 2022, of Ullah et al."""
+"""The studies of monitors (S001, Weiss et al. 2022) and of networks trained for one decision (S003, Ullah et al.)."""
