@@ -53,7 +53,7 @@ class PoseSettings(BaseModel):
     image_rectified: bool = Field(
         False, description="Whether the pictures are rectified: then P counts, not K and D"
     )
-    max_calibration_age: float = Field(
+    max_calibration_age_s: float = Field(
         5.0,
         ge=0.05,
         le=3600.0,
@@ -91,14 +91,14 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     audit_file_mb: float = Field(
         16.0, ge=0.001, le=1000.0, description="Size from which the audit log begins a new file, MB"
     )
-    arm_silence: float = Field(
+    arm_heartbeat_timeout_s: float = Field(
         0.5,
         ge=0.1,
         le=5.0,
         description="An arm that has not said for this time that it is there (arm/status, 20 Hz) closes the gate, s; one whose "
         "process has died closes it sooner",
     )
-    listen_time: float = Field(
+    discovery_time_s: float = Field(
         1.0,
         ge=0.1,
         le=60.0,
@@ -132,7 +132,14 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
 
 LOCKED_WHILE_ACTIVE = frozenset(
     {
-        *("policy", "tick_period", "audit_folder", "audit_file_mb", "arm_silence", "listen_time"),
+        *(
+            "policy",
+            "tick_period",
+            "audit_folder",
+            "audit_file_mb",
+            "arm_heartbeat_timeout_s",
+            "discovery_time_s",
+        ),
         *StopSettings.model_fields,
         *PoseSettings.model_fields,
     }

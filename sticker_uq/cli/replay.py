@@ -41,9 +41,9 @@ _SUPERVISOR_ONLY = (
     "camera_pose",
     "lid_plane",
     "image_rectified",
-    "max_calibration_age",
-    "arm_silence",
-    "listen_time",
+    "max_calibration_age_s",
+    "arm_heartbeat_timeout_s",
+    "discovery_time_s",
     "audit_folder",
     "audit_file_mb",
 )

@@ -48,8 +48,8 @@ class SimulationSettings(BaseModel):
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
     laptops: int = Field(0, ge=0, description="Laptops until the cell is empty; 0: endless")
     max_stickers: int = Field(6, ge=0, le=8, description="Most stickers on one laptop")
-    width: int = Field(960, ge=160, le=4096, description="Width of the picture, px")
-    height: int = Field(720, ge=120, le=4096, description="Height of the picture, px")
+    width_px: int = Field(960, ge=160, le=4096, description="Width of the picture, px")
+    height_px: int = Field(720, ge=120, le=4096, description="Height of the picture, px")
     rate: float = Field(4.0, ge=0.1, le=60.0, description="Pictures per second")
     jpeg_quality: int = Field(92, ge=10, le=100, description="Quality of the compressed pictures")
     frame_id: str = Field("camera", min_length=1, description="frame_id of the pictures")
@@ -195,4 +195,4 @@ class SimulatedCell:
 
     def _show(self, scene: SceneSpec) -> None:
         self._scene = scene
-        self._truth: RenderedScene = render(scene, (self.settings.width, self.settings.height))
+        self._truth: RenderedScene = render(scene, (self.settings.width_px, self.settings.height_px))

@@ -69,7 +69,7 @@ class PoseSource:
                 f"CameraInfo is of {self._info.header.frame_id!r}, the picture of {frame_id!r}"
             )
         apart = abs(stamp_ns - stamp_to_ns(self._info.header.stamp))
-        if apart > nanoseconds(self._settings.max_calibration_age):
+        if apart > nanoseconds(self._settings.max_calibration_age_s):
             raise InvalidInput(f"CameraInfo and picture lie {apart / 1e9:.1f} s apart")
         return camera_from_msg(self._info, self._settings.image_rectified)
 

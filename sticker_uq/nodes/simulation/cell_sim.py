@@ -93,7 +93,7 @@ class SimulatedMotion:
         settings, where = self._cell.settings, goal.pose.pose.position
         if goal.frame_id != ARM_FRAME:
             raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
-        camera = sim_camera(settings.width, settings.height)
+        camera = sim_camera(settings.width_px, settings.height_px)
         x, y = seen_at(np.array([where.x, where.y, where.z]), camera)
         box = goal.box
         if not (box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2):
@@ -124,7 +124,7 @@ class CellSim(Node):
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
         self._info = self.create_publisher(CameraInfo, "camera_info", IMAGES)
-        self._lens = sim_camera(self._settings.width, self._settings.height)
+        self._lens = sim_camera(self._settings.width_px, self._settings.height_px)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
         self._done_subscription = self.create_subscription(
             WorkpieceDone, "workpiece/done", self._on_done, LATCHED

@@ -57,7 +57,7 @@ def test_everything_known_makes_a_geometry(bench: Bench) -> None:
 
 
 def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> None:
-    rig = Rig(bench, **KNOWN, max_calibration_age=2.0)
+    rig = Rig(bench, **KNOWN, max_calibration_age_s=2.0)
     rig.tell(info())
     assert isinstance(rig.says(STAMP + 2_000_000_000), CellGeometry)
     assert rig.says(STAMP + 2_100_000_000) == "CameraInfo and picture lie 2.1 s apart"

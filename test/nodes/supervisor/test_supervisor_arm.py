@@ -132,7 +132,7 @@ def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
 
 
 def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
-    cell = Cell(bench, arm_silence=3.0, cancel_timeout=30.0)
+    cell = Cell(bench, arm_heartbeat_timeout_s=3.0, cancel_timeout=30.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.falls_silent()  # type: ignore[union-attr]
