@@ -1,8 +1,8 @@
-"""From pixels to metres: where an object lies in the arm's frame, and how sure that is. NumPy only, no ROS, no clock."""
+"""From pixels to metres: the pose of an object in the arm's frame, with its covariance. NumPy only, no ROS, no clock."""
 
 from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all
-from sticker_uq.geometry.space import Plane, Transform
+from sticker_uq.geometry.transforms import Plane, Transform
 
 __all__ = [
     "Camera",

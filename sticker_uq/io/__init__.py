@@ -1,1 +1,1 @@
-"""Data in and out, without ROS: images, recordings, messages, COCO folders, settings, files that are never half written."""
+"""Input and output without ROS: images, recordings, messages, COCO folders, settings, atomic file writes."""
