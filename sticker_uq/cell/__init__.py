@@ -1,1 +1,1 @@
-"""Which processes make up a cell, their settings, and how they are started. No ROS in here."""
+"""The processes of a cell, their settings, and how they are started. Without ROS."""

@@ -1,1 +1,1 @@
-"""A cell without hardware: laptops, what lies on them, and what an arm does to them. No ROS in here."""
+"""Simulation of a cell: laptops, the objects on them, and the effect of the arm. Without ROS."""

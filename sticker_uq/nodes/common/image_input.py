@@ -14,7 +14,7 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.cell.message_loss import SequenceWatch
+from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import COMPRESSED
 from sticker_uq.nodes.common import qos
@@ -57,7 +57,7 @@ class ImageInput:
         self.topic = node.resolve_topic_name(self._name)
         self.received = 0
         self.lost = 0
-        self._sequence = SequenceWatch()
+        self._sequence = MessageLossCounter()
         self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
         self._since = time.monotonic()
@@ -132,7 +132,7 @@ class ImageInput:
 
     def _on_message(self, message: Any, info: Mapping[str, Any]) -> None:
         self.received += 1
-        self._sequence.saw(info.get("publication_sequence_number"))
+        self._sequence.received(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
         self._deliver(message)
 
@@ -141,7 +141,7 @@ class ImageInput:
         self._losses.append(time.monotonic())
 
     def _on_matched(self, info: Any) -> None:
-        self._sequence.publishers(info.current_count)
+        self._sequence.publishers_changed(info.current_count)
         self._on_event(info)
 
     def _on_event(self, _: Any) -> None:

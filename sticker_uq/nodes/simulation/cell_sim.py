@@ -16,7 +16,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import ARM_FRAME, seen_at, sim_camera
+from sticker_uq.cell.simulation_geometry import ARM_FRAME, project_to_image, sim_camera
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
@@ -94,7 +94,7 @@ class SimulatedMotion:
         if goal.frame_id != ARM_FRAME:
             raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
         camera = sim_camera(settings.width_px, settings.height_px)
-        x, y = seen_at(np.array([where.x, where.y, where.z]), camera)
+        x, y = project_to_image(np.array([where.x, where.y, where.z]), camera)
         box = goal.box
         if not (box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2):
             raise MotionFailed(

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY, seen_at, sim_camera
+from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY, project_to_image, sim_camera
 from sticker_uq.cell.supervisor_settings import PoseSettings
 from sticker_uq.geometry import CellGeometry
 from sticker_uq.nodes.common import qos
@@ -127,4 +127,6 @@ def test_of_a_rectified_picture_p_counts_and_the_lens_does_not() -> None:
 
 def test_the_simulated_cell_knows_its_own_geometry() -> None:
     PoseSettings(**{k: v for k, v in SIMULATED_GEOMETRY.items() if k in PoseSettings.model_fields})  # type: ignore[arg-type]
-    np.testing.assert_allclose(seen_at(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360])
+    np.testing.assert_allclose(
+        project_to_image(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360]
+    )
