@@ -1,7 +1,5 @@
-"""The ROS 2 nodes: thin, and the only room that imports rclpy.
+"""The ROS 2 nodes: the only package that imports rclpy.
 
-A node turns messages into calls of the other rooms and their results into messages. ``lifecycle`` and
-``parameters`` are what they all stand on, ``conversions`` and ``images`` translate, ``qos`` and
-``diagnostics`` are the same for all; ``processes`` and ``runner`` say which nodes make up a cell and start
-them.
+A node converts messages to calls of the other packages and their results to messages. ``common`` has what all nodes share:
+lifecycle, parameters, conversions, quality of service, diagnostics. :mod:`sticker_uq.cell` starts the nodes as processes.
 """

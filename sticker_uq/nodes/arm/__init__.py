@@ -1,1 +1,1 @@
-"""The arm's side: it moves only while it holds a valid permit."""
+"""The arm's side of the cell: action server, heartbeat and permit check."""

@@ -1,1 +1,1 @@
-"""What the nodes share: lifecycle, parameters, quality of service, conversions, diagnostics."""
+"""Shared by all nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""

@@ -1,1 +1,1 @@
-"""Node ``detector``: images in, one assessment per image out."""
+"""Node ``detector``: publishes one assessment per image."""

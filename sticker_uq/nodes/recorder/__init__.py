@@ -1,1 +1,1 @@
-"""Node ``recorder``: the cell's topics in an mcap file."""
+"""Node ``recorder``: records the cell's topics to an mcap file."""

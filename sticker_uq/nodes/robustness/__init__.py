@@ -1,1 +1,1 @@
-"""A ROS node under robustness assessment."""
+"""Access to a ROS node under robustness assessment."""

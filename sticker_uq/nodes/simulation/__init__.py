@@ -1,1 +1,1 @@
-"""The simulated cell and recorded images as nodes."""
+"""Nodes of the simulated cell and of recorded images."""

@@ -101,7 +101,7 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
     for name in ("stop_service", "stop_topic"):
         node = bench.add(SupervisorNode(parameter_overrides=overrides(**{name: "no name!"})))
         assert not node.start()
-        assert "is no name that ROS accepts" in node.last_failure
+        assert "is not a valid ROS name" in node.last_failure
         node.destroy_node()
 
 

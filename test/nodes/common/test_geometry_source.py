@@ -15,7 +15,7 @@ from sticker_uq.cell.supervisor_settings import PoseSettings
 from sticker_uq.geometry import CellGeometry
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
-from sticker_uq.nodes.common.poses import PoseSource, camera_from_msg, camera_to_msg
+from sticker_uq.nodes.common.geometry_source import GeometrySource, camera_from_msg, camera_to_msg
 from sticker_uq.scene import InvalidInput
 from test.helpers.ros import Bench
 
@@ -33,7 +33,7 @@ class Rig:
     def __init__(self, bench: Bench, **settings: object) -> None:
         self.bench = bench
         self.node = bench.add(rclpy.create_node("poses", enable_rosout=False))
-        self.source = PoseSource(self.node, PoseSettings(**settings))  # type: ignore[arg-type]
+        self.source = GeometrySource(self.node, PoseSettings(**settings))  # type: ignore[arg-type]
         self._info = bench.publisher_matched(CameraInfo, "camera_info", qos.IMAGES)
 
     def tell(self, message: CameraInfo) -> None:
@@ -83,7 +83,9 @@ def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
 def test_without_tf2_a_transform_that_is_not_set_is_missing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sticker_uq.nodes.common.poses._TransformTree.where_it_exists", lambda node: None)
+    monkeypatch.setattr(
+        "sticker_uq.nodes.common.geometry_source._TransformTree.if_installed", lambda node: None
+    )
     rig = Rig(bench, lid_plane=KNOWN["lid_plane"])
     rig.tell(info())
     assert "tf2_ros is not installed, set camera_pose" in str(rig.says())
