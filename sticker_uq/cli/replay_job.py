@@ -108,7 +108,7 @@ def run_in_parallel(replays: Sequence[ReplayJob], processes: int) -> Iterator[Re
 
 
 def _end_on_sigterm() -> None:
-    """Turn SIGTERM into an exception, which leaves no partially written file."""
+    """Raise an exception on SIGTERM, which leaves no partially written file."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 

@@ -23,7 +23,7 @@ class TruncatedMcap(type(Path())):  # type: ignore[misc]
     def end(self) -> int:
         """Bytes of complete records, 0 when there is none."""
         size = self.stat().st_size
-        with io.open(self, "rb") as file:  # noqa: UP020  # self.open is the mended one
+        with io.open(self, "rb") as file:  # noqa: UP020  # self.open appends the footer
             if file.read(8) != _MCAP_MAGIC:
                 return 0
             end = 8

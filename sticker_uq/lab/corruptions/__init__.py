@@ -1,17 +1,17 @@
-"""Pictures put into circumstances: glare, blur, noise, a hand, another pose, each with a strength in a physical unit.
+"""Corruptions of labelled pictures: glare, blur, noise, occlusion, pose, each with a strength in a physical unit.
 
-:func:`transform` is the way in::
+The entry point is :func:`transform`::
 
     picture = LabelledPicture.of(image, boxes, labels)             # (H, W, 3) uint8 BGR, (N, 4) px, (N,)
     blurred = transform(picture, "motion_blur", 15, seed=7)        # kernel of 15 px
     blurred.image, blurred.boxes, blurred.labels
 
-``TRANSFORMATIONS`` maps every name to its unit, the strengths that mean something, a ladder from mild to severe, and its
-parameters. The same arguments give the same bytes: every call has its own generator. Boxes follow the objects: a map of the plane
-maps them, a cover shrinks or hides them, everything else leaves them alone.
+``TRANSFORMATIONS`` maps every name to its unit, the valid strengths, a ladder from mild to severe, and its
+parameters. The same arguments give the same bytes: every call has its own generator. Boxes follow the objects: a change of pose
+maps them, an occlusion shrinks or hides them, everything else keeps them.
 """
 
-from sticker_uq.lab.corruptions import cover, lens, light, pose, sensor, workpiece  # noqa: F401
+from sticker_uq.lab.corruptions import lens, light, occlusion, pose, sensor, workpiece  # noqa: F401
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
 from sticker_uq.lab.corruptions.registry import TRANSFORMATIONS, Parameter, Transformation
 from sticker_uq.scene import InvalidInput
@@ -29,5 +29,5 @@ def transformation_named(name: str) -> Transformation:
 def transform(
     picture: LabelledPicture, name: str, strength: float, seed: int, **parameters: Parameter
 ) -> LabelledPicture:
-    """`picture` in the circumstance `name`; InvalidInput for an unknown name, strength or parameter."""
+    """`picture` after the transformation `name`; InvalidInput for an unknown name, strength or parameter."""
     return transformation_named(name)(picture, strength, seed, **parameters)

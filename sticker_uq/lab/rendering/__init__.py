@@ -1,4 +1,4 @@
-"""Procedural laptop scenes drawn from a seed, as pictures with the boxes of what is visible."""
+"""Procedural rendering of laptop scenes from a seed, with the boxes of the visible objects."""
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
