@@ -113,11 +113,11 @@ def write_bag(path: Path, count: int) -> None:
 
 
 def _replayed(bag: Path, settings: PerceptionSettings, out: Path, images: int) -> tuple[Sequence[Mark], Any]:
-    from sticker_uq.cli.replaying import Replay
+    from sticker_uq.cli.replay_job import ReplayJob
     from sticker_uq.perception.factory import load_perception
 
     policy = Policy.load(share_folder() / "config" / "policy.yaml")
-    replay = Replay(bag, None, settings, policy, out, "parquet", 0, False, 1)
+    replay = ReplayJob(bag, None, settings, policy, out, "parquet", 0, False, 1)
     process = psutil.Process()
     marks: list[Mark] = []
     start: list[float] = []

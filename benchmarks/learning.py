@@ -39,7 +39,7 @@ from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
-from sticker_uq.lab.training.state import STATE
+from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, TrainSettings, train
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import FloatArray, IntArray, SceneAssessment

@@ -36,7 +36,7 @@ from test.helpers.fault_cell import SUPERVISOR, FaultCell
 from test.helpers.simulated_clock import SimulatedClock
 
 DEFAULTS = SupervisorNodeSettings()
-TIMES = ("lease", "max_scene_age", "arm_silence", "accept_timeout", "cancel_timeout")
+TIMES = ("lease", "max_scene_age", "arm_heartbeat_timeout_s", "accept_timeout", "cancel_timeout")
 SETTINGS = {name: getattr(DEFAULTS, name) for name in TIMES if name in SUPERVISOR}
 JUMPS = {"clock jumps back": -60.0, "clock jumps forward": 60.0}
 REAL = "packaged detector: "

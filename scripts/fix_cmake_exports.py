@@ -1,8 +1,8 @@
-"""Makes the ROS wheels in this Python environment usable for building interface packages.
+"""Patches the CMake exports of the ROS wheels so that interface packages can be built with them.
 
-The CMake exports in the wheels name header folders of the machine they were built on, and CMake refuses an imported
-target whose include folders do not exist. They are replaced by this interpreter's folders. Files are replaced, not
-rewritten: package managers link them to a cache that other environments share.
+The exports contain include folders of the machine that built the wheels, and CMake refuses an imported target whose
+include folders do not exist. They are replaced by this interpreter's folders. Files are replaced, not written in place,
+because package managers link them to a cache that other environments share.
 """
 
 import os
@@ -21,7 +21,7 @@ REPLACEMENTS = (
 
 
 def main() -> None:
-    """Rewrites every CMake file below the environment's share folder that needs it."""
+    """Patch the CMake files below the environment's share folder."""
     changed = 0
     for path in (Path(sys.prefix) / "share").rglob("*.cmake"):
         text = original = path.read_text()
@@ -32,7 +32,7 @@ def main() -> None:
             temporary.write_text(text)
             os.replace(temporary, path)
             changed += 1
-    print(f"adapted {changed} CMake files of the ROS wheels to this machine")
+    print(f"patched {changed} CMake files of the ROS wheels")
 
 
 main()

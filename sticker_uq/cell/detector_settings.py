@@ -11,26 +11,27 @@ from sticker_uq.perception import PerceptionSettings
 
 
 class DetectorNodeSettings(PerceptionSettings):
-    """Parameters of ``detector``: those of perception, and how images come and results go."""
+    """Parameters of ``detector``: perception, and its input and output topics."""
 
     image_transport: Literal["raw", "compressed"] = Field(
         "raw", description="Subscribe to image or to image/compressed"
     )
     image_reliability: Literal["auto", "reliable", "best_effort"] = Field(
-        "auto", description="Reliability asked of the camera; auto: reliable if every publisher offers it"
+        "auto",
+        description="Requested reliability of the image subscription; auto: reliable if every publisher offers it",
     )
     more_image_topics: str = Field(
         "",
-        description="Images of further cameras, commas between the topics; what is seen in left/image is published on "
-        "left/scene, left/detections, ...; the cameras take turns",
+        description="Image topics of further cameras, comma-separated; the results for left/image are published on "
+        "left/scene, left/detections, ...; the detector serves the cameras round-robin",
     )
     max_image_age_s: float = Field(
         0.0,
         ge=0.0,
         le=3600.0,
-        description="Older images are not assessed but reported as failed, s; 0: no limit",
+        description="Highest age of an image, s; an older one is reported as failed, not assessed; 0: no limit",
     )
-    annotated_rate: float = Field(5.0, gt=0.0, le=60.0, description="Annotated pictures per second at most")
+    annotated_rate: float = Field(5.0, gt=0.0, le=60.0, description="Highest rate of annotated pictures, Hz")
 
     @field_validator("more_image_topics")
     @classmethod
@@ -39,11 +40,11 @@ class DetectorNodeSettings(PerceptionSettings):
         return value
 
     def perception(self) -> PerceptionSettings:
-        """The part that is perception's."""
+        """The perception settings among them."""
         return PerceptionSettings(**{name: getattr(self, name) for name in PerceptionSettings.model_fields})
 
 
-#: What the active node cannot change.
+#: Parameters that cannot be changed while the node is active.
 LOCKED = frozenset({"model", "weights", "device", "threads", "image_transport", "image_reliability"})
-#: What the configured node cannot change.
+#: Parameters that cannot be changed while the node is configured.
 LOCKED_SINCE_CONFIGURE = frozenset({"more_image_topics"})

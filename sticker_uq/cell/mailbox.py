@@ -1,5 +1,5 @@
-"""Slots that hold the newest item of each sender: what arrives while the worker is busy replaces what waits, and is
-counted. The worker takes from the senders in turn.
+"""A queue of length one per sender: a newer item replaces the waiting one, which is counted as dropped. Senders are served
+round-robin.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """Senders are told apart by a name. One worker. All methods may be called from any thread."""
+    """Newest item of each sender, by the sender's name; for one worker. Thread-safe."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._waiting: dict[str, T] = {}
-        self._turn_of: dict[str, int] = {}
-        self._turn = 0
+        self._last_served: dict[str, int] = {}
+        self._served = 0
         self._closed = False
         self._dropped: Counter[str] = Counter()
 
     def put(self, item: T, sender: str = "") -> None:
-        """Leave ``item``; one of the same sender that still waits is dropped. A closed mailbox ignores it."""
+        """Store ``item``; a waiting one of the same sender is dropped. A closed mailbox ignores it."""
         with self._condition:
             if self._closed:
                 return
@@ -32,21 +32,21 @@ class Mailbox(Generic[T]):
             self._condition.notify()
 
     def take(self) -> T | None:
-        """Wait for an item and remove it: of the senders that have one, the one whose last turn is longest ago.
+        """Wait for an item and remove it, from the sender that was served least recently.
 
-        None as soon as the mailbox is closed, whatever it holds.
+        Returns None as soon as the mailbox is closed.
         """
         with self._condition:
             self._condition.wait_for(lambda: self._waiting or self._closed)
             if self._closed:
                 return None
-            sender = min(self._waiting, key=lambda name: self._turn_of.get(name, 0))
-            self._turn += 1
-            self._turn_of[sender] = self._turn
+            sender = min(self._waiting, key=lambda name: self._last_served.get(name, 0))
+            self._served += 1
+            self._last_served[sender] = self._served
             return self._waiting.pop(sender)
 
     def close(self) -> None:
-        """Wake the worker for the last time."""
+        """Discard what waits and wake the worker, which gets None."""
         with self._condition:
             self._closed = True
             self._waiting.clear()

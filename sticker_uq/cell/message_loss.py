@@ -1,15 +1,15 @@
-"""How many messages of a publisher never came, by the numbers that the middleware gives to them."""
+"""Counts lost messages of a publisher by the middleware's sequence numbers."""
 
 from __future__ import annotations
 
 
-class SequenceWatch:
-    """Counts the numbers that are missing between the messages that came.
+class MessageLossCounter:
+    """Counts gaps in the sequence numbers of received messages.
 
-    A middleware numbers the messages of one publisher but does not tell whose a number is. So with several publishers nothing
-    can be counted, and what lies between two of them, or between two lives of one, is not missing: :meth:`publishers` must be
-    told of every change. A jump counts only when the next message follows without such a change, for the news of a change may
-    come after the first message.
+    Sequence numbers are per publisher, and a message does not identify its publisher. With several publishers gaps cannot be
+    counted, and the gap after a publisher was replaced or restarted is not a loss: call :meth:`publishers_changed` for every
+    change. A gap counts only when the next message arrives without such a change, because the event may come after the first
+    message of the new publisher.
     """
 
     def __init__(self) -> None:
@@ -21,20 +21,20 @@ class SequenceWatch:
 
     @property
     def missing(self) -> int | None:
-        """How many never came; None where it cannot be told."""
+        """Number of lost messages; None when it is unknown."""
         return self._missing if self._alone and self._numbered else None
 
-    def publishers(self, count: int) -> None:
-        """The publishers have changed and are so many now."""
+    def publishers_changed(self, count: int) -> None:
+        """Note that the set of publishers changed to ``count``."""
         self._alone = count <= 1
         self._last, self._jump = None, 0
 
-    def saw(self, number: int | None) -> None:
-        """A message came with this number; None where the middleware gives none."""
+    def received(self, number: int | None) -> None:
+        """Note a message with this sequence number; None where the middleware has none."""
         self._numbered = number is not None
         self._missing += self._jump
         self._jump = 0
-        # a smaller number is a publisher that has begun anew
+        # a smaller number: the publisher restarted
         if number is not None and self._last is not None and number > self._last:
             self._jump = number - self._last - 1
         self._last = number

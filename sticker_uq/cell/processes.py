@@ -1,6 +1,6 @@
-"""Which processes make up a cell, with which parameters and names: read by the launch files and by the runner.
+"""The processes of a cell with their parameters and names, for the launch files and the runner.
 
-No ROS in here, so that a machine with launch and a machine without it start the same nodes in the same way.
+Without ROS, so that machines with and without launch start the same nodes in the same way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LIFECYCLE_NODES = ("detector", SUPERVISOR)
 
 
 class CellOptions(BaseModel):
-    """What a person chooses when starting a cell. An empty text or ``None`` leaves the parameters file and the defaults alone."""
+    """Options of a cell at start. An empty string or ``None`` keeps the value of the parameter file or the default."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -33,11 +33,11 @@ class CellOptions(BaseModel):
     )
     more_camera_topics: str = Field(
         "",
-        description="Images of further cameras that the detector looks at in turn, commas between the topics (left/image: "
-        "scenes on left/scene); the supervisor stays with camera_topic",
+        description="Image topics of further cameras, comma-separated, which the detector serves round-robin (left/image: "
+        "scenes on left/scene); the supervisor uses camera_topic only",
     )
     image_transport: Literal["", "raw", "compressed"] = Field(
-        "", description="raw or compressed images; empty: as in params_file"
+        "", description="Image transport, raw or compressed; empty: as in params_file"
     )
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
@@ -48,39 +48,41 @@ class CellOptions(BaseModel):
     passes: int | None = Field(
         None, ge=1, le=200, description="Stochastic passes T per image; empty: as in params_file"
     )
-    device: str = Field("", description="auto, cpu or cuda[:N]; empty: as in params_file")
+    device: str = Field("", description="Torch device: auto, cpu or cuda[:N]; empty: as in params_file")
     sim: bool = Field(
         False, description="Start the simulated camera, arm and laptops instead of using real ones"
     )
     sim_person: Literal["none", "ground_truth"] = Field(
         "none",
-        description="Who answers interventions in the simulation: none (a real person does) or ground_truth",
+        description="Who answers interventions in the simulation: none (a real operator) or ground_truth",
     )
     sim_seed: int | None = Field(
         None, ge=0, description="Seed of the simulated laptops; empty: as in params_file"
     )
     sim_laptops: int | None = Field(
-        None, ge=0, description="Simulated laptops, 0: endless; empty: as in params_file"
+        None, ge=0, description="Number of simulated laptops, 0: unlimited; empty: as in params_file"
     )
     console: bool = Field(False, description="Start the operator's web page")
     console_port: int | None = Field(
         None, ge=0, le=65535, description="Port of the page; empty: as in params_file"
     )
-    record: str = Field("", description="Folder of a new mcap recording of the cell's topics; empty: none")
+    record: str = Field(
+        "", description="Folder for a new mcap recording of the cell's topics; empty: no recording"
+    )
     audit: str = Field("", description="Folder of the supervisor's audit log; empty: as in params_file")
     namespace: str = Field("", description="ROS namespace of every node")
     params_file: str = Field("", description="ROS parameter file; empty: the packaged config/cell.yaml")
     log_level: Literal["debug", "info", "warn", "error", "fatal"] = Field(
-        "info", description="Level of every node's log"
+        "info", description="Log level of every node"
     )
-    use_sim_time: bool = Field(False, description="Take the time from /clock, as when a bag is played")
+    use_sim_time: bool = Field(False, description="Use the time on /clock, as with ros2 bag play --clock")
     respawn: bool = Field(
-        False, description="Start a node again when its process dies; it comes back with the gate closed"
+        False, description="Restart a node when its process dies; the gate is closed after a restart"
     )
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
-        """Options from launch arguments, where everything is text; raises :class:`InvalidInput` naming the argument."""
+        """Options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
         values: dict[str, Any] = {
             k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
         }
@@ -106,14 +108,14 @@ class ProcessSpec:
     respawn: bool = False
 
     def log_arguments(self) -> list[str]:
-        """The ROS arguments that set the level of this node's log; at debug the middleware's own would drown it."""
+        """The ROS arguments that set the log level of this node, but not that of the middleware at debug."""
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
 
     @property
     def enclave(self) -> str:
-        """The SROS2 enclave of this node; without security it means nothing."""
+        """The SROS2 enclave of this node; unused without security."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
@@ -136,7 +138,7 @@ class ProcessSpec:
         return arguments
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line that runs this node with the present Python."""
+        """The command line that runs this node with the current Python interpreter."""
         return [
             sys.executable,
             "-m",
@@ -146,7 +148,7 @@ class ProcessSpec:
         ]
 
     def write_parameters(self, folder: Path) -> Path:
-        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file keeps the types that a command line loses."""
+        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file preserves types, a command line does not."""
         path = folder / f"{self.name}.yaml"
         with atomic_write(path, "w") as file:
             yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)
@@ -159,7 +161,7 @@ def absolute_namespace(namespace: str) -> str:
 
 
 def existing_file(text: str, what: str) -> Path:
-    """``text`` as the path of a file that is there; raises :class:`InvalidInput` otherwise."""
+    """``text`` as the path of an existing file; raises :class:`InvalidInput` otherwise."""
     path = Path(text).expanduser().resolve()
     if not path.is_file():
         raise InvalidInput(f"{what} {text!r}: no such file")
@@ -167,7 +169,7 @@ def existing_file(text: str, what: str) -> Path:
 
 
 def cell_processes(options: CellOptions) -> list[ProcessSpec]:
-    """The processes of a whole cell in the order of their start.
+    """The processes of a whole cell in start order.
 
     Raises :class:`InvalidInput` when a named file does not exist.
     """
@@ -235,7 +237,7 @@ def _image_remappings(camera_topic: str) -> tuple[tuple[str, str], ...]:
 
 
 def _camera_info_remapping(camera_topic: str) -> tuple[tuple[str, str], ...]:
-    """CameraInfo lies beside the picture, as image_transport has it."""
+    """Remaps camera_info to the namespace of the image topic, as image_transport expects it."""
     folder, slash, _ = camera_topic.rpartition("/")
     return (("camera_info", f"{folder}/camera_info"),) if slash else ()
 

@@ -16,14 +16,15 @@ class RecorderSettings(BaseModel):
     bag: str = Field("", description="Folder of the new recording; it must not exist yet")
     number_if_exists: bool = Field(
         False,
-        description="Where the folder exists already, record into <bag>_2, <bag>_3, ... instead of refusing: for a recorder "
-        "that is started again",
+        description="If the folder exists, record into <bag>_2, <bag>_3, ... instead of failing: for a recorder that is "
+        "restarted",
     )
     image_transport: Transport = Field(
-        "raw", description="Record image or image/compressed; the same as the detector's"
+        "raw", description="Transport of the images to record, raw or compressed; use the detector's"
     )
     more_image_topics: str = Field(
-        "", description="Record the images and scenes of these cameras too; the same as the detector's"
+        "",
+        description="Image topics of further cameras to record with their scenes, comma-separated; use the detector's",
     )
 
     @field_validator("more_image_topics")

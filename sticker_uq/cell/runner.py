@@ -1,7 +1,7 @@
-"""Runs the processes of a cell where launch does not exist: one operating-system process per node.
+"""Runs the processes of a cell without ROS launch: one operating-system process per node.
 
-Prints every line of a node behind the node's name, stops all of them on Ctrl-C or SIGTERM, and dies loudly, taking the
-others along, when a node dies that nobody asked to stop.
+Prefixes the output of each node with its name, stops all nodes on Ctrl-C or SIGTERM, and stops all others with exit code 1
+when a node dies.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Output = Callable[[str], None]
 
 
 class ProcessGroup:
-    """Starts, watches and stops the processes of a cell. Use as a context manager: leaving it stops everything.
+    """Starts, monitors and stops the processes of a cell. Use as a context manager: leaving it stops all of them.
 
-    In the main thread SIGTERM and SIGHUP end the body like Ctrl-C does, so that no node is left behind; while the nodes are
-    being stopped a further signal changes nothing.
+    In the main thread SIGTERM and SIGHUP end the body as Ctrl-C does, so that no process is left running; further signals
+    are ignored during the stop.
     """
 
     def __init__(self, specs: Sequence[ProcessSpec], output: Output = print) -> None:
@@ -64,9 +64,9 @@ class ProcessGroup:
         return self._processes[name].pid
 
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
-        """Wait until a process ends by itself: its name and exit code, or ``None`` after ``timeout`` seconds.
+        """Wait until a process ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
 
-        A process whose spec says ``respawn`` is started again, after a pause, instead of being reported.
+        A process with ``respawn`` is restarted after a pause instead of being reported.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -78,14 +78,11 @@ class ProcessGroup:
             spec = self._specs[name]
             if not spec.respawn or code == 0:
                 return name, code
-            self._output(f"[runner] {name} died with exit code {code}; it is started again")
+            self._output(f"[runner] {name} died with exit code {code}; restarting it")
             threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
 
     def stop(self) -> dict[str, int]:
-        """Ask every process to stop (SIGINT), insist after a while (SIGTERM, SIGKILL), and wait for the last line.
-
-        Returns the exit code of each node.
-        """
+        """Stop every process with SIGINT, after a timeout with SIGTERM and SIGKILL; returns the exit code of each node."""
         self._stopping = True
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             alive = [p for p in self._processes.values() if p.poll() is None]
@@ -109,7 +106,7 @@ class ProcessGroup:
     def _start(self, spec: ProcessSpec) -> None:
         command = spec.command(spec.write_parameters(Path(self._folder.name)))
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        # its own session: a Ctrl-C at the terminal reaches only the runner, which stops the nodes in order
+        # a session of its own: Ctrl-C in the terminal reaches only the runner, which stops the nodes in order
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
             start_new_session=True,
@@ -133,16 +130,16 @@ def _interrupt(*_: object) -> None:
 
 
 def _on_stop_signals(handlers: dict[signal.Signals, Any]) -> dict[signal.Signals, Any]:
-    """Set the handlers and return the previous ones; Python allows it in the main thread only, elsewhere nothing happens."""
+    """Set the handlers and return the previous ones; does nothing outside the main thread, where Python does not allow it."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.signal(number, handler) for number, handler in handlers.items()}
 
 
 def run_processes(specs: Sequence[ProcessSpec], output: Output = lambda line: print(line, flush=True)) -> int:
-    """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the death of a node; the exit code of the command.
+    """Run a cell until Ctrl-C, SIGTERM, SIGHUP or the end of a node; returns the exit code of the command.
 
-    0 after one of those signals, or when a node ended by itself with 0; 1 when a node died.
+    0 after one of those signals or when a node ended with 0; 1 when a node died.
     """
 
     try:

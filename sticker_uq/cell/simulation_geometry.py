@@ -1,4 +1,4 @@
-"""Where camera and lid of the simulated cell are, in the frame of its arm."""
+"""Poses of camera and lid in the simulated cell, in the arm's frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sticker_uq.scene import FloatArray
 
 ARM_FRAME = "base_link"
 CAMERA_POSE = [0.45, 0.0, 0.9, 1.0, 0.0, 0.0, 0.0]
-"""The camera looks straight down from 0.9 m; the rows of its picture run along x of the arm."""
+"""The camera points straight down from 0.9 m; image rows are parallel to the arm's x axis."""
 
 LID_PLANE = [0.0, 0.0, 1.0, -0.25]
 """The lid lies flat, 0.25 m above the arm's base."""
@@ -20,19 +20,19 @@ SIMULATED_GEOMETRY: dict[str, object] = {
     "lid_plane": " ".join(map(str, LID_PLANE)),
     "require_pose": True,
 }
-"""What a supervisor of the simulated cell must know."""
+"""Parameters of the supervisor in the simulated cell."""
 
 _FOCAL_LENGTH = 1.2
-"""Of the simulated lens, in widths of the picture."""
+"""Focal length of the simulated camera, in image widths."""
 
 
 def sim_camera(width: int, height: int) -> Camera:
-    """The simulated camera: a pinhole."""
+    """The simulated pinhole camera for images of ``width`` by ``height`` px."""
     focal = _FOCAL_LENGTH * width
     return Camera((width, height), np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]]))
 
 
-def seen_at(position: FloatArray, camera: Camera) -> FloatArray:
-    """Pixel (2,) at which the simulated camera sees ``position`` (3,) m of the arm's frame."""
+def project_to_image(position: FloatArray, camera: Camera) -> FloatArray:
+    """Pixel (2,) of ``position`` (3,) m in the arm's frame, seen by the simulated camera."""
     pose = Transform.of(CAMERA_POSE, "CAMERA_POSE")
     return camera.project(pose.inverse(np.asarray(position, float)[None]))[0]

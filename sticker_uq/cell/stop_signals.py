@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a call, for a process whose main thread may be waiting inside the middleware."""
+"""Callbacks for SIGINT and SIGTERM in a process whose main thread may block inside the middleware."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Handle SIGINT and SIGTERM; the value registers what to call (from a thread) on the first of them, or at
-    once if it came.
+    """Handle SIGINT and SIGTERM; yields a function that registers a callback.
 
-    Python runs signal handlers only between two bytecodes of the main thread, which may be waiting inside the
-    middleware: a wake-up file descriptor tells a thread that is not.
+    Callbacks run in a thread on the first signal, or at once if it has arrived. Python runs signal handlers only between two
+    bytecodes of the main thread, which may block inside the middleware; a wake-up file descriptor reaches another thread.
     """
     receiver, sender = socket.socketpair()
     sender.setblocking(False)

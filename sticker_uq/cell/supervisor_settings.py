@@ -17,7 +17,7 @@ StopServiceType = Literal["trigger", "set_bool"]
 
 
 class StopSettings(BaseModel):
-    """How the cell stops an arm that does not stop by itself."""
+    """How the cell stops an arm that does not end a cancelled goal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,17 +30,19 @@ class StopSettings(BaseModel):
     )
     stop_topic: str = Field(
         "",
-        description="Topic (std_msgs/Bool, latched, sent with every tick) that is true while the arm must be stopped; "
+        description="Topic (std_msgs/Bool, latched, sent every tick_period) that is true while the arm must be stopped; "
         "empty: none",
     )
 
 
 class PoseSettings(BaseModel):
-    """How pixels become metres. Empty texts: the transform comes from tf2, the lid from the topic ``lid_pose``."""
+    """Calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from the topic ``lid_pose``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    arm_frame: str = Field("base_link", min_length=1, description="Frame in which the arm wants its poses")
+    arm_frame: str = Field(
+        "base_link", min_length=1, description="Frame of the poses that are sent to the arm"
+    )
     camera_pose: str = Field(
         "",
         description="Pose of the camera's optical frame in arm_frame: x y z (m), qx qy qz qw; empty: from tf2",
@@ -51,14 +53,14 @@ class PoseSettings(BaseModel):
         "topic lid_pose",
     )
     image_rectified: bool = Field(
-        False, description="Whether the pictures are rectified: then P counts, not K and D"
+        False, description="Whether the images are rectified; then P of CameraInfo is used instead of K and D"
     )
-    max_calibration_age: float = Field(
+    max_calibration_age_s: float = Field(
         5.0,
         ge=0.05,
         le=3600.0,
         allow_inf_nan=False,
-        description="How far the stamps of CameraInfo and picture may lie apart, s",
+        description="Highest difference between the stamps of CameraInfo and image, s",
     )
 
     @field_validator("camera_pose")
@@ -77,52 +79,52 @@ class PoseSettings(BaseModel):
 
 
 def numbers_of(text: str) -> list[float]:
-    """The numbers in ``text``, which blanks or commas separate; raises ``ValueError`` for anything else."""
+    """The numbers in ``text``, separated by blanks or commas; raises ``ValueError`` for anything else."""
     return [float(word) for word in text.replace(",", " ").split()]
 
 
 class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, PoseSettings):
-    """Parameters of ``supervisor``: those of the gate and of the watch over the policy, and where the policy is."""
+    """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
     audit_folder: str = Field(
-        "", description="Folder of the audit log; empty: audit/ in ROS's folder of logs, one per supervisor"
+        "", description="Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"
     )
     audit_file_mb: float = Field(
-        16.0, ge=0.001, le=1000.0, description="Size from which the audit log begins a new file, MB"
+        16.0, ge=0.001, le=1000.0, description="Size at which the audit log starts a new file, MB"
     )
-    arm_silence: float = Field(
+    arm_heartbeat_timeout_s: float = Field(
         0.5,
         ge=0.1,
         le=5.0,
-        description="An arm that has not said for this time that it is there (arm/status, 20 Hz) closes the gate, s; one whose "
-        "process has died closes it sooner",
+        description="Time without a heartbeat of the arm (arm/status, 20 Hz) after which the gate closes, s; it closes sooner "
+        "when the arm's process dies",
     )
-    listen_time: float = Field(
+    discovery_time_s: float = Field(
         1.0,
         ge=0.1,
         le=60.0,
-        description="Time for which it is listened whether another supervisor speaks before anything is permitted, s",
+        description="Time after activation in which other gate publishers are discovered before anything is permitted, s",
     )
 
     def gate(self) -> GateSettings:
-        """The part that is the gate's."""
+        """The gate settings among them."""
         return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
 
     def watch(self) -> AssumptionSettings:
-        """The part that is the watch's over the policy."""
+        """The settings of assumption monitoring among them."""
         return AssumptionSettings(**{name: getattr(self, name) for name in AssumptionSettings.model_fields})
 
     def poses(self) -> PoseSettings:
-        """The part that turns pixels into metres."""
+        """The calibration settings among them."""
         return PoseSettings(**{name: getattr(self, name) for name in PoseSettings.model_fields})
 
     def stop(self) -> StopSettings:
-        """The part that stops an arm that does not stop by itself."""
+        """The settings of the arm stop among them."""
         return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
 
     def load_policy(self) -> Policy:
-        """The policy in the file; raises :class:`InvalidInput` when it cannot be used or its time is over."""
+        """The policy in the file; raises :class:`InvalidInput` when it is invalid or has expired."""
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
         if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
@@ -132,9 +134,16 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
 
 LOCKED_WHILE_ACTIVE = frozenset(
     {
-        *("policy", "tick_period", "audit_folder", "audit_file_mb", "arm_silence", "listen_time"),
+        *(
+            "policy",
+            "tick_period",
+            "audit_folder",
+            "audit_file_mb",
+            "arm_heartbeat_timeout_s",
+            "discovery_time_s",
+        ),
         *StopSettings.model_fields,
         *PoseSettings.model_fields,
     }
 )
-"""What cannot be changed while the supervisor is active."""
+"""Parameters that cannot be changed while the supervisor is active."""

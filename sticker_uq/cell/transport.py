@@ -1,4 +1,4 @@
-"""Which Fast DDS profile a process uses: UDP without shared memory, unless the user brought a profile. No ROS in here."""
+"""The Fast DDS profile of a process: UDP without shared memory, unless the user sets a profile. Without ROS."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 from sticker_uq.io.share import share_folder
 
 PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE")
-"""The names under which Fast DDS looks for a profile; older versions know the second one only."""
+"""Environment variables from which Fast DDS reads its profile; older versions know only the second one."""
 
 
 def transport_environment(
     environment: Mapping[str, str], middleware: str = "rmw_fastrtps_cpp"
 ) -> dict[str, str]:
-    """The variables that a process sets before it joins ROS, given its ``environment`` and the name of its middleware.
+    """The environment variables that a process sets before ``rclpy.init``, given its ``environment`` and its middleware.
 
-    Empty with a profile that is not ``config/fastdds.xml`` or another middleware. Otherwise ``config/fastdds.xml``: no shared
-    memory, in which a process that is killed can leave a lock that blocks the others for seconds, and socket buffers that hold
-    images.
+    Empty for a user's own profile and for another middleware. Otherwise ``config/fastdds.xml``: no shared memory, in which a
+    killed process can leave a lock that blocks the others for seconds, and socket buffers large enough for images.
 
     For the discovery range LOCALHOST rmw_fastrtps adds a shared-memory transport to whatever the profile has. Such a process
-    gets a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing. With
-    ROS_STATIC_PEERS, which are not on the loopback interface, the range stays.
+    gets a profile that is bound to the loopback interface and the range SYSTEM_DEFAULT, for which rmw_fastrtps adds nothing.
+    With ROS_STATIC_PEERS, which are not on the loopback interface, the range stays.
 
     Raises :class:`~sticker_uq.scene.InvalidInput` when the configuration folder is not found.
     """

@@ -1,7 +1,7 @@
 """``sticker-uq``: the command line of the package, one file per command.
 
 A command's module is imported only when that command runs, so ``sticker-uq --help`` is quick and needs neither torch nor
-ROS. Errors end in one line: bad input with exit status 2, a failing machine (disk, permission, missing package) with 1,
+ROS. Errors end in one line: invalid input with exit status 2, a system error (disk, permission, missing package) with 1,
 Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
 """
 
@@ -19,26 +19,26 @@ from typer.core import TyperCommand, TyperGroup
 from sticker_uq.scene import InvalidInput
 
 COMMANDS = {
-    "demo": "Five laptops through the whole cell, with a recording and a report.",
+    "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
     "cell": "Run the nodes of the cell as processes until Ctrl-C.",
     "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
     "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
     "train": "Train a detector on a COCO folder.",
     "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
     "audit": "Check or show the audit log of a supervisor.",
-    "quality": "Measure how far the probabilities of detectors or classifiers can be believed.",
+    "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
     "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
-    "monitors": "Study what notices objects that cannot be trusted.",
-    "dil": "Study what a detector saw and did not say, on abnormal scenes.",
+    "monitors": "Study and fit misclassification monitors of single objects.",
+    "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
     "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
-    "select": "Choose a model by the results of a study.",
-    "calibrate": "Make a policy with a guarantee from labelled images.",
-    "doctor": "Check this machine and say what to do about each finding.",
+    "select": "Select a model by the results of a study.",
+    "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
+    "doctor": "Check this machine, with advice on each finding.",
 }
 
 
 class _LazyCommand(TyperCommand):
-    """A name and a line of help that becomes the command of its module when it is called."""
+    """A command that imports its module when it is called; until then only name and help text."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
         module = importlib.import_module(f"{__name__}.{self.name}")
@@ -53,7 +53,7 @@ class _LazyCommand(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """The group of all commands: knows them by name and ends their errors in one line."""
+    """The group of all commands, which reports their errors in one line."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -75,13 +75,13 @@ class _Commands(TyperGroup):
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """The line a person reads about `error`, and the exit status of the program."""
+    """The error message for `error`, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, InvalidInput):
         return f"error: {error}", 2
     if isinstance(error, ModuleNotFoundError):
-        return f"error: the Python package {error.name} is missing; scripts/setup installs it", 1
+        return f"error: the Python package {error.name} is missing: run scripts/setup to install it", 1
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"error: {where}{error.strerror}", 1
@@ -95,12 +95,12 @@ app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pre
 
 @app.callback()
 def _about() -> None:
-    """Sticker detection that knows how sure it is, for a robot cell that refurbishes laptops.
+    """Sticker detection with uncertainty estimation, for a robot cell that refurbishes laptops.
 
     Not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, not people.
     """
 
 
 def main() -> None:
-    """Entry point of the console script. Always exits."""
+    """Entry point of the console script. Does not return."""
     typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])

@@ -2,5 +2,5 @@
 
 from sticker_uq.cli import main
 
-if __name__ == "__main__":  # worker processes import this module too
+if __name__ == "__main__":  # worker processes also import this module
     main()

@@ -1,4 +1,4 @@
-"""``sticker-uq calibrate``: from labelled images to a policy file that says what it guarantees."""
+"""``sticker-uq calibrate``: a policy with a statistical guarantee from labelled images."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import IntArray, InvalidInput, SceneAssessment
 
-_HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Whoever changes a number loses what `guarantee` says.\n"
+_HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
 _CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
@@ -48,27 +48,28 @@ def command(
     data: Annotated[
         list[Path],
         typer.Option(
-            help="COCO folder, or rosbag2 folder with an annotations.json beside its metadata.yaml. May be given again."
+            help="COCO folder, or rosbag2 folder with an annotations.json beside its metadata.yaml; may be repeated."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Policy file to write.")] = Path("policy.yaml"),
     report: Annotated[Path | None, typer.Option(help="Report to write: FILE.html or FILE.md.")] = None,
     alpha: Annotated[
-        float, typer.Option(help="Highest rate of images in which something but a sticker is removed.")
+        float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
     ] = 0.01,
     beta: Annotated[
-        float, typer.Option(help="Highest rate of stickers missed, of the images called clean.")
+        float, typer.Option(help="Highest rate of missed stickers among the images called clean.")
     ] = 0.05,
-    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of either promise.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = 0.1,
     fit_share: Annotated[
-        float, typer.Option(help="Share of the images to fit on; the others prove the promises.")
+        float, typer.Option(help="Share of the images to fit on; the others test the guarantees.")
     ] = 0.4,
     split_seed: Annotated[int, typer.Option(min=0, help="Seed of that split.")] = 0,
     base: Annotated[
-        Path | None, typer.Option(help="Policy whose other limits are kept. Default: the packaged one.")
+        Path | None, typer.Option(help="Policy whose other limits are kept; default: the packaged one.")
     ] = None,
     calibration: Annotated[
-        Literal["isotonic", "temperature", "none"], typer.Option(help="Of the class probabilities.")
+        Literal["isotonic", "temperature", "none"],
+        typer.Option(help="Calibration of the class probabilities."),
     ] = "isotonic",
     saliency: Annotated[
         SaliencyName,
@@ -82,16 +83,21 @@ def command(
         typer.Option(
             min=50,
             max=100,
-            help="Share of the laptops that look usual enough to be judged, %; 100: no limit.",
+            help="Share of the laptops that count as familiar, %; others are not judged; 100: no limit.",
         ),
     ] = FAMILIAR,
     match_iou: Annotated[
-        float, typer.Option(min=0.01, max=0.99, help="Overlap from which the blade meets a labelled object.")
+        float,
+        typer.Option(
+            min=0.01,
+            max=0.99,
+            help="Lowest overlap (IoU) with a labelled object at which the blade touches it.",
+        ),
     ] = 0.3,
     panel_combination: Annotated[
         Literal["any", "risk"],
         typer.Option(
-            help="With --panel: any objection asks a person, or the scores are signals of the risk score."
+            help="With --panel: ask an operator on any objection, or use the scores as signals of the risk score."
         ),
     ] = "risk",
     camera: Annotated[str, typer.Option(help="Frame of the camera that the policy is for; empty: any.")] = "",
@@ -99,12 +105,12 @@ def command(
         int, typer.Option(min=0, help="Days until the policy expires; 0: it does not.")
     ] = 0,
     topic: Annotated[str | None, typer.Option(help="Image topic of the recordings.")] = None,
-    cache: Annotated[Path, typer.Option(help="File that keeps assessments between runs.")] = _CACHE,
+    cache: Annotated[Path, typer.Option(help="File that caches assessments between runs.")] = _CACHE,
 ) -> None:
-    """Choose the limits of a policy on labelled images and prove what they promise.
+    """Choose the limits of a policy on labelled images, with statistical guarantees.
 
     The images are split: some to fit the calibration and the risk score on, the others to choose limits by Learn-then-Test.
-    Exits with an error, and writes nothing, when the images do not suffice for the promises.
+    Fails without writing anything when there are too few images for the guarantees.
     """
     levels = Levels(alpha, beta, delta)
     if not 0.0 < fit_share < 1.0:
@@ -158,7 +164,7 @@ def command(
 
 
 def policy_text(policy: Policy) -> str:
-    """``policy`` as the YAML file that :meth:`Policy.load` reads back to the same policy."""
+    """``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
     values = policy.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 
@@ -181,7 +187,7 @@ def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cac
 
 
 def _refuse_repeated(assessed: Sequence[Assessed]) -> None:
-    """An image that counts twice may lie on both sides of the split, and then proves nothing."""
+    """Raise InvalidInput for a duplicate image, which could be on both sides of the split."""
     seen: dict[str, str] = {}
     for part in assessed:
         for record in part.records:
@@ -192,12 +198,12 @@ def _refuse_repeated(assessed: Sequence[Assessed]) -> None:
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
-    """What counts as one laptop, where more than one image may show it."""
+    """Print how images are grouped into laptops, where several images may show one."""
     for source in sources:
         if source.recorded and not source.workpieces:
             typer.echo(
-                f"{source.path}: the recording does not say which laptop lies in the cell (no Workpiece message). Every labelled "
-                "image counts as another laptop: the promises hold only if no two of them show the same one",
+                f"{source.path}: the recording does not say which laptop is in the cell (no Workpiece message). Every labelled "
+                "image counts as a laptop of its own: the guarantees hold only if no two images show the same one",
                 err=True,
             )
     laptops = len(np.unique(units_of(records)))
@@ -206,7 +212,7 @@ def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Rec
 
 
 def _split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Numbers of the images to fit on and of those that prove, each ascending; those of a unit (N,) stay together."""
+    """Indices of the images to fit on and of those to test on, ascending; images of one unit (N,) stay together."""
     laptops = len(np.unique(units))
     order = np.random.default_rng(seed).permutation(laptops)
     fit = round(laptops * share)

@@ -12,9 +12,9 @@ from sticker_uq.cell.runner import run_processes
 
 
 def _start(**values: Any) -> None:
-    """Start detector, supervisor and, with --sim, the simulated cell; Ctrl-C stops them all.
+    """Start detector, supervisor and, with --sim, the simulated cell; Ctrl-C stops all.
 
-    The same nodes with the same parameters as `ros2 launch sticker_uq cell.launch.py`.
+    Starts the same nodes with the same parameters as `ros2 launch sticker_uq cell.launch.py`.
     """
     raise typer.Exit(
         run_processes(cell_processes(CellOptions.from_texts({k: _text(v) for k, v in values.items()})))

@@ -19,10 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sticker_uq.cli import (
     dataset_attack,
     dataset_check,
+    dataset_from_audit,
     dataset_generate,
     dataset_prompts,
     dataset_review,
-    from_audit,
 )
 from sticker_uq.cli.options import checked
 from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, read_coco, write_coco
@@ -36,7 +36,7 @@ from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
-app.command("from-audit")(from_audit.command)
+app.command("from-audit")(dataset_from_audit.command)
 app.command("attack")(dataset_attack.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
@@ -84,7 +84,7 @@ def render(
 
 @app.command()
 def abnormal(
-    data: Annotated[Path, typer.Option(help="COCO folder whose pictures become abnormal.")],
+    data: Annotated[Path, typer.Option(help="COCO folder of the source pictures.")],
     out: Annotated[Path, typer.Option(help="Folder to write one COCO folder per case to.")],
     case: Annotated[
         list[str] | None,
@@ -95,10 +95,10 @@ def abnormal(
         typer.Option(help="Adversarial patch NAME.png of `dataset patch`; makes the case patch-NAME."),
     ] = None,
     count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of what is hidden and added.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the occlusions and added objects.")] = 0,
     image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "jpg",
 ) -> None:
-    """Hide stickers of labelled pictures or lay foreign objects on them; the annotations say what was done."""
+    """Hide stickers of labelled pictures or lay foreign objects on them; the annotations record the changes."""
     if count < 0:
         raise InvalidInput(f"--count {count}: expected 0 or more")
     items = read_coco(data)
@@ -118,13 +118,17 @@ def patch(
     weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     mode: Annotated[
-        str, typer.Option(metavar="swap|vanish", help="A sticker passes as a logo, or as nothing at all.")
+        str,
+        typer.Option(
+            metavar="swap|vanish",
+            help="Target of the patch: swap (sticker becomes logo) or vanish (background).",
+        ),
     ] = "swap",
     steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the first patch and of the scenes.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Make an adversarial patch (DPatch) that keeps a detector from calling stickers what they are."""
+    """Train an adversarial patch (DPatch) against the detection of stickers."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
     from sticker_uq.detection.settings import DetectorSettings
@@ -175,13 +179,13 @@ def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int
 def _make(
     seed: int, size: tuple[int, int], limits: tuple[int, int] | None, image_format: str
 ) -> EncodedScene:
-    # Counts walk through the range with the seed, so every count is as frequent as any other.
+    # Counts cycle through the range with the seed, so that all are equally frequent.
     stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
     return encode_scene(seed, render_scene(sample_scene(seed, stickers=stickers), size), image_format)
 
 
 def _start_worker() -> None:
-    # Ctrl-C reaches every process of the terminal; the one that owns the pool ends the others.
+    # Ctrl-C reaches every process of the terminal; the owner of the pool ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
 
@@ -191,6 +195,6 @@ def _scenes(make: partial[EncodedScene], seeds: range, jobs: int) -> Iterator[It
     if jobs == 1:
         yield map(make, seeds)
         return
-    # Fresh processes: OpenCV's thread pools do not survive a fork.
+    # spawn: OpenCV's thread pools do not survive a fork
     with multiprocessing.get_context("spawn").Pool(jobs, _start_worker) as pool:
         yield pool.imap(make, seeds, chunksize=4)

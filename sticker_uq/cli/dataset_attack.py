@@ -1,4 +1,4 @@
-"""``sticker-uq dataset attack``: pictures on which a detector no longer sees what it saw (Dense Adversary Generation)."""
+"""``sticker-uq dataset attack``: adversarial pictures by Dense Adversary Generation (DAG)."""
 
 from __future__ import annotations
 
@@ -31,27 +31,28 @@ def command(
     mode: Annotated[
         str,
         typer.Option(
-            metavar="swap|vanish|random", help="Logo for sticker and back, nothing at all, or either."
+            metavar="swap|vanish|random",
+            help="Target classes: swap (logo and sticker), vanish (background) or random.",
         ),
     ] = "swap",
     gamma: Annotated[
-        float, typer.Option(help="Largest change of a pixel in one iteration, grey levels.")
+        float, typer.Option(help="Highest change of a pixel in one iteration, grey levels.")
     ] = 0.5,
-    iterations: Annotated[int, typer.Option(help="Most iterations for one picture.")] = 150,
+    iterations: Annotated[int, typer.Option(help="Highest number of iterations per picture.")] = 150,
     confidence: Annotated[
         float,
         typer.Option(
-            help="Probability of the wrong class to reach; 0: any, as long as the right one is no longer ahead."
+            help="Probability that the target class must reach; 0: higher than that of the true class."
         ),
     ] = 0.0,
-    start: Annotated[float, typer.Option(help="Largest random change at the start, grey levels.")] = 1.0,
-    variants: Annotated[int, typer.Option(help="Attacks of every picture, with seeds of their own.")] = 1,
+    start: Annotated[float, typer.Option(help="Highest random change at the start, grey levels.")] = 1.0,
+    variants: Annotated[int, typer.Option(help="Attacks per picture, each with its own seed.")] = 1,
     count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
-    batch: Annotated[int, typer.Option(help="Pictures attacked at once.")] = 4,
+    batch: Annotated[int, typer.Option(help="Pictures per batch.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the attacks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
-    """Attack labelled pictures white-box (DAG); the annotations say how far each was changed and whether it worked."""
+    """Attack labelled pictures white-box (DAG); the annotations record the perturbation and the success."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
     from sticker_uq.detection.settings import DetectorSettings
@@ -116,7 +117,7 @@ def _scenes(
             done(found)
             yield EncodedScene(
                 seed=item.image_id,
-                format="png",  # what a lossy format changes would be part of the attack
+                format="png",  # a lossy format would change the attack
                 data=encode_picture(found.image, "png"),
                 width=item.width,
                 height=item.height,
@@ -129,7 +130,7 @@ def _scenes(
 def _print(made: Sequence[Adversarial], out: Path) -> None:
     attacked = [found for found in made if found.targets]
     if not attacked:
-        typer.echo(f"{len(made)} pictures in {out}; the model saw nothing to attack")
+        typer.echo(f"{len(made)} pictures in {out}; the model detected nothing to attack")
         return
     rms, linf = [found.rms for found in attacked], [found.linf for found in attacked]
     typer.echo(

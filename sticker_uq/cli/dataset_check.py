@@ -1,4 +1,4 @@
-"""``sticker-uq dataset check``: what may be wrong with a labelled data set, before it is trained or tested on."""
+"""``sticker-uq dataset check``: finds problems of a labelled data set before training or testing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sticker_uq.lab.datasets.checking import (
     drift,
     duplicates,
     label_findings,
-    look_at,
+    measure_pictures,
     properties,
 )
 from sticker_uq.scene import InvalidInput
@@ -32,13 +32,13 @@ def command(
     data: Annotated[Path, typer.Argument(help="COCO folder to check.")],
     against: Annotated[
         Path | None,
-        typer.Option(help="COCO folder that must not share pictures with it, for instance the training set."),
+        typer.Option(help="COCO folder that must not share pictures with it, e.g. the training set."),
     ] = None,
     near: Annotated[
-        int, typer.Option(help="Bits of 64 in which the hashes of near duplicates differ at most.")
+        int, typer.Option(help="Highest Hamming distance of the 64-bit hashes of near duplicates.")
     ] = NEAR,
 ) -> None:
-    """Look for duplicates, unlikely labels, imbalance, and drift against another set. Exit status 1 when pictures are shared."""
+    """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures."""
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
     items = read_coco(data)
@@ -46,7 +46,7 @@ def command(
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(items) + len(others))
-        seen, known = (look_at(part, lambda: bar.advance(task)) for part in (items, others))
+        seen, known = (measure_pictures(part, lambda: bar.advance(task)) for part in (items, others))
     console = Console()
     balance = class_balance(items)
     console.print(
@@ -60,7 +60,7 @@ def command(
             table.add_row(name, f"{values.min():.3g}", f"{middle:.3g}", f"{values.max():.3g}")
     console.print(table)
     _list("Duplicates", duplicates(seen, near=near))
-    _list("Labels to look at", label_findings(items))
+    _list("Labels to review", label_findings(items))
     if against is None:
         return
     shared = duplicates(seen, known, near)

@@ -1,4 +1,4 @@
-"""``sticker-uq dataset generate``: pictures that an image generator makes of prompts."""
+"""``sticker-uq dataset generate``: pictures from prompts by an image generator."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ GENERATORS = ("rendered", *KEYS, "diffusers")
 
 def command(
     prompts: Annotated[Path, typer.Option(help="File of `dataset prompts`.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder to write images/ and manifest.jsonl to, or to go on with.")
-    ],
+    out: Annotated[Path, typer.Option(help="Folder for images/ and manifest.jsonl, new or to be continued.")],
     generator: Annotated[
         str,
         typer.Option(
@@ -33,20 +31,22 @@ def command(
     model: Annotated[
         str, typer.Option(help="Model of the generator; default: the paper's or its successor.")
     ] = "",
-    base_url: Annotated[str, typer.Option(help="Where another server speaks the API of the service.")] = "",
+    base_url: Annotated[
+        str, typer.Option(help="Base URL of another server with the API of the service.")
+    ] = "",
     count: Annotated[
-        int | None, typer.Option(help="Stop at so many pictures in --out; default: all prompts.")
+        int | None, typer.Option(help="Stop at this number of pictures in --out; default: all prompts.")
     ] = None,
     price: Annotated[
-        float | None, typer.Option(help="Price of a request, in any currency; --max-cost needs it.")
+        float | None, typer.Option(help="Price of a request, in any currency; required by --max-cost.")
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option(help="Stop before all requests for --out may have cost more.")
+        float | None, typer.Option(help="Stop before the total cost of all requests for --out exceeds this.")
     ] = None,
-    attempts: Annotated[int, typer.Option(help="Requests for one prompt until it has failed.")] = 5,
-    timeout: Annotated[float, typer.Option(help="Longest wait for an answer, s.")] = 120.0,
+    attempts: Annotated[int, typer.Option(help="Requests per prompt before it counts as failed.")] = 5,
+    timeout: Annotated[float, typer.Option(help="Timeout of a request, s.")] = 120.0,
 ) -> None:
-    """Have pictures made of prompts. The same command goes on after an interruption. Exit status 1 when prompts failed."""
+    """Generate pictures from prompts. The same command resumes after an interruption. Exit status 1 when prompts failed."""
     if count is not None and count < 1:
         raise InvalidInput(f"--count {count}: expected 1 or more")
     for option, value in (("--price", price), ("--max-cost", max_cost)):
@@ -77,7 +77,7 @@ def _generator(name: str, model: str, base_url: str, timeout: float) -> Generato
     if name not in GENERATORS:
         raise InvalidInput(f"--generator {name!r}: expected {', '.join(GENERATORS)}")
     if base_url and name not in KEYS:
-        raise InvalidInput(f"--base-url: the generator {name} asks no server")
+        raise InvalidInput(f"--base-url: the generator {name} uses no server")
     given = {"model": model} if model else {}
     if name == "rendered":
         if model:

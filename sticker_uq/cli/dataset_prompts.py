@@ -1,4 +1,4 @@
-"""``sticker-uq dataset prompts``: what to ask an image generator for."""
+"""``sticker-uq dataset prompts``: prompts for image generators."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def command(
         Path, typer.Option(help="YAML file with the phrases.", show_default="the packaged one")
     ] = PACKAGED_TEMPLATE,
     write_template: Annotated[
-        Path | None, typer.Option(help="Write the phrases to this YAML file, to be edited.")
+        Path | None, typer.Option(help="Write the phrases to this YAML file for editing.")
     ] = None,
 ) -> None:
-    """Draw prompts for pictures of laptops with stickers (Wu et al., Table 1); `dataset generate` has them made."""
+    """Sample prompts for pictures of laptops with stickers (Wu et al., Table 1), for `dataset generate`."""
     if out is None and write_template is None:
         raise InvalidInput("expected --out FILE for prompts, or --write-template FILE for the phrases")
     if count < 1:

@@ -1,4 +1,4 @@
-"""``sticker-uq dataset review``: a person keeps the realistic ones of generated pictures and drops the others."""
+"""``sticker-uq dataset review``: manual selection of the realistic ones among generated pictures."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def command(
         Path, typer.Argument(help="Folder of `dataset generate`, or any with pictures in images/.")
     ],
     kept: Annotated[
-        Path | None, typer.Option(help="Folder to copy the pictures to that are kept, when the review ends.")
+        Path | None, typer.Option(help="Folder to copy the kept pictures to when the review ends.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of the page on this machine; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the local web page; 0: any free one.")] = 0,
 ) -> None:
-    """Show every picture on a page of this machine, to be kept or dropped. Ctrl-C ends it; the same command goes on."""
+    """Review pictures on a local web page. Ctrl-C ends the review; the same command resumes it."""
     import uvicorn
 
     from sticker_uq.cli.review_app import make_app
@@ -37,13 +37,13 @@ def command(
     try:
         socket = config.bind_socket()
     except SystemExit:
-        raise InvalidInput(f"--port {port}: cannot be listened on, expected a free port") from None
-    socket.listen()  # a browser that comes before the server runs waits instead of being turned away
+        raise InvalidInput(f"--port {port}: already in use or not permitted, expected a free port") from None
+    socket.listen()  # a browser that connects before the server runs waits instead of being refused
     typer.echo(
         f"http://{_HOST}:{socket.getsockname()[1]}/ shows {len(review.pictures)} pictures; Ctrl-C ends"
     )
     server = uvicorn.Server(config)
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has closed by then and hands the signal on
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down by then and re-raises the signal
         server.run([socket])
     typer.echo(
         f"{review.count('keep')} kept, {review.count('drop')} dropped, {review.count('undecided')} to decide"

@@ -1,4 +1,4 @@
-"""``sticker-uq demo``: laptops through the whole simulated cell, recorded, judged afterwards by the ground truth."""
+"""``sticker-uq demo``: runs laptops through the simulated cell and evaluates the recording against ground truth."""
 
 from __future__ import annotations
 
@@ -30,41 +30,40 @@ _MADE_BY_DEMO = "truth.json"
 
 
 def command(
-    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Laptops that go through the cell.")] = 5,
+    laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
-    out: Annotated[Path, typer.Option(help="Folder of the recording, the pictures and the report.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for the recording, the pictures and the report.")] = Path(
         "out/demo"
     ),
     person: Annotated[
         str,
         typer.Option(
-            help="Who answers questions: ground_truth (the simulation), console (you, on the operator's page) or none."
+            help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page) or none."
         ),
     ] = "ground_truth",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the operator's page; 0: any.")] = 8780,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port of the operator's page; 0: any free one.")
+    ] = 8780,
     params: Annotated[
         Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(
-            min=1.0, help="Seconds after which the demo gives up; 600, or never with --person console."
-        ),
+        typer.Option(min=1.0, help="Timeout of the demo, s; default: 600, or none with --person console."),
     ] = None,
 ) -> None:
-    """Send laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
+    """Run laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
 
-    The person of the demo answers from the simulation's ground truth, or is you with --person console. Exits with 0 only if
-    every laptop was done, nothing but stickers was touched, no laptop called clean has a sticker left, and recording and
-    report are whole.
+    Interventions are answered from ground truth, or by you with --person console. Exit status 0 only if every laptop was
+    done, nothing but stickers was touched, no laptop called clean has a sticker left, and recording and report are complete.
     """
     console = Console()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
-    Policy.load(policy_file)  # a bad one is told before anything is started
+    Policy.load(policy_file)  # reports an invalid policy before anything is started
     _prepare(out)
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    # a demo must not talk to a cell on the same machine
+    # isolates the demo from a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
     on_page = person == "console"
     limit = timeout if timeout is not None or on_page else 600.0
@@ -85,7 +84,7 @@ def command(
     )
     trouble = _run(cell_processes(options), laptops, out, limit, console)
     if trouble:
-        console.print(f"[bold red]NOT ACHIEVED[/]: {trouble}; what happened is in {out / 'log.txt'}")
+        console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
     console.print("reading the recording, drawing pictures, writing the report ...")
     outcome = read_outcome(out, laptops, Policy.load(policy_file), _environment())
@@ -94,14 +93,16 @@ def command(
     _print_table(outcome, console)
     console.print(f"report: {out / 'report.html'}   pictures: {out / 'pictures'}   recording: {out / 'bag'}")
     for failure in outcome.failures:
-        console.print(f"[bold red]NOT ACHIEVED[/]: {failure}")
+        console.print(f"[bold red]FAILED[/]: {failure}")
     raise typer.Exit(1 if outcome.failures else 0)
 
 
 def _prepare(out: Path) -> None:
     if out.exists():
         if not (out / _MADE_BY_DEMO).is_file() and any(out.iterdir()):
-            raise InvalidInput(f"{out} holds something that no demo made: name another folder with --out")
+            raise InvalidInput(
+                f"{out} contains files that are not a demo's: choose another folder with --out"
+            )
         shutil.rmtree(out)
     out.mkdir(parents=True)
     with atomic_write(out / _MADE_BY_DEMO, "w") as file:
@@ -109,7 +110,7 @@ def _prepare(out: Path) -> None:
 
 
 def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | None, console: Console) -> str:
-    """Run the cell until the last laptop has left; why it did not come to that, empty when it did."""
+    """Run the cell until the last laptop is done; returns the reason if it was not, else an empty string."""
     for spec in specs:
         if spec.name == "cell_sim":
             spec.parameters["record_file"] = str((out / _MADE_BY_DEMO).resolve())
@@ -134,7 +135,7 @@ def _run(specs: list[ProcessSpec], laptops: int, out: Path, timeout: float | Non
         with ProcessGroup(specs, show) as group:
             ended = group.wait_for_exit(timeout)
     if ended is None:
-        return f"the demo gave up after {timeout:g} s"
+        return f"timeout after {timeout:g} s"
     name, code = ended
     return "" if (name, code) == ("cell_sim", 0) else f"the node {name} ended with exit code {code}"
 
@@ -150,7 +151,7 @@ def _plain(text: str) -> str:
 
 
 def _print_table(outcome: DemoOutcome, console: Console) -> None:
-    table = Table(title="What happened, by the simulation's ground truth", box=SIMPLE_HEAD, padding=0)
+    table = Table(title="Outcome by ground truth", box=SIMPLE_HEAD, padding=0)
     for column in LAPTOP_COLUMNS:
         table.add_column(column, justify="left" if column in ("laptop", "result") else "right", no_wrap=True)
     *laptops, total = outcome.rows

@@ -1,4 +1,4 @@
-"""What a demo achieved: the recording against the simulation's ground truth."""
+"""The outcome of a demo: the recording compared with ground truth."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Row = tuple[str | int | float | None, ...]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """``rows``: one per laptop and the total; ``stages``: median ms per image; ``failures``: what a demo promises and missed."""
+    """``rows``: one per laptop and the total; ``stages``: median ms per image; ``failures``: the criteria that were missed."""
 
     rows: tuple[Row, ...]
     stages: Mapping[str, float]
     failures: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """Everything as JSON holds it."""
+        """The outcome as JSON-serialisable values."""
         laptops = [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows]
         return {
             "laptops": laptops[:-1],
@@ -50,7 +50,7 @@ class DemoOutcome:
 
 
 def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[str, str]) -> DemoOutcome:
-    """Compare the recording in ``out``, made under ``policy``, with the truth beside it; writes pictures and report.html.
+    """Compare the recording in ``out``, made with ``policy``, with its ground truth; writes pictures and report.html.
 
     Raises :class:`sticker_uq.scene.InvalidInput` when the recording cannot be read.
     """
@@ -87,7 +87,7 @@ def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[s
             ),
             Headline("wrongly touched", str(wrong), Tone.BAD if wrong else Tone.GOOD),
             Headline("laptops clean", f"{clean} of {laptops}", Tone.GOOD if clean == laptops else Tone.WARN),
-            Headline("questions to a person", str(totals[5])),
+            Headline("interventions", str(totals[5])),
             Headline("per image", f"{stages.get('total', float('nan')):.0f} ms"),
         ],
         columns=LAPTOP_COLUMNS,
@@ -128,7 +128,7 @@ def _failures(records: list[LaptopRecord], recorded: Mapping[str, RecordedLaptop
     failures = []
     done = sum(record.handed_over for record in records)
     if done != laptops:
-        failures.append(f"{laptops} laptops were to be done, {done} were")
+        failures.append(f"{done} of {laptops} laptops were done")
     for record in records:
         laptop = recorded.get(record.workpiece_id)
         wrong = record.logos_touched + record.lid_touched

@@ -10,11 +10,11 @@ from sticker_uq.scene import InvalidInput
 
 DEFAULT_MODEL = "stabilityai/stable-diffusion-3-medium-diffusers"
 _SIZE = (1120, 896)
-"""5:4 in the million pixels the model was trained for."""
+"""Aspect ratio 5:4 with the million pixels that the model was trained on."""
 
 
 class DiffusersGenerator:
-    """A text to image pipeline of diffusers: a folder or the name of a published model."""
+    """A text-to-image pipeline of diffusers: a folder or the name of a published model."""
 
     def __init__(self, model: str = DEFAULT_MODEL) -> None:
         try:
@@ -38,8 +38,8 @@ class DiffusersGenerator:
         self._pipeline.set_progress_bar_config(disable=True)
 
     def generate(self, prompt: Prompt) -> Picture:
-        """A PNG picture of the prompt's text and seed."""
-        # noise of the CPU's generator is the same on every device
+        """A PNG picture for the prompt's text and seed."""
+        # noise from the CPU's generator is the same on every device
         noise = self._torch.Generator("cpu").manual_seed(prompt.seed)
         width, height = _SIZE
         made = self._pipeline(prompt=prompt.prompt, width=width, height=height, generator=noise)

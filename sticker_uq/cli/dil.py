@@ -1,4 +1,4 @@
-"""``sticker-uq dil``: distinctive localization, what the detector saw and did not say."""
+"""``sticker-uq dil``: studies of distinctive localization (DiL) and training of novelty detection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
 
 @app.callback()
 def _about() -> None:
-    """Distinctive localization (DiL): what the detector saw and did not say."""
+    """Distinctive localization (DiL): objectness that no predicted box explains; and novelty detection."""
 
 
 @app.command()
@@ -47,20 +47,20 @@ def study(
     data: Annotated[
         Path, typer.Option(help="Folder that `dataset abnormal` wrote: one COCO folder per case.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was measured.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and the measurements.")],
     model: Annotated[
         list[str] | None,
         typer.Option(help="Model; may be repeated. Default: every model with packaged weights."),
     ] = None,
     weights: Annotated[
         list[str] | None,
-        typer.Option(help="Weights file of each --model, in their order; '' for the packaged ones."),
+        typer.Option(help="Weights file of each --model, in the same order; '' for the packaged ones."),
     ] = None,
     head: Annotated[
         list[str] | None,
         typer.Option(
-            help="What tells novelty for each --model, a network or a head, in their order; '' for the packaged one, if "
-            "there is one."
+            help="Novelty network or head of each --model, in the same order; '' for the packaged one, if there "
+            "is one."
         ),
     ] = None,
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
@@ -71,7 +71,7 @@ def study(
 ) -> None:
     """Print and write the DiL paper's tables 2 and 3 and figures 4 and 5 for every model, with intervals.
 
-    What was measured stays in --out; the same study goes on from there.
+    Measurements are kept in --out, from which the same study resumes.
     """
     if count < 0:
         raise InvalidInput(f"--count {count}: expected 0 or more")
@@ -109,33 +109,31 @@ def study(
 def learn(
     data: Annotated[
         Path,
-        typer.Option(
-            help="COCO folder of clean pictures; some hundreds for a head, thousands for a network."
-        ),
+        typer.Option(help="COCO folder of clean pictures: hundreds for a head, thousands for a network."),
     ],
     out: Annotated[Path, typer.Option(help="Safetensors file for the head or network.")],
     network: Annotated[
         bool,
         typer.Option(
             "--network",
-            help="A network that looks at the picture itself, for every detector, instead of a head on the maps of --model; "
-            "it starts from the backbone of --model.",
+            help="Train a network on the picture itself, for every detector, instead of a head on the feature maps of "
+            "--model; it starts from the backbone of --model.",
         ),
     ] = False,
-    epochs: Annotated[
-        int, typer.Option(help="How often a network sees each picture, with other shapes every time.")
-    ] = EPOCHS,
+    epochs: Annotated[int, typer.Option(help="Epochs of a network, each with other shapes.")] = EPOCHS,
     start: Annotated[
         Path | None,
-        typer.Option(help="A network that was learned before, to go on from; only with --network."),
+        typer.Option(help="Trained network to continue from; only with --network."),
     ] = None,
-    model: Annotated[str, typer.Option(help="The model whose maps a head reads.")] = DetectorSettings().model,
+    model: Annotated[
+        str, typer.Option(help="The model whose feature maps a head uses.")
+    ] = DetectorSettings().model,
     weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the shapes and of what is learned.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the shapes and of the training.")] = 0,
 ) -> None:
-    """Learn to tell what was never on a lid: random shapes are laid on clean pictures, and it is learned where they lie."""
+    """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure)."""
     if epochs < 1:
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more")
     if start is not None and not network:

@@ -1,4 +1,4 @@
-"""``sticker-uq doctor``: what is here, what is missing, what to do about it."""
+"""``sticker-uq doctor``: checks the installation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sticker_uq.cli.checks import Check, Level, run_checks
+from sticker_uq.cli.doctor_checks import Check, Level, run_checks
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
@@ -19,7 +19,7 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Check this machine and say what to do about each finding. Exit status 1 when something does not work."""
+    """Check this machine, with advice on each finding. Exit status 1 when something does not work."""
     checks = list(run_checks())
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))

@@ -1,4 +1,4 @@
-"""``sticker-uq evaluate``: how well a detector finds logos and stickers on labelled pictures."""
+"""``sticker-uq evaluate``: detection accuracy on labelled pictures."""
 
 from __future__ import annotations
 
@@ -34,25 +34,23 @@ def command(
     data: Annotated[Path, typer.Option(help="COCO folder: annotations.json and images/.")],
     model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
     weights: Annotated[
-        str, typer.Option(help="Weights file. Default: the packaged weights of the model.")
+        str, typer.Option(help="Weights file; default: the packaged weights of the model.")
     ] = "",
     passes: Annotated[
         int,
-        typer.Option(
-            help="Also measure the objects that this many stochastic passes cluster into; 0: do not."
-        ),
+        typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not."),
     ] = 0,
     dropout_rate: Annotated[
-        float, typer.Option(help="Of the stochastic passes.")
+        float, typer.Option(help="Dropout rate of the stochastic passes.")
     ] = DetectorSettings().dropout_rate,
     score_floor: Annotated[
-        float, typer.Option(help="Of the stochastic passes; without dropout it is 0.01.")
+        float, typer.Option(help="Score floor of the stochastic passes; without dropout it is 0.01.")
     ] = DetectorSettings().score_floor,
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the dropout masks.")] = 0,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the figures to this file.")
+        Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
     ] = None,
 ) -> None:
     """Print mAP@0.5, average precision, precision and recall by class on a labelled data set."""

@@ -1,4 +1,4 @@
-"""``sticker-uq monitors``: scores of how little one object can be trusted."""
+"""``sticker-uq monitors``: misclassification monitors of single objects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MATERIALS: dict[str, Callable[[], Material]] = {"digits": digits, "cell": cell_
 
 @app.callback()
 def _about() -> None:
-    """Monitors: scores of how little one object can be trusted. Not the node called supervisor, which opens the gate."""
+    """Misclassification monitors: scores of how untrustworthy the class of one object is (S001 calls them supervisors)."""
 
 
 @app.command()
@@ -51,26 +51,28 @@ def study(
     data: Annotated[
         str, typer.Option(help="digits: the handwritten digits that scikit-learn ships.")
     ] = "digits",
-    seeds: Annotated[int, typer.Option(help="Classifiers that are trained and supervised.")] = _DEFAULT.seeds,
-    members: Annotated[int, typer.Option(help="Members of each one's ensemble.")] = _DEFAULT.members,
+    seeds: Annotated[int, typer.Option(help="Number of classifiers to train and monitor.")] = _DEFAULT.seeds,
+    members: Annotated[int, typer.Option(help="Members of each classifier's ensemble.")] = _DEFAULT.members,
     passes: Annotated[int, typer.Option(help="Stochastic passes per crop.")] = _DEFAULT.passes,
     ambiguous: Annotated[
-        int, typer.Option(help="Ambiguous crops to train with; half as many to test with.")
+        int, typer.Option(help="Ambiguous crops for training; half as many for testing.")
     ] = _DEFAULT.ambiguous,
     delta_max: Annotated[
-        float, typer.Option(help="Largest difference of the two probabilities of a crop to test with.")
+        float, typer.Option(help="Highest difference of the two probabilities of a test crop.")
     ] = _DEFAULT.delta_max,
     alarms: Annotated[
-        float, typer.Option(help="Share of nominal crops that a threshold may refuse.")
+        float, typer.Option(help="Share of nominal crops that a threshold may reject.")
     ] = _DEFAULT.alarms,
     soft: Annotated[
         bool,
-        typer.Option("--soft", help="Train on the probabilistic labels, not on classes drawn from them."),
+        typer.Option(
+            "--soft", help="Train on the probabilistic labels instead of classes sampled from them."
+        ),
     ] = False,
 ) -> None:
-    """Print and write Tables I and II of Weiss et al. 2022: what notices ambiguous, adversarial, corrupted, invalid crops.
+    """Print and write Tables I and II of Weiss et al. 2022: detection of ambiguous, adversarial, corrupted, invalid crops.
 
-    What was measured stays in --out; the same study goes on from there.
+    Measurements are kept in --out, from which the same study resumes.
     """
     settings = StudySettings(seeds, members, passes, ambiguous, delta_max, alarms, drawn=not soft)
     out.mkdir(parents=True, exist_ok=True)
@@ -93,13 +95,11 @@ def ambiguous(
     out: Annotated[
         Path, typer.Option(help="COCO folder to write: its pictures with ambiguous objects on them.")
     ],
-    each: Annotated[
-        int, typer.Option(help="Ambiguous objects per picture, where there is room for them.")
-    ] = 2,
+    each: Annotated[int, typer.Option(help="Ambiguous objects per picture, where there is space.")] = 2,
     delta_max: Annotated[
-        float, typer.Option(help="Largest difference of the probabilities of an object's two classes.")
+        float, typer.Option(help="Highest difference of the probabilities of an object's two classes.")
     ] = TEST_DELTA,
-    seed: Annotated[int, typer.Option(help="Of autoencoders, objects and places.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of autoencoders, objects and positions.")] = 0,
 ) -> None:
     """Paste objects between logo and sticker, and between sticker and lid, into scenes, with probabilistic labels.
 
@@ -120,25 +120,27 @@ def ambiguous(
         description="Scenes with ambiguous objects, probabilistic labels",
     )
     typer.echo(
-        f"{written} scenes in {out}; diversity {diversity(made.images):.3f}, of the folder's own {diversity(crops):.3f}"
+        f"{written} scenes in {out}; diversity {diversity(made.images):.3f}, of the source objects {diversity(crops):.3f}"
     )
 
 
 @app.command()
 def tasks(
-    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was computed.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables and results.")],
     data: Annotated[str, typer.Option(help="cell, or a COCO folder with logos and stickers.")] = "cell",
-    seeds: Annotated[int, typer.Option(help="Seeds that every network is trained with.")] = _TASKS.seeds,
+    seeds: Annotated[
+        int, typer.Option(help="Number of seeds that every network is trained with.")
+    ] = _TASKS.seeds,
 ) -> None:
     """Print and write FNR and FPR of networks trained on "probability of removable sticker > t" against one that estimates it.
 
     For t = 0.1 ... 0.9 and three kinds of probabilistic labels, and a cascade keep / ask / remove (Ullah, Fan and
-    Wongpiromsarn, Section V-C, with everything but the labels shared). What was computed stays in --out; the same study goes on
-    from there.
+    Wongpiromsarn, Section V-C, with everything but the labels shared). Results are kept in --out, from which the same study
+    resumes.
     """
     settings = TaskSettings(seeds)
     material = _material(data)
-    sticker_class(material)  # refuses before there is a folder
+    sticker_class(material)  # refuses before the folder is created
     out.mkdir(parents=True, exist_ok=True)
     found = run_tasks(material, settings, out, lambda stage: typer.echo(stage, err=True))
     text = as_tasks(material.name, found)
@@ -168,18 +170,20 @@ def detections(
         typer.Option(help="Weights file of the same model, once for each member of an ensemble."),
     ] = None,
     passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
-    min_score: Annotated[float, typer.Option(help="Of the detections that are supervised.")] = 0.3,
-    attacked: Annotated[int, typer.Option(help="Pictures that DAG attacks.")] = 24,
+    min_score: Annotated[float, typer.Option(help="Lowest score of the monitored detections.")] = 0.3,
+    attacked: Annotated[int, typer.Option(help="Pictures attacked with DAG.")] = 24,
     alarms: Annotated[
-        float, typer.Option(help="Share of nominal detections that a threshold may refuse.")
+        float, typer.Option(help="Share of nominal detections that a threshold may reject.")
     ] = 0.05,
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Of splits, masks, autoencoders, attacks and places.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of splits, masks, autoencoders, attacks and positions.")
+    ] = 0,
 ) -> None:
-    """Print and write what notices ambiguous, adversarial, corrupted and invalid detections of a detector, and wrong ones.
+    """Print and write how monitors detect ambiguous, adversarial, corrupted, invalid and wrong detections of a detector.
 
-    Activations are pooled from the detector's own maps at each box.
+    Activations are pooled from the detector's feature maps at each box.
     """
     items = read_coco(data)
     common = {"model": model, "passes": passes, "min_size": min_size, "device": device, "seed": seed}

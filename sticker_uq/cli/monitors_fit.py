@@ -1,4 +1,4 @@
-"""``sticker-uq monitors fit``: a panel of monitors for one detector, for its parameter ``panel``."""
+"""``sticker-uq monitors fit``: fits a panel of monitors for the detector's parameter ``panel``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 _DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
-_FITTING = 2 / 3  # of the pictures, where no others are given to set limits on
+_FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
@@ -40,9 +40,7 @@ def command(
     ] = None,
     member: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Weights file of the same model, once for each member of an ensemble; it is copied."
-        ),
+        typer.Option(help="Weights file of the same model, once for each member of an ensemble; is copied."),
     ] = None,
     task: Annotated[
         float | None,
@@ -54,25 +52,23 @@ def command(
     task_keep: Annotated[
         float | None,
         typer.Option(
-            help="With --task: a lower share, below which a second network says that an object is no sticker."
+            help="With --task: lower share of annotators, below which a second network classifies an object as no sticker."
         ),
     ] = None,
     alarms: Annotated[
         float,
-        typer.Option(
-            help="Share of the stickers rightly removed by the policy that the whole panel may refuse."
-        ),
+        typer.Option(help="Share of the policy's correct removals that the whole panel may reject."),
     ] = 0.05,
     policy: Annotated[
-        Path | None, typer.Option(help="Policy that the panel is to work with. Default: the packaged one.")
+        Path | None, typer.Option(help="Policy that the panel is combined with; default: the packaged one.")
     ] = None,
 ) -> None:
-    """Fit monitors on the objects that a detector sees, and set the limits above which each objects to a removal.
+    """Fit monitors on the objects of a detector, and set the limits above which each objects to a removal.
 
     --monitors names them. The folder is the detector's parameter `panel`, and the option of `replay` and `calibrate`.
     """
     if settings.panel:
-        raise InvalidInput(f"--panel {settings.panel}: expected no other panel where one is fitted")
+        raise InvalidInput(f"--panel {settings.panel}: expected none, because a panel is fitted")
     fitting: Sequence[Labelled] = _labelled(data)
     calibrating: Sequence[Labelled]
     if calibration is None:

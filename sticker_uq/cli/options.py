@@ -1,6 +1,6 @@
-"""Command line options made from the settings models that the ROS nodes use, so that both know the same names and ranges.
+"""Command line options from the settings models of the ROS nodes, with the same names and ranges.
 
-A value comes, in rising priority, from the model's default, from a ROS 2 parameter file (``--params``) and from its option.
+Values come, in rising priority, from the model's default, from a ROS 2 parameter file (``--params``) and from its option.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def settings_options(
     """Decorator of a typer command: its parameter `argument` is filled with a `model` made from options and ``--params``.
 
     Every field becomes ``--field-name``. In the parameter file the section of `node` is read; names in `also_known` are
-    parameters of that node which mean nothing to the command and are skipped. A command that has a parameter ``params``
+    parameters of that node that do not apply to the command and are skipped. A command that has a parameter ``params``
     gets the path of the file too (None without one). Raises InvalidInput when the command runs with a value the model
     refuses or with an unknown parameter in the file.
     """
@@ -91,7 +91,7 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def _option(name: str, info: FieldInfo) -> inspect.Parameter:
-    """The option of one field. Ranges and choices are left to the model, which checks parameter files by the same rule."""
+    """The option of one field. The model checks ranges and choices, as for parameter files."""
     kind = kind_of(info)
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     listed = "|".join(choices)
@@ -119,11 +119,11 @@ def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
 def _explain(
     error: ValidationError, model: type[BaseModel], options: Mapping[str, Any], file: Path | None
 ) -> str:
-    """All refusals of the model in one line."""
+    """All validation errors of the model in one line."""
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        if name not in model.model_fields or problem["type"] == "value_error":  # a rule of the model's own
+        if name not in model.model_fields or problem["type"] == "value_error":  # a validator of the model
             lines.append(problem["msg"].removeprefix("Value error, "))
             continue
         what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="

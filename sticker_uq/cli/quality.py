@@ -1,4 +1,4 @@
-"""``sticker-uq quality``: how far the probabilities of detectors, or of any classifier, can be believed."""
+"""``sticker-uq quality``: calibration of the probabilities of detectors, or of any classifier."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Seen = Literal["both", "one-pass", "clusters"]
 
 def command(
     out: Annotated[Path, typer.Option(help="Folder for the results, new or empty.")],
-    data: Annotated[
-        Path | None, typer.Option(help="COCO folder whose pictures the detectors look at.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="COCO folder of the pictures.")] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Detector, once for each that is compared. One of " + ", ".join(MODEL_NAMES) + "."),
+        typer.Option(
+            help="Detector; may be repeated to compare several. One of " + ", ".join(MODEL_NAMES) + "."
+        ),
     ] = None,
     weights: Annotated[
         list[str] | None,
-        typer.Option(help="Weights file of each --model, in the same order. Default: the packaged weights."),
+        typer.Option(help="Weights file of each --model, in the same order; default: the packaged weights."),
     ] = None,
     vectors: Annotated[
         list[Path] | None,
@@ -48,12 +48,12 @@ def command(
         typer.Option(
             "--of",
             metavar="both|one-pass|clusters",
-            help="Detections without dropout, clusters of T passes, both.",
+            help="What to measure: detections without dropout, clusters of T passes, or both.",
         ),
     ] = "both",
     passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
     dropout_rate: Annotated[
-        float, typer.Option(help="Of the stochastic passes.")
+        float, typer.Option(help="Dropout rate of the stochastic passes.")
     ] = DetectorSettings().dropout_rate,
     score_floor: Annotated[
         float, typer.Option(help="Lowest score of a box that counts.")
@@ -63,21 +63,23 @@ def command(
         str,
         typer.Option(
             metavar="isotonic|temperature|both|none",
-            help="Also show what it would do, learned on other images.",
+            help="Also show the result of this calibration, cross-fitted on other images.",
         ),
     ] = "isotonic",
     preset: Annotated[
-        str, typer.Option(metavar="paper|code", help="Sampling for ACE: of the paper, or of its code.")
+        str, typer.Option(metavar="paper|code", help="Sampling for ACE: as in the paper, or as in its code.")
     ] = "paper",
     subsets: Annotated[
         int | None, typer.Option(help="Random subsets m instead of the preset's 1000.")
     ] = None,
     ratio: Annotated[
-        float | None, typer.Option(help="Their size as a share p of the objects instead of 0.05.")
+        float | None, typer.Option(help="Size of the subsets as a share p of the objects instead of 0.05.")
     ] = None,
-    bins: Annotated[int, typer.Option(help="Bins of the calibration errors and diagrams.")] = BINS,
-    bootstrap: Annotated[int, typer.Option(help="Resamples of images for the intervals; 0: none.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of masks, subsets, folds and resamples.")] = 0,
+    bins: Annotated[int, typer.Option(help="Bins of calibration errors and reliability diagrams.")] = BINS,
+    bootstrap: Annotated[
+        int, typer.Option(help="Bootstrap resamples of images for the intervals; 0: none.")
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of masks, subsets, folds and resamples.")] = 0,
 ) -> None:
     """Measure ACE, EACE, VACE, Brier score, NLL, ECE, D-ECE and LaECE, by class, before and after calibration.
 
@@ -88,13 +90,11 @@ def command(
     if seen not in ("both", "one-pass", "clusters"):
         raise InvalidInput(f"--of {seen}: expected both, one-pass or clusters")
     if (data is None) == (not vectors):
-        raise InvalidInput(
-            "give --data with labelled pictures or --vectors with finished probabilities, one of them"
-        )
+        raise InvalidInput("expected one of --data (labelled pictures) and --vectors (probabilities)")
     if data is None and (model or weights):
-        raise InvalidInput("--model and --weights need --data: vectors are finished probabilities")
+        raise InvalidInput("--model and --weights need --data: --vectors has the probabilities already")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out}: not an empty folder; name another one or remove it")
+        raise InvalidInput(f"--out {out}: not an empty folder; choose another one or remove it")
     notes: list[str] = []
     if data is None:
         found = [read_vectors(path) for path in vectors or ()]
@@ -108,7 +108,7 @@ def command(
             "seed": seed,
         }
         detectors = _detectors(model or [MODEL_NAMES[-1]], weights or [], common)
-        found = _look(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
+        found = _measured(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
     _check_comparable(found)
     measured: list[Quality] = []
     for one in found:
@@ -143,9 +143,7 @@ def _detectors(
     models: Sequence[str], weights: Sequence[str], common: dict[str, object]
 ) -> list[DetectorSettings]:
     if weights and len(weights) != len(models):
-        raise InvalidInput(
-            f"{len(weights)} --weights for {len(models)} --model, expected as many, or none at all"
-        )
+        raise InvalidInput(f"{len(weights)} --weights for {len(models)} --model, expected as many or none")
     found = []
     for number, name in enumerate(models):
         values = {"model": name, "weights": weights[number] if weights else "", **common}
@@ -158,8 +156,10 @@ def _detectors(
     return found
 
 
-def _look(data: Path, detectors: Sequence[DetectorSettings], seen: Seen, notes: list[str]) -> list[Vectors]:
-    """The vectors of every detector, its one pass and its clusters as ``seen`` says."""
+def _measured(
+    data: Path, detectors: Sequence[DetectorSettings], seen: Seen, notes: list[str]
+) -> list[Vectors]:
+    """Probability vectors of every detector: without dropout and of clusters, as ``seen`` selects."""
     from sticker_uq.detection.detector import load_detector  # torch takes seconds to load
     from sticker_uq.evaluation.metrics.detected_vectors import cluster_vectors, one_pass_vectors
 
@@ -172,14 +172,14 @@ def _look(data: Path, detectors: Sequence[DetectorSettings], seen: Seen, notes: 
             detector = load_detector(settings)
             prefix = "" if len(detectors) == 1 else f"{number} {settings.model}, "
             notes.append(f"{settings.model}, weights {detector.weights_hash[:12]}.")
-            looks: list[tuple[str, Callable[..., tuple[Vectors, str]]]] = []
+            measurements: list[tuple[str, Callable[..., tuple[Vectors, str]]]] = []
             if seen != "clusters":
-                looks.append((f"{prefix}one pass", one_pass_vectors))
+                measurements.append((f"{prefix}one pass", one_pass_vectors))
             if seen != "one-pass":
-                looks.append((f"{prefix}{settings.passes} passes", cluster_vectors))
-            for title, look in looks:
+                measurements.append((f"{prefix}{settings.passes} passes", cluster_vectors))
+            for title, measure in measurements:
                 task = bar.add_task(title, total=len(items))
-                one, note = look(detector, items, title, _advance(bar, task))
+                one, note = measure(detector, items, title, _advance(bar, task))
                 found.append(one)
                 notes.append(f"{note}.")
     return found

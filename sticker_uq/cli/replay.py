@@ -1,4 +1,4 @@
-"""``sticker-uq replay``: recorded images through the same perception and policy as in the cell, without ROS."""
+"""``sticker-uq replay``: assesses recorded images with the perception and policy of the cell, without ROS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.cli.options import settings_options
-from sticker_uq.cli.replaying import Replay, run_side_by_side
+from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
@@ -24,8 +24,8 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
-_MANY = 1_000_000  # images, where their number does not matter
-# Parameters of the nodes that have no meaning for recorded images.
+_MANY = 1_000_000  # number of images, where it is unknown
+# Parameters of the nodes that do not apply to recorded images.
 _DETECTOR_ONLY = (
     "image_transport",
     "image_reliability",
@@ -41,9 +41,9 @@ _SUPERVISOR_ONLY = (
     "camera_pose",
     "lid_plane",
     "image_rectified",
-    "max_calibration_age",
-    "arm_silence",
-    "listen_time",
+    "max_calibration_age_s",
+    "arm_heartbeat_timeout_s",
+    "discovery_time_s",
     "audit_folder",
     "audit_file_mb",
 )
@@ -63,16 +63,18 @@ def command(
     params: Path | None,
     out: Annotated[
         Path,
-        typer.Option(help="Folder for the results, new or empty; of several sources one folder each in it."),
+        typer.Option(
+            help="Folder for the results, new or empty; with one folder for each of several sources."
+        ),
     ] = Path("out/replay"),
     topic: Annotated[
-        str | None, typer.Option(help="Image topic of a recording; not needed if there is one.")
+        str | None, typer.Option(help="Image topic of a recording; only needed if it has several.")
     ] = None,
     table_format: Annotated[
-        str, typer.Option("--format", metavar="parquet|csv", help="Of the two tables.")
+        str, typer.Option("--format", metavar="parquet|csv", help="Format of the two tables.")
     ] = "parquet",
     pictures: Annotated[
-        str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or N of them.")
+        str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or a number.")
     ] = "all",
     policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
     jobs: Annotated[
@@ -80,17 +82,17 @@ def command(
         typer.Option(
             min=0,
             max=256,
-            help="Processes side by side: each has a source of several, or a share of one's images; 0: as many as pay.",
+            help="Parallel processes, one per source, or sharing the images of one source; 0: automatic.",
         ),
     ] = 0,
     verify: Annotated[
         bool,
         typer.Option(
-            "--verify", help="Compare with the scenes that a live cell recorded; exit 1 if one differs."
+            "--verify", help="Compare with the recorded scenes of the cell; exit status 1 if one differs."
         ),
     ] = False,
 ) -> None:
-    """Assess and judge every image of SOURCE with the same code as the cell, as fast as this machine allows.
+    """Assess and judge every image of SOURCE with the same code as the cell.
 
     Writes tables of images and objects, annotated pictures, report.html and summary.json.
 
@@ -103,7 +105,7 @@ def command(
     several = len(sources) > 1
     folders = _folders(sources, out) if several else [out]
     replays = [
-        Replay(
+        ReplayJob(
             source=source,
             topic=topic,
             settings=settings,
@@ -118,10 +120,10 @@ def command(
     ]
     if several:
         for replay in replays:
-            replay.open()  # bad input is told before the first process starts
+            replay.open()  # reports invalid input before the first process starts
         at_once = min(jobs or process_count(settings, _MANY), len(replays))
         with _progress() as bar:
-            done = list(bar.track(run_side_by_side(replays, at_once), len(replays), description="sources"))
+            done = list(bar.track(run_in_parallel(replays, at_once), len(replays), description="sources"))
     else:
         with _progress() as bar:
             images = replays[0].open()
@@ -144,7 +146,7 @@ def _folders(sources: list[Path], out: Path) -> list[Path]:
     for name, count in Counter(names).items():
         if count > 1:
             raise InvalidInput(
-                f"{count} sources are called {name!r}: expected different names, or one replay each"
+                f"{count} sources are named {name!r}: expected different names, or one replay each"
             )
     return [out / name for name in names]
 
@@ -175,12 +177,12 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
     table.add_column(justify="right")
     rows: dict[str, object] = {
         "images": summary.images,
-        "of them unusable": summary.failed,
+        "failed": summary.failed,
         "objects": summary.objects,
-        "seen too seldom": summary.unstable,
+        "detected in too few passes": summary.unstable,
         "stickers that may be removed": summary.removable,
         **{f"scenes judged {outcome}": count for outcome, count in summary.outcomes.items()},
-        **{f"objections of {name}": count for name, count in summary.objections.items()},
+        **{f"objections by {name}": count for name, count in summary.objections.items()},
         **{f"{stage}, ms": f"{ms:.1f}" for stage, ms in summary.timings_ms.items()},
         "images per second": f"{summary.images / summary.seconds:.1f}",
         "model busy": f"{summary.model_busy:.1%} of the time, {summary.processes} process(es)",

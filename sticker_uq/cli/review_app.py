@@ -1,4 +1,4 @@
-"""The page on which a person keeps or drops generated pictures, for a browser on the same machine."""
+"""The web page for reviewing generated pictures, for a browser on the same machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Decision(BaseModel):
-    """What a person decided about one picture."""
+    """The reviewer's decision about one picture."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Decision(BaseModel):
 def make_app(review: Review) -> FastAPI:
     """The page ``/``, the state of the review ``/state``, its pictures ``/pictures/NAME``, and ``/decide`` for a verdict.
 
-    Answers only to this machine's own name, so that a page from elsewhere cannot reach it through a name that points here.
+    Accepts only local host names, which prevents DNS rebinding.
     """
     app = FastAPI(openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))

@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _about() -> None:
-    """Which circumstances matter for a cell, how much performance each costs, and whether that is acceptable."""
+    """Assess the performance of a cell under circumstances such as glare, blur and occlusion (Wozniak et al.)."""
 
 
 app.command()(init)

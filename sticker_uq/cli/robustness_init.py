@@ -1,4 +1,4 @@
-"""``sticker-uq robustness init`` and ``sheet``: a specification, its questions, and the pictures to confirm it by."""
+"""``sticker-uq robustness init`` and ``sheet``: writes a specification, and a sheet of pictures to check it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def init(
         bool, typer.Option("--ask", help="Ask for exposure, likelihood and severity of every circumstance.")
     ] = False,
     start: Annotated[
-        Path | None, typer.Option(help="Specification to start from; default: that of the laptop cell.")
+        Path | None, typer.Option(help="Specification to start from; default: that of the package.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
-    """Write the specification of the laptop cell, or ask a person about each of its circumstances.
+    """Write the specification of a cell, or ask for the values of each of its circumstances.
 
-    The file says what every value means; edit it to fit the cell. An existing file is only replaced with --force.
+    The comments in the file explain every value; edit it to fit the cell. An existing file is replaced only with --force.
     """
     if out.exists() and not force:
         raise InvalidInput(f"{out} exists already; --force replaces it")
@@ -42,9 +42,9 @@ def sheet(
     specification: Annotated[Path, typer.Argument(help="YAML file of the specification.")],
     data: Annotated[Path, typer.Option(help="COCO folder of source images.")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("circumstances.html"),
-    image: Annotated[int, typer.Option(help="Number of the source image that is shown, from 0.")] = 0,
+    image: Annotated[int, typer.Option(help="Index of the source image, from 0.")] = 0,
 ) -> None:
-    """Write a sheet of pictures: every circumstance at three strengths, with its distance and what epsilon allows."""
+    """Write a sheet of pictures: every circumstance at three strengths, with its distance and the permitted change epsilon."""
     from sticker_uq.lab.robustness.sheet import write_sheet
     from sticker_uq.lab.robustness.sources import SourceSet
 
@@ -66,7 +66,7 @@ def _told(circumstance: Circumstance) -> None:
 
 
 def _comments(spec: Specification) -> dict[str, str]:
-    """What a person has to know to edit the file, by the name of the circumstance; "" heads the file."""
+    """Comments for the specification file, by the name of the circumstance; "" is the header."""
     from sticker_uq.lab.corruptions import TRANSFORMATIONS
 
     scales = "\n".join(f"{s.factor}: {s.question}\n{explained(s)}" for s in SCALES)
@@ -74,11 +74,11 @@ def _comments(spec: Specification) -> dict[str, str]:
         "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
         "significance = exposure * likelihood * severity, each 1 to 5:\n"
         f"{scales}\n\n"
-        "strength: the mild and the severe end of what follow-up images are drawn from.\n"
+        "strength: range from mild to severe from which follow-up images are sampled.\n"
         "probability: how likely an image is in the circumstance (relative_frequency: how often it was observed).\n"
-        "exclusive_group: circumstances of one group never meet in one image.\n"
-        "measured: how the circumstance is recognised in source images that nobody tagged.\n"
-        "relations: points (d, epsilon): how much a metric may change at distance d from the source."
+        "exclusive_group: circumstances of one group never occur in the same image.\n"
+        "measured: how the circumstance is recognised in untagged source images.\n"
+        "relations: points (d, epsilon): permitted change epsilon of a metric at distance d from the source."
     }
     for circumstance in spec.circumstances:
         known = TRANSFORMATIONS.get(str(circumstance.transformation))

@@ -1,4 +1,4 @@
-"""``sticker-uq robustness run`` and ``report``: from a specification and labelled images to verdicts, and to a report of them."""
+"""``sticker-uq robustness run`` and ``report``: assessment by a specification on labelled images, and its report."""
 
 from __future__ import annotations
 
@@ -39,19 +39,25 @@ def run(
     specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
     settings: PerceptionSettings,
     data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
-    out: Annotated[Path, typer.Option(help="Folder of the assessment; a killed run goes on in it.")] = Path(
-        "out/robustness"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Folder of the assessment; an interrupted run resumes in it.")
+    ] = Path("out/robustness"),
     system: Annotated[
         str,
         typer.Option(
             metavar="|".join(_SYSTEMS),
-            help="Detector with gate, detector alone, a running ROS node, or detections made elsewhere.",
+            help="System under assessment: detector with gate, detector alone, a running ROS node, or detections in a file.",
         ),
     ] = "cell",
-    images: Annotated[int, typer.Option(help="Source images, each put into every circumstance.")] = 100,
-    target: Annotated[int, typer.Option(help="Images with circumstances as often as expected.")] = 200,
-    sweep: Annotated[int, typer.Option(help="Images at each strength of the severity sweeps; 0: none.")] = 20,
+    images: Annotated[
+        int, typer.Option(help="Number of source images, each transformed into every circumstance.")
+    ] = 100,
+    target: Annotated[
+        int, typer.Option(help="Number of images with circumstances at their expected frequencies.")
+    ] = 200,
+    sweep: Annotated[
+        int, typer.Option(help="Number of images at each strength of the severity sweeps; 0: none.")
+    ] = 20,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
     tags: Annotated[
         Path | None, typer.Option(help="CSV file (image, tags): circumstances of source images.")
@@ -59,11 +65,9 @@ def run(
     policy: Annotated[
         Path | None, typer.Option(help="Policy of the gate; default: the packaged one.")
     ] = None,
-    image_topic: Annotated[str, typer.Option(help="node: where it awaits images.")] = "image",
-    detections_topic: Annotated[
-        str, typer.Option(help="node: where it publishes detections.")
-    ] = "detections",
-    timeout: Annotated[float, typer.Option(help="node: seconds to wait for an answer.")] = 5.0,
+    image_topic: Annotated[str, typer.Option(help="node: image topic it subscribes to.")] = "image",
+    detections_topic: Annotated[str, typer.Option(help="node: topic of its detections.")] = "detections",
+    timeout: Annotated[float, typer.Option(help="node: timeout of an answer, s.")] = 5.0,
     source_results: Annotated[
         Path | None, typer.Option(help="results: COCO results JSON on the source images.")
     ] = None,
@@ -89,7 +93,7 @@ def run(
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     if system == "node" and jobs > 1:
-        raise InvalidInput(f"--jobs {jobs}: one process talks to the node; expected 1")
+        raise InvalidInput(f"--jobs {jobs}: expected 1 with --system node")
     if system == "results" and not cases_only and (source_results is None or case_results is None):
         raise InvalidInput(
             f"--system results needs --source-results and --case-results; make the images with --cases-only, run the "
@@ -132,7 +136,7 @@ def run(
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of an assessment.")],
 ) -> None:
-    """Write report.html, summary.md and tables/ of an assessment again."""
+    """Rewrite report.html, summary.md and tables/ of an assessment."""
     write_report(Assessment.load(folder), folder)
     typer.echo(f"report: {folder / REPORT}")
 

@@ -1,4 +1,4 @@
-"""``sticker-uq select``: which model of a study to take, as a parameter file that the detector loads."""
+"""``sticker-uq select``: selects a model of a study, as a parameter file for the detector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def command(
         list[str],
         typer.Option(
             metavar="WHAT[=WEIGHT]",
-            help="accuracy, label-uncertainty, box-uncertainty, robustness or latency; may be repeated, with weights.",
+            help="accuracy, label-uncertainty, box-uncertainty, robustness or latency, optionally =WEIGHT; may be repeated.",
         ),
     ],
     rate: Annotated[
@@ -30,7 +30,7 @@ def command(
         Path | None, typer.Option(help="Write the detector's parameters to this YAML file.")
     ] = None,
 ) -> None:
-    """Rank the models of a study for what matters, name the statistical ties, and write the detector's parameters."""
+    """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
     from sticker_uq.lab.studies.detectors.running import Study
     from sticker_uq.lab.studies.detectors.selection import advice, parameters, rank
     from sticker_uq.lab.studies.detectors.summaries import reference_rate
@@ -38,7 +38,7 @@ def command(
     found = Study.load(study)
     chosen = reference_rate(found) if rate < 0 else rate
     ranking = rank(found, dict(map(_weight, require)), chosen)
-    table = Table(title=f"dropout rate {chosen:g}; tiers, 1 is best")
+    table = Table(title=f"dropout rate {chosen:g}; tiers, 1 = best")
     for name in ("model", "score", *ranking[0].tiers, "ms per image", "as good"):
         table.add_column(name, justify="left" if name in ("model", "as good") else "right", overflow="fold")
     for one in ranking:

@@ -48,10 +48,10 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]TOPIC",
-            help="Image topic of the recordings, or of the one called NAME; may be repeated.",
+            help="Image topic of the recordings, or of the one named NAME; may be repeated.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the study; a killed run goes on in it.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the study; an interrupted run resumes in it.")] = Path(
         "out/study"
     ),
     rates: Annotated[
@@ -59,31 +59,34 @@ def run(
     ] = "",
     passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = 20,
     adversarial: Annotated[int, typer.Option(help="Attacked variants (DAG) of each image and model.")] = 10,
-    iterations: Annotated[int, typer.Option(help="Most iterations of an attack.")] = 150,
+    iterations: Annotated[int, typer.Option(help="Highest number of iterations of an attack.")] = 150,
     gamma: Annotated[
-        float, typer.Option(help="Largest change of a pixel in one iteration, grey levels.")
+        float, typer.Option(help="Highest change of a pixel in one iteration, grey levels.")
     ] = 0.5,
     mode: Annotated[
-        str, typer.Option(metavar="swap|vanish|random", help="What an attack turns objects into.")
+        str, typer.Option(metavar="swap|vanish|random", help="Target classes of an attack.")
     ] = "swap",
     patches: Annotated[
         int, typer.Option(help="Variants of each image and model with adversarial patches on stickers.")
     ] = 0,
-    patch_steps: Annotated[int, typer.Option(help="Steps in which a patch is made.")] = 40,
+    patch_steps: Annotated[int, typer.Option(help="Optimisation steps of a patch.")] = 40,
     transfer: Annotated[
-        bool, typer.Option(help="Also let every model look at the attacks on the others.")
+        bool, typer.Option(help="Also evaluate every model on the attacks on the others.")
     ] = True,
     circumstance: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=STRENGTH", help="A transformation of every image; may be repeated."),
+        typer.Option(metavar="NAME=STRENGTH", help="Transformation of every image; may be repeated."),
     ] = None,
     images: Annotated[int, typer.Option(help="Images of each data set; 0: all.")] = 0,
     score_floor: Annotated[float, typer.Option(help="Lowest score of a box that counts.")] = 0.2,
     profile: Annotated[
         str,
-        typer.Option(metavar="paper|simula_rp", help="Correct definitions, or those of the published code."),
+        typer.Option(
+            metavar="paper|simula_rp",
+            help="Definitions of the measures: correct, or those of the published code.",
+        ),
     ] = "paper",
-    jobs: Annotated[int, typer.Option(help="Processes, also those of a local Ray cluster.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of processes, also of a local Ray cluster.")] = 1,
     ray_address: Annotated[
         str,
         typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).'),
@@ -93,13 +96,13 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     precision: Annotated[
         str,
-        typer.Option(metavar="float32|bfloat16", help="Of the stochastic passes; attacks stay float32."),
+        typer.Option(
+            metavar="float32|bfloat16", help="Precision of the stochastic passes; attacks use float32."
+        ),
     ] = "float32",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small study on 12 rendered scenes.")] = False,
 ) -> None:
-    """Which detector is most accurate, surest and hardest to deceive, and by how much (Wu et al.)."""
+    """Compare detectors: accuracy, uncertainty and adversarial robustness (Wu et al.)."""
     if context.invoked_subcommand is not None:
         return
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
@@ -154,7 +157,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
 ) -> None:
-    """Write the report, the summary and the tables of a study again."""
+    """Rewrite the report, the summary and the tables of a study."""
     from sticker_uq.lab.studies.detectors.report import write_report
     from sticker_uq.lab.studies.detectors.running import Study
 
@@ -217,7 +220,7 @@ def _stages() -> Iterator[Callable[[str, int, int], None]]:
 
         def advance(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
-                # what an earlier run has done must not count as speed
+                # results of an earlier run must not count as speed
                 tasks[stage] = bar.add_task(stage, total=total, completed=done)
             bar.update(tasks[stage], completed=done)
 

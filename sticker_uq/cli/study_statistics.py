@@ -1,4 +1,4 @@
-"""``sticker-uq study statistics``: the statistics of the paper from per-image results, of this program or of others."""
+"""``sticker-uq study statistics``: the statistics of the paper on per-image results, of this or another program."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ def statistics(
     ],
     profile: Annotated[
         str,
-        typer.Option(metavar="paper|simula_rp", help="Correct definitions, or those of the published code."),
+        typer.Option(
+            metavar="paper|simula_rp",
+            help="Definitions of the measures: correct, or those of the published code.",
+        ),
     ] = "paper",
     out: Annotated[Path | None, typer.Option(help="Folder to write every table to as CSV.")] = None,
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals; 0: no intervals.")] = RESAMPLES,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    resamples: Annotated[
+        int, typer.Option(help="Resamples of the bootstrap intervals; 0: no intervals.")
+    ] = RESAMPLES,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
 ) -> None:
     """Friedman and Wilcoxon tests, effect sizes, tiers, best models and correlations of per-image results."""
     if resamples < 0:
@@ -48,7 +53,7 @@ def statistics(
 
 
 def _shown(analysis: Analysis) -> dict[str, pd.DataFrame]:
-    """What fits a terminal: Friedman's tests, the pairs that differ, Table 3, Table 4."""
+    """Summary for a terminal: Friedman tests, the pairs that differ, Table 3, Table 4."""
     friedman, pairs, pooled = analysis.friedman, analysis.pairs, analysis.pooled
     if not pairs.empty:
         pairs = pairs.loc[pairs["opened"] & (pairs["better"] != "")]

@@ -1,4 +1,4 @@
-"""``sticker-uq train``: a sticker detection model from a COCO folder."""
+"""``sticker-uq train``: trains a sticker detection model on a COCO folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.detection.settings import MODEL_NAMES
-from sticker_uq.lab.training.state import STATE
+from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.lab.training.training import Progress as Step
 from sticker_uq.scene import InvalidInput
@@ -37,36 +37,36 @@ def command(
         ),
     ] = None,
     val_data: Annotated[
-        Path | None, typer.Option(help="COCO folder to validate on. Default: a tenth of --data.")
+        Path | None, typer.Option(help="COCO folder to validate on; default: a tenth of --data.")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="Pictures per step.")] = 16,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate; 0: chosen by model.")] = 0.0,
+    epochs: Annotated[int, typer.Option(help="Epochs.")] = 20,
+    batch_size: Annotated[int, typer.Option(help="Batch size.")] = 16,
+    learning_rate: Annotated[
+        float, typer.Option(help="Highest learning rate; 0: the default of the model.")
+    ] = 0.0,
     start: Annotated[
         str,
         typer.Option(
-            help="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model with "
-            "the same backbone, the backbone is taken."
+            help="Initial weights: auto (torchvision's COCO weights if they can be downloaded), random, or a weights file. From "
+            "another model with the same backbone only the backbone is loaded."
         ),
     ] = "auto",
     take: Annotated[
         str,
         typer.Option(
-            help="Of the weights file in --start: all, or backbone, with all behind it random (members that differ more)."
+            help="Part of the weights file in --start to load: all, or backbone, others random (more diverse members)."
         ),
     ] = "all",
     freeze: Annotated[
         str,
         typer.Option(
-            help="nothing, statistics (of batch normalisation; for few pictures), or backbone (and the statistics)."
+            help="What to freeze: nothing, statistics (of batch normalisation; for few pictures), or backbone (with statistics)."
         ),
     ] = "nothing",
     min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
     precision: Annotated[
         str,
-        typer.Option(
-            help="float32, or bfloat16 where the processor multiplies it faster (AMX, recent GPUs)."
-        ),
+        typer.Option(help="float32, or bfloat16 where the hardware multiplies it faster (AMX, recent GPUs)."),
     ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     threads: Annotated[int, typer.Option(help="Threads; 0: torch's default.")] = 0,
@@ -74,15 +74,15 @@ def command(
     ensemble: Annotated[
         int,
         typer.Option(
-            help="Train so many networks with the seeds --seed, --seed + 1, ... in OUT/member_1, ..."
+            help="Number of networks to train, with the seeds --seed, --seed + 1, ..., in OUT/member_1, ..."
         ),
     ] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the training in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the training in --out.")] = False,
 ) -> None:
     """Train a detector on a COCO folder with the classes logo and sticker. Ctrl-C keeps the state for --resume.
 
-    --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in first weights (where --start
-    leaves any to chance), order and augmentation.
+    --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in random initial weights, if
+    any, order and augmentation.
     """
     out = out or Path("out") / "train" / model
     if ensemble < 1:
@@ -116,7 +116,7 @@ def command(
     for number, settings in enumerate(every, 1):
         if ensemble > 1:
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
-        # of an ensemble a member may not have begun when it was stopped
+        # a member of an ensemble may not have started when it was stopped
         _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
 
 
@@ -149,7 +149,7 @@ def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
 
 @contextmanager
 def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[[EpochResult], None]]]:
-    """Callbacks that draw a progress bar and one line per epoch."""
+    """Callbacks that show a progress bar and one line per epoch."""
     columns = (
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
@@ -187,7 +187,7 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
 
 @contextmanager
 def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM came; a second Ctrl-C interrupts at once."""
+    """Whether Ctrl-C or SIGTERM was received; a second Ctrl-C interrupts at once."""
     asked = threading.Event()
 
     def ask(number: int, frame: FrameType | None) -> None:

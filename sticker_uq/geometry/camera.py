@@ -1,4 +1,4 @@
-"""A pinhole camera with a distorting lens, as ``sensor_msgs/CameraInfo`` describes it."""
+"""A pinhole camera with lens distortion, as in ``sensor_msgs/CameraInfo``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COEFFICIENTS = {"": (0,), "plumb_bob": (4, 5), "rational_polynomial": (8, 12), 
 
 _STEPS = 50
 _EXACT = 1e-10
-"""A ray is found when its distorted point is this near, in focal lengths."""
+"""Convergence tolerance of the inverse distortion, in focal lengths."""
 
 _H = 1e-6
 """Step of the numerical derivative of the distortion, in focal lengths."""
@@ -22,9 +22,11 @@ _H = 1e-6
 
 @dataclass(frozen=True)
 class Camera:
-    """``image_size`` (width, height) px; ``matrix`` (3, 3) intrinsic matrix, px; ``model`` one of the lens models of
-    image_geometry (plumb_bob, rational_polynomial, equidistant) or empty for a lens that does not distort; ``distortion`` its
-    coefficients in OpenCV's order. Raises :class:`InvalidInput` for values that describe no camera.
+    """A calibrated camera.
+
+    ``image_size`` (width, height) px; ``matrix`` (3, 3) intrinsic matrix, px; ``model`` one of the lens models of
+    image_geometry (plumb_bob, rational_polynomial, equidistant) or empty for a lens without distortion; ``distortion`` its
+    coefficients in OpenCV's order. Raises :class:`InvalidInput` for an invalid calibration.
     """
 
     image_size: tuple[int, int]
@@ -51,7 +53,7 @@ class Camera:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this calibration from any other."""
+        """Hash of the calibration, 16 hex digits."""
         values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
@@ -62,14 +64,14 @@ class Camera:
         return distorted @ matrix[:2, :2].T + matrix[:2, 2]
 
     def rays(self, pixels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Where in space ``pixels`` (N, 2) look: (N, 2) x and y at z = 1 of the optical frame, and their derivatives.
+        """The rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
 
-        The derivatives (N, 2, 2) are by the pixel. Raises :class:`InvalidInput` for a pixel that no ray is distorted into, or
-        where the polynomial of the lens folds over: the calibration says nothing there.
+        The derivatives (N, 2, 2) are with respect to the pixel. Raises :class:`InvalidInput` for a pixel outside the range in
+        which the distortion polynomial can be inverted.
         """
         matrix = np.asarray(self.matrix, float)
         if not np.isfinite(pixels).all():
-            raise InvalidInput("the lens model says nothing about a pixel that is no number")
+            raise InvalidInput("the lens model cannot be inverted at a pixel that is NaN or infinite")
         wanted = (np.asarray(pixels, float) - matrix[:2, 2]) @ np.linalg.inv(matrix[:2, :2]).T
         found = wanted.copy()
         slope = self._slope(found)
@@ -78,7 +80,7 @@ class Camera:
             if np.abs(error).max(initial=0.0) < _EXACT:
                 break
             step = np.linalg.solve(slope + 1e-12 * np.eye(2), error[..., None])[..., 0]
-            # a full step may leave the part of the plane in which the lens does not fold over
+            # a full Newton step may leave the region in which the distortion is invertible
             found -= np.clip(step, -0.5, 0.5)
             slope = self._slope(found)
         exact = np.abs(self._distort(found) - wanted).max(axis=1) < 1e-8
@@ -86,7 +88,7 @@ class Camera:
         for pixel, good in zip(pixels, exact & unfolded, strict=True):
             if not good:
                 raise InvalidInput(
-                    f"the lens model says nothing about the pixel {pixel[0]:.0f}, {pixel[1]:.0f}"
+                    f"the lens model cannot be inverted at pixel {pixel[0]:.0f}, {pixel[1]:.0f}"
                 )
         return found, np.linalg.inv(matrix[:2, :2] @ slope)
 
@@ -99,7 +101,7 @@ class Camera:
         return np.stack(columns, axis=-1)
 
     def _distort(self, points: FloatArray) -> FloatArray:
-        """Where the lens moves ``points`` (N, 2), in focal lengths from the axis."""
+        """``points`` (N, 2) after lens distortion, in focal lengths from the axis."""
         if not any(self.distortion):
             return points
         if self.model == "equidistant":

@@ -1,4 +1,4 @@
-"""Where an object lies on the lid, in the arm's frame, and how sure that is."""
+"""The pose of an object on the lid in the arm's frame, with its covariance."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sticker_uq.geometry.camera import Camera
-from sticker_uq.geometry.space import Plane, Transform, quaternion
+from sticker_uq.geometry.transforms import Plane, Transform, quaternion
 from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneDecision, Verdict
 
 MIN_GRAZING_SINE = 0.05
-"""Sine of the flattest angle (about 3 degrees) at which a ray may meet the lid: below, a pixel is worth metres."""
+"""Sine of the flattest angle (about 3 degrees) at which a ray may meet the lid: below it a pixel spans metres."""
 
 YAW_VARIANCE = math.pi**2 / 12
-"""rad^2: a box along the axes of the image does not tell how its object is turned, any angle within +-90 degrees will do."""
+"""rad^2: an axis-aligned box does not determine the yaw of its object, which is taken as uniform within +-90 degrees."""
 
 _CENTRE = 0.5 * np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
 
 
 @dataclass(frozen=True)
 class ObjectPose:
-    """``position`` of the centre on the lid, m; ``orientation`` x, y, z, w: z out of the lid, x along the image's rows.
+    """The pose of one object.
+
+    ``position`` of the centre on the lid, m; ``orientation`` x, y, z, w: z out of the lid, x along the image's rows.
 
     ``covariance`` 36 numbers, row-major, of x, y, z (m) and rotations about the axes of ``frame_id`` (rad): from the
-    covariance of the box alone, NaN where that was not measured. Camera, lid and transform count as exact. ``size``: width
+    covariance of the box alone, NaN where that was not measured. Camera, lid and transform are taken as exact. ``size``: width
     and height on the lid, m.
     """
 
@@ -42,7 +44,7 @@ class ObjectPose:
 class CellGeometry:
     """What turns pixels into metres: the camera, its pose in the arm's frame ``frame_id``, the lid in the same frame.
 
-    ``camera_pose`` takes points of the camera's optical frame to the arm's.
+    ``camera_pose`` transforms points from the camera's optical frame to the arm's.
     """
 
     frame_id: str
@@ -52,16 +54,17 @@ class CellGeometry:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this calibration from any other; the pose of the camera does not count, it may ride on the arm."""
+        """Hash of the calibration, 16 hex digits; without the pose of the camera, which may be mounted on the arm."""
         values = (self.frame_id, self.camera.fingerprint, self.lid.normal.tolist(), self.lid.offset)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
 class ScenePoses:
-    """Poses by object id, and ``problem``: why some object that may be removed has none, or all of them; empty when none lacks.
+    """Poses by object id.
 
-    ``fingerprint``: of the calibration they were made with, empty when there was none.
+    ``problem``: why an object that may be removed has no pose, empty when all have one; ``fingerprint`` of the calibration,
+    empty without one.
     """
 
     poses: Mapping[int, ObjectPose] = field(default_factory=dict)
@@ -73,7 +76,7 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
     """Pose of ``observed`` on the lid.
 
     The centre of the box is cast onto the lid; its covariance is propagated to first order. Raises :class:`InvalidInput` when
-    the ray does not meet the lid in front of the camera, meets it too flatly, or the lens model does not hold there.
+    the ray does not meet the lid in front of the camera, meets it at too small an angle, or the lens model fails there.
     """
     x1, y1, x2, y2 = (float(value) for value in observed.box)
     x, y = (x1 + x2) / 2, (y1 + y2) / 2
@@ -86,7 +89,7 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
         normal, height = -normal, -height
     towards = directions @ normal
     if np.any(np.abs(towards) < MIN_GRAZING_SINE * np.linalg.norm(directions, axis=1)):
-        raise InvalidInput("the lid is seen too flatly to tell a place on it")
+        raise InvalidInput("the angle between the line of sight and the lid is too small")
     lengths = -height / towards
     if height == 0 or np.any(lengths <= 0):
         raise InvalidInput("the lid lies behind the camera")
@@ -111,7 +114,7 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
 def locate_all(
     decision: SceneDecision, image_size: tuple[int, int], geometry: CellGeometry | str
 ) -> ScenePoses:
-    """Poses of all objects of ``decision``; ``geometry`` may be the words why there is none."""
+    """Poses of all objects of ``decision``; a text as ``geometry`` says why there is none."""
     if isinstance(geometry, str):
         return ScenePoses(problem=geometry)
     size = geometry.camera.image_size

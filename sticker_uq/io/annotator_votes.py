@@ -1,12 +1,12 @@
-"""How many of those who were asked call an annotated object a sticker that may be removed: labels with doubt in COCO folders.
+"""Soft labels in COCO folders: the share of annotators who call an object a sticker that may be removed.
 
-An annotation may say it in one of two further fields:
+An annotation may have one of two further fields:
 
-    "annotators": {"sticker": 3, "logo": 1, "background": 1}     how many people chose which class
+    "annotators": {"sticker": 3, "logo": 1, "background": 1}     number of annotators who chose each class
     "probabilities": [0.1, 0.2, 0.7]                             in the order background, logo, sticker
 
-Without either its category counts as certain. Annotators may have chosen by the names in ``categories.yaml``; who chose one that
-is ignored there saw something that is no sticker. An object whose own category is ignored is left out.
+Without either, its category counts as certain. Annotators may use the names in ``categories.yaml``; a vote for a name that is
+ignored there counts as not a sticker. An object whose own category is ignored is left out.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _Names = Mapping[str, ObjectClass | None]
 
 
 def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, FloatArray]:
-    """The share (N,) of annotators who call each object of an image a sticker, by the image's id, for all of ``items``.
+    """The share (N,) of annotators who call each object of an image a sticker, by image id, for all of ``items``.
 
     Objects are in the order of ``items``, which :func:`sticker_uq.io.coco.read_coco` read from the same ``folder``. Raises
-    :class:`InvalidInput` naming the annotation whose field cannot be used.
+    :class:`InvalidInput` naming the annotation whose field is invalid.
     """
     path = folder / ANNOTATIONS
     document = load_annotations(folder)
@@ -62,7 +62,7 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
         usable = isinstance(votes, dict) and {_key(name) for name in votes} <= set(names)
         if not usable or any(type(n) is not int or n < 0 for n in votes.values()) or not sum(votes.values()):
             raise InvalidInput(
-                f"{where}: annotators {votes!r}: expected how many people chose each of {', '.join(names)}"
+                f"{where}: annotators {votes!r}: expected the number of votes for each of {', '.join(names)}"
             )
         stickers = sum(n for name, n in votes.items() if names[_key(name)] == ObjectClass.STICKER)
         return float(stickers / sum(votes.values()))
@@ -76,7 +76,7 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
             or not math.isclose(sum(values), 1, abs_tol=1e-3)
         ):
             raise InvalidInput(
-                f"{where}: probabilities {values!r}: expected {CLASS_COUNT} numbers that sum to 1, background, logo, sticker"
+                f"{where}: probabilities {values!r}: expected {CLASS_COUNT} numbers that sum to 1 (background, logo, sticker)"
             )
         return float(values[ObjectClass.STICKER])
     return None

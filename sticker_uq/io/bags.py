@@ -1,7 +1,7 @@
-"""rosbag2 recordings without ROS: mcap and sqlite3, whole or cut off.
+"""Reading rosbag2 recordings without ROS: mcap and sqlite3, complete or truncated.
 
-A recorder that is killed leaves an mcap without index and footer, a folder without metadata.yaml, or half a database. What
-is complete in such a recording can be read, and :attr:`Bag.damage` says what is not.
+A recorder that is killed leaves an mcap without index and footer, a folder without metadata.yaml, or an incomplete database.
+The complete messages of such a recording can be read; :attr:`Bag.damage` says what is lost.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class BagMessage:
 class Bag:
     """One recording: a rosbag2 folder or a single .mcap or .db3 file.
 
-    ``topics`` maps a topic to its type ("sensor_msgs/msg/Image"), ``counts`` to its number of messages, ``damage`` says in
-    words what of the recording cannot be read ("" when it is whole). Raises InvalidInput when nothing can be read.
+    ``topics`` maps a topic to its type ("sensor_msgs/msg/Image"), ``counts`` to its number of messages, ``damage`` says
+    which part of the recording cannot be read ("" when it is complete). Raises InvalidInput when nothing can be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,12 +54,12 @@ class Bag:
     def messages(self, topic: str) -> Iterator[BagMessage]:
         """The messages of `topic` in the order of recording.
 
-        A message that cannot be decoded comes with an error; where the recording breaks off, a last item says so. Raises
+        A message that cannot be decoded is an item with an error; where the recording is truncated, a last item says so. Raises
         InvalidInput when the topic is not in the recording or its type is unknown.
         """
         if topic not in self.topics:
             raise InvalidInput(
-                f"{self.path}: no topic {topic}; there are: {', '.join(sorted(self.topics)) or 'none'}"
+                f"{self.path}: no topic {topic}; topics in it: {', '.join(sorted(self.topics)) or 'none'}"
             )
         received = 0
         for part in self._parts:
@@ -75,7 +75,7 @@ class Bag:
                     except StopIteration:
                         break
                     except Exception as error:  # noqa: BLE001  # each storage and compression has its own
-                        self.damage = self.damage or f"the recording breaks off: {_words(error)}"
+                        self.damage = self.damage or f"the recording is truncated: {_words(error)}"
                         break
                     yield self._decode(connection, received, data)
         if self.damage:
@@ -88,7 +88,7 @@ class Bag:
             return BagMessage(received, None, f"not a {connection.msgtype}: {_words(error)}")
 
     def _learn(self, connection: Connection) -> None:
-        """Take over the definition that the recording holds of a type that ROS 2 itself does not have."""
+        """Register the definition in the recording of a type that is not part of ROS 2."""
         if connection.msgtype in self._types.fielddefs:
             return
         definition = connection.msgdef
@@ -105,7 +105,7 @@ class Bag:
         )
 
     def _open_parts(self) -> list[Path]:
-        """What to give to the reader, one after the other: the folder, or its files where the folder alone does not do."""
+        """The paths to read in order: the folder, or its files where the folder as a whole cannot be opened."""
         if self.path.is_file():
             return [self._readable(self.path)]
         error = "no metadata.yaml"
@@ -123,12 +123,10 @@ class Bag:
         error = _trial(file)
         if not error:
             return file
-        mended = TruncatedMcap(file)
-        if file.suffix == ".mcap" and mended.end and not _trial(mended):
-            self.damage = (
-                f"{file.name}: cut off after byte {mended.end} of {file.stat().st_size}; the rest is lost"
-            )
-            return mended
+        recovered = TruncatedMcap(file)
+        if file.suffix == ".mcap" and recovered.end and not _trial(recovered):
+            self.damage = f"{file.name}: truncated after byte {recovered.end} of {file.stat().st_size}; the rest is lost"
+            return recovered
         hint = f"; sqlite3 {file} .recover may save a part" if "malformed" in error else ""
         raise InvalidInput(f"{file}: not a readable recording: {error}{hint}")
 

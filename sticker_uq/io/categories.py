@@ -1,4 +1,4 @@
-"""Other people's names of logos and stickers: a small file beside the annotations of a COCO folder."""
+"""``categories.yaml`` in a COCO folder: maps the category names of a data set to logo, sticker or ignore."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TARGETS = ", ".join((*OWN_NAMES, IGNORE))
 
 
 def category_names(folder: Path) -> dict[str, ObjectClass | None]:
-    """What the names of categories mean in ``folder``, in lower case; None: objects of it are left out.
+    """Maps category names in ``folder``, in lower case, to their class; None: objects of that category are left out.
 
-    ``logo`` and ``sticker`` mean themselves; ``categories.yaml``, if there is one, adds lines NAME: logo, sticker or ignore.
-    Raises InvalidInput, naming the line, for a file that is no such table.
+    ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore.
+    Raises InvalidInput, naming the line, for a file that is not such a table.
     """
     names: dict[str, ObjectClass | None] = dict(OWN_NAMES)
     path = folder / CATEGORIES
@@ -43,6 +43,6 @@ def check_used(folder: Path, known: set[str]) -> None:
     unknown = set(category_names(folder)) - set(OWN_NAMES) - known
     if unknown:
         raise InvalidInput(
-            f"{folder / CATEGORIES}: {min(unknown)!r} is no category of the annotations, expected one of "
+            f"{folder / CATEGORIES}: {min(unknown)!r} is not a category of the annotations; expected one of "
             f"{', '.join(sorted(known)) or 'none'}"
         )

@@ -23,14 +23,14 @@ ANNOTATIONS = "annotations.json"
 IMAGE_FORMATS = ("jpg", "png")
 _JPEG_QUALITY = 93
 _ROUNDING = 1.0
-"""Pixels by which labelling tools let a box stick out of its image; such a box is clipped."""
+"""Pixels by which a box may exceed its image, as labelling tools allow; such a box is clipped."""
 _Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
-"""Of a category's id: its name, what it means to us, and whether it means anything."""
+"""By category id: its name, its class, and whether it is known."""
 
 
 @dataclass(frozen=True)
 class EncodedScene:
-    """A rendered scene whose picture is ready to be written."""
+    """A rendered scene with its picture encoded."""
 
     seed: int
     format: str
@@ -74,9 +74,9 @@ def write_coco(
     progress: Callable[[int], None] | None = None,
     description: str = "Procedural laptop scenes with logos and stickers",
 ) -> int:
-    """Write scenes as they come to a new COCO folder and return how many there were.
+    """Write scenes to a new COCO folder as they arrive; returns their number.
 
-    `annotations.json` appears last and whole: a folder without it was interrupted. `progress` is called with
+    `annotations.json` is written last and atomically: a folder without it was interrupted. `progress` is called with
     the number of pictures written so far. InvalidInput if the folder already holds a dataset or is a file;
     OSError (a full disk, no permission) propagates.
     """
@@ -138,9 +138,9 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
 
 def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
-    """What `annotations.json` says about its images, as :func:`read_coco` does, but no image has to be there.
+    """The images in `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
 
-    The paths are the file names as they stand in the file.
+    The paths are the file names in the annotations.
     """
     path = Path(folder) / ANNOTATIONS
     document = load_annotations(folder)
@@ -182,7 +182,7 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
 
 def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """The content of a COCO folder's `annotations.json`; InvalidInput when it is missing or no JSON object."""
+    """The content of a COCO folder's `annotations.json`; InvalidInput when it is missing or not a JSON object."""
     path = Path(folder) / ANNOTATIONS
     if not path.is_file():
         raise InvalidInput(f"{path}: no such file; expected a COCO folder with {ANNOTATIONS}")
@@ -217,7 +217,7 @@ def _category_labels(path: Path, document: Mapping[str, Any]) -> _Labels:
     for category in _entries(path, document, "categories"):
         name = str(category.get("name"))
         key = name.strip().lower()
-        # Labelling tools list parent categories too; only one that is used has to be known.
+        # Labelling tools also list parent categories; only categories in use must be known.
         labels[_unique(path, "category", category, labels)] = (name, means.get(key), key in means)
     check_used(path.parent, {name.strip().lower() for name, _, _ in labels.values()})
     return labels
@@ -292,7 +292,7 @@ def _image_path(root: Path, path: Path, item: LabelledImage) -> Path:
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:
-    """16 hex digits over names and labels of the pictures, to tell data sets apart."""
+    """Hash of the names and labels of the pictures, 16 hex digits."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
@@ -303,7 +303,7 @@ def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
     """The pixels of ``item``, BGR. Raises InvalidInput if they cannot be read or have another size than labelled."""
     image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
     if image is None:
-        raise InvalidInput(f"{item.path}: no picture that can be decoded")
+        raise InvalidInput(f"{item.path}: cannot be decoded as a picture")
     if image.shape[:2] != (item.height, item.width):
         raise InvalidInput(
             f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"

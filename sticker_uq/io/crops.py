@@ -1,4 +1,4 @@
-"""Square crops of objects, all of one size, and where they were cut out."""
+"""Square crops of objects, resized to one size."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy.typing as npt
 from sticker_uq.scene import FloatArray
 
 MARGIN = 1.25
-"""Side of a crop as a multiple of the longer side of the object's box: a little of the lid shows all around."""
+"""Side of a crop as a multiple of the longer side of the object's box, so that the crop shows a margin of the lid."""
 _PLACES = 60
 
 
 def crop_square(box: FloatArray) -> tuple[int, int, int]:
-    """Left, top and side in px of the square that is cut out around ``box`` (4,); it may reach out of the picture."""
+    """Left, top and side in px of the square crop around ``box`` (4,); it may extend beyond the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(MARGIN * max(x2 - x1, y2 - y1)))
     return round((x1 + x2 - side) / 2), round((y1 + y2 - side) / 2), side
@@ -23,7 +23,7 @@ def crop_square(box: FloatArray) -> tuple[int, int, int]:
 def cut_crops(image: npt.NDArray[np.uint8], boxes: FloatArray, size: int) -> npt.NDArray[np.float32]:
     """Crops (N, 3, size, size) 0..1, blue green red, of the objects in ``boxes`` (N, 4) px of ``image`` (H, W, 3) uint8.
 
-    Beyond the picture its mirror image is seen.
+    Beyond the border the picture is mirrored.
     """
     found = np.empty((len(boxes), 3, size, size), np.float32)
     for number, box in enumerate(boxes):
@@ -43,7 +43,7 @@ def empty_boxes(
     """Up to ``count`` square boxes (M, 4) px of an object's size between the objects ``boxes`` (N, 4) of a picture of ``size``
     (width, height), whose crops touch none of them.
 
-    The objects lie on the laptop, so places are sought in their hull, and in the middle half of the picture in any case.
+    Candidates lie within the hull of the objects, which are on the laptop, or in the middle half of the picture.
     """
     whole = np.array([*size, *size], float)
     low, high = whole[:2] * 0.3, whole[:2] * 0.7
@@ -68,6 +68,6 @@ def empty_boxes(
 
 
 def _mirrored(positions: npt.NDArray[np.int64], length: int) -> npt.NDArray[np.int64]:
-    """Positions folded back into 0 to ``length`` - 1."""
+    """Positions reflected into 0 to ``length`` - 1."""
     folded = np.mod(positions, 2 * length)
     return np.where(folded >= length, 2 * length - 1 - folded, folded)

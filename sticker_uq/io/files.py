@@ -1,4 +1,4 @@
-"""Files that are either complete or absent."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO, Any
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it to `path` once the block succeeded.
 
-    `mode` is "wb" or "w" (UTF-8). The data reaches the disk before the rename, so a reader sees the old file
-    or the whole new one. When the block or the disk fails (OSError: disk full, no permission, no such folder)
+    `mode` is "wb" or "w" (UTF-8). The data is synced to disk before the rename, so a reader sees the old file
+    or the complete new one. When the block or the disk fails (OSError: disk full, no permission, no such folder)
     the temporary file is removed, an older file at `path` stays as it was and the error propagates.
     """
     target = Path(path)
@@ -27,7 +27,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
             os.fsync(stream.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp makes files only their owner can read
+        os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Pictures as cameras and files hold them, decoded to uint8 (H, W, 3) BGR, C-contiguous.
+"""Decoding of camera images and image files to uint8 (H, W, 3) BGR, C-contiguous.
 
 The encodings and their names are those of ``sensor_msgs/image_encodings.hpp``. What cannot be decoded
 faithfully (truncated data, an impossible size, an encoding whose meaning as a colour is not defined) raises
@@ -31,7 +31,7 @@ _PNG_START = b"\x89PNG\r\n\x1a\n"
 
 @dataclass(frozen=True)
 class _Encoding:
-    """OperatorAnswers layout of one pixel, and how a picture (H, W, channels) of it becomes BGR."""
+    """Memory layout of one pixel, and the conversion of a picture (H, W, channels) to BGR."""
 
     channels: int
     to_bgr: Callable[[NDArray[Any]], NDArray[Any]]
@@ -77,7 +77,7 @@ ENCODINGS = tuple(_ENCODINGS)
 def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
     """Bytes per pixel of a picture of ``size`` bytes in ``height`` rows of ``step`` bytes.
 
-    Raises :class:`InvalidInput` when the encoding is not known or the numbers do not fit together.
+    Raises :class:`InvalidInput` when the encoding is unknown or the numbers are inconsistent.
     """
     layout = _ENCODINGS.get(encoding)
     if layout is None:
@@ -126,10 +126,9 @@ def decode_image(
 
 
 def decode_compressed(data: Buffer) -> Picture:
-    """The picture in a JPEG or PNG file, uint8 (H, W, 3) BGR, turned upright where the file says how it was
-    taken.
+    """The picture in a JPEG or PNG file, uint8 (H, W, 3) BGR, rotated according to its EXIF orientation.
 
-    Raises :class:`InvalidInput` for other formats and for files that are cut off, which OpenCV would fill
+    Raises :class:`InvalidInput` for other formats and for truncated files, which OpenCV would fill
     with grey.
     """
     flat = np.frombuffer(data, np.uint8)
@@ -149,7 +148,7 @@ def decode_compressed(data: Buffer) -> Picture:
     _check_size(width, height)
     picture = cv2.imdecode(flat, cv2.IMREAD_COLOR)
     if picture is None:
-        raise InvalidInput(f"compressed image of {len(blob)} bytes is a broken {name} file")
+        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file")
     return np.ascontiguousarray(picture, np.uint8)
 
 

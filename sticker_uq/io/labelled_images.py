@@ -20,8 +20,8 @@ class LabelledSource(ImageSource):
 
     A COCO folder holds ``annotations.json``. A recording (rosbag2 folder) is labelled by an ``annotations.json`` in the same
     folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
-    does not name are left out. ``workpieces`` are the laptops that a recording announces, with the time of each in ns, by
-    time; empty when it does not say. Raises :class:`InvalidInput` where that is not so.
+    does not name are left out. ``workpieces`` are the (time in ns, laptop) pairs that a recording announces, in order of
+    time; empty when it announces none. Raises :class:`InvalidInput` for a source that does not match this description.
     """
 
     continuous = False
@@ -62,7 +62,7 @@ class LabelledSource(ImageSource):
             )
 
     def workpiece_at(self, stamp_ns: int) -> str:
-        """The laptop that lay in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
+        """The laptop that was in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
         before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
         return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
 
@@ -79,9 +79,9 @@ def _name(item: LabelledImage) -> str:
 
 
 def recorded_workpieces(path: Path) -> tuple[tuple[int, str], ...]:
-    """When which laptop was handed over in a recording, by time in ns; empty when nobody recorded it.
+    """The (time in ns, laptop) pairs of a recording in order of time; empty when the topic was not recorded.
 
-    Two laptops of the same name are told apart by their order. Raises :class:`InvalidInput` when the recording cannot be read.
+    Laptops with the same name are distinguished by their order. Raises :class:`InvalidInput` when the recording cannot be read.
     """
     bag = Bag(path)
     topics = [topic for topic, kind in bag.topics.items() if kind == _WORKPIECE]

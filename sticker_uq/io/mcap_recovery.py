@@ -1,7 +1,7 @@
-"""Reading mcap files whose end is missing, as a recorder leaves them that was killed.
+"""Reading truncated mcap files, as a killed recorder leaves them.
 
-An mcap file is a row of records (one byte of kind, eight of length) with an index and a footer at its end
-(https://mcap.dev/spec). Readers refuse a file without a footer; its complete records are as good as ever.
+An mcap file is a sequence of records (one byte opcode, eight bytes length) with an index and a footer at its end
+(https://mcap.dev/spec). Readers refuse a file without a footer, although its complete records are valid.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MCAP_END = b"\x0f" + struct.pack("<QI", 4, 0) + b"\x02" + struct.pack("<QQQI", 
 
 
 class TruncatedMcap(type(Path())):  # type: ignore[misc]
-    """Path of an mcap file that opens as its complete records followed by an empty footer."""
+    """Path of a truncated mcap file; opens as its complete records followed by an empty footer."""
 
     @cached_property
     def end(self) -> int:
         """Bytes of complete records, 0 when there is none."""
         size = self.stat().st_size
-        with io.open(self, "rb") as file:  # noqa: UP020  # self.open is the mended one
+        with io.open(self, "rb") as file:  # noqa: UP020  # self.open appends the footer
             if file.read(8) != _MCAP_MAGIC:
                 return 0
             end = 8
@@ -31,14 +31,14 @@ class TruncatedMcap(type(Path())):  # type: ignore[misc]
                 code, length = struct.unpack("<BQ", head)
                 known = (
                     0x01 <= code <= 0x0F or code >= 0x80
-                )  # the rest is reserved: garbage or a hole in the file
+                )  # reserved opcodes: garbage or a hole in the file
                 if not known or end + 9 + length > size:
                     break
                 end = file.seek(end + 9 + length)
         return end if end > 8 else 0
 
     def open(self, *_: Any, **__: Any) -> Any:
-        """The mended file, for reading bytes."""
+        """The recovered file, open for reading bytes."""
         return io.BufferedReader(_WithTail(str(self), self.end, _MCAP_END))
 
 

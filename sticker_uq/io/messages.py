@@ -1,8 +1,8 @@
-"""Messages of the package read back into the vocabulary of :mod:`sticker_uq.scene`.
+"""Conversion of the package's messages to the types of :mod:`sticker_uq.scene`.
 
-Works on anything that has the fields of the message: what rclpy hands over, and what a recording holds. ROS is not needed.
-A value of an enumeration that this version does not know becomes UNKNOWN, which blocks; a label that it does not know becomes
-BACKGROUND, which is never removed. A message whose arrays do not fit together raises :class:`sticker_uq.scene.InvalidInput`.
+Works on any object with the fields of the message: rclpy's and those of a recording. ROS is not needed.
+An unknown value of an enumeration becomes UNKNOWN, which blocks; an unknown label becomes BACKGROUND, which is never removed.
+A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene.InvalidInput`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def box_from_msg(message: Any) -> sc.FloatArray:
 
 
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
-    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays do not fit together."""
+    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays have inconsistent lengths."""
     return sc.SceneAssessment(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -56,12 +56,12 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
         exposure=_exposure_from_msg(message.exposure),
-        panel_hash=getattr(message, "panel_hash", ""),  # recordings made before there was a panel have none
+        panel_hash=getattr(message, "panel_hash", ""),  # recordings from before the panel existed have none
     )
 
 
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
-    """What ``message`` says about an image that has arrived."""
+    """The image check in ``message``."""
     return sc.ImageCheck(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -74,7 +74,7 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
 
 
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in ``message``; recordings made before there were places in it have none."""
+    """The reason in ``message``; older recordings have no box in it."""
     reason = sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
     place = getattr(message, "box", None)
     if place is None or not box_from_msg(place).any():
@@ -83,7 +83,7 @@ def reason_from_msg(message: Any) -> sc.Reason:
 
 
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in ``message`` about ``scene``, whose objects it names; what only a person saw is added as drawn.
+    """The decision in ``message`` about ``scene``, whose objects it names; boxes that only the operator drew are added.
 
     Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
     """
@@ -151,13 +151,13 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
         monitors=tuple(
             sc.MonitorScore(one.name, one.score, one.limit) for one in getattr(message, "monitors", ())
         ),
-        novelty=getattr(message, "novelty", math.nan),  # recordings made before it was measured
+        novelty=getattr(message, "novelty", math.nan),  # older recordings lack it
         **{name: getattr(message, name) for name in sc.METRICS},
     )
 
 
 def _exposure_from_msg(message: Any) -> sc.Exposure | None:
-    """The exposure in ``message``; recordings made before noise and sharpness were measured have NaN for them."""
+    """The exposure in ``message``; older recordings have NaN for noise and sharpness."""
     if not message.valid:
         return None
     known = {f.name: getattr(message, f.name) for f in fields(sc.Exposure) if hasattr(message, f.name)}

@@ -1,4 +1,4 @@
-"""ROS 2 parameter files, read without ROS: what one node is given in them."""
+"""Reading the parameters of one node from ROS 2 parameter files, without ROS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None) -> None:
-    """Raise InvalidInput for the first of `names` that is not `known` and that no ROS node has, with the nearest one."""
+    """Raise InvalidInput for the first of `names` that is not `known` nor a parameter of every ROS node; suggests the nearest."""
     for name in names:
         if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
             continue
@@ -27,10 +27,10 @@ def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None
 
 
 def read_parameters(path: Path, node: str) -> dict[str, Any]:
-    """The parameters that the ROS 2 parameter file at `path` gives to `node`; empty when it speaks of other nodes only.
+    """The parameters that the ROS 2 parameter file at `path` gives to `node`; empty when it has other nodes only.
 
-    Sections named ``/**`` count for every node, a namespace before the node's name does not matter. Raises InvalidInput
-    when the file is missing or is no parameter file.
+    Sections named ``/**`` apply to every node; a namespace before the node's name is ignored. Raises InvalidInput
+    when the file is missing or not a parameter file.
     """
     if not path.is_file():
         raise InvalidInput(f"parameter file {path}: no such file")

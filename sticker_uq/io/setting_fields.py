@@ -1,4 +1,4 @@
-"""What a field of a settings model accepts, for ROS parameters and command line options alike. No ROS in here."""
+"""Types and limits of the fields of settings models, for ROS parameters and command line options. Without ROS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def kind_of(info: FieldInfo) -> type:
-    """The type of the field's values; a choice is a text. Raises TypeError for one that no parameter can have."""
+    """The type of the field's values; a choice is a string. Raises TypeError for a type that a ROS parameter cannot have."""
     annotation: Any = info.annotation
     kind: type = str if get_origin(annotation) is Literal else annotation
     if kind not in (bool, int, float, str):
@@ -41,11 +41,11 @@ def expectation(info: FieldInfo) -> str:
     """What the field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
     if get_origin(info.annotation) is Literal:
         return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
-    words = {bool: "true or false", int: "an integer", float: "a number", str: "a text (quote it in YAML)"}
+    words = {bool: "true or false", int: "an integer", float: "a number", str: "a string (quote it in YAML)"}
     kind = words[kind_of(info)]
     patterns = [pattern for c in info.metadata if (pattern := getattr(c, "pattern", None))]
     if patterns:
-        return f"a text of the form {patterns[0]}"
+        return f"a string that matches {patterns[0]}"
     low, high, low_open, high_open = limits_of(info)
     if low is not None and high is not None and not (low_open or high_open):
         return f"{kind} from {low} to {high}"
@@ -58,7 +58,7 @@ def expectation(info: FieldInfo) -> str:
 
 
 def validated(model: type[M], values: dict[str, Any]) -> M:
-    """``model`` made of ``values``; raises :class:`InvalidInput` naming each bad value and the expected."""
+    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Where the files of the installed package are."""
+"""Location of the installed package's share folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = "sticker_uq"
 def share_folder() -> Path:
     """The installed share folder of this package, or the repository's root when it runs from a checkout.
 
-    Raises :class:`InvalidInput` when neither holds the configuration files.
+    Raises :class:`InvalidInput` when neither contains the configuration files.
     """
     candidates = [
         Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p

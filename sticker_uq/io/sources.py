@@ -1,4 +1,4 @@
-"""Images from wherever they lie: recordings, folders of pictures, videos."""
+"""Image sources: recordings, folders of pictures, videos."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _RAW = "sensor_msgs/msg/Image"
 _COMPRESSED = "sensor_msgs/msg/CompressedImage"
 IMAGE_TYPES = (_RAW, _COMPRESSED)
-_OWN_PICTURES = ("annotated", "saliency")  # what the cell's own nodes draw
+_OWN_PICTURES = ("annotated", "saliency")  # drawn by the detector
 
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One image of a source, or the reason why there is none.
+    """One image of a source, or the reason why it cannot be read.
 
-    ``image`` uint8 (H, W, 3) BGR, None exactly when ``error`` is set; ``stamp_ns`` and ``frame_id`` as the camera gave
-    them (a folder numbers its pictures instead, a video gives the time since its start); ``name`` is unique in the source.
+    ``image`` uint8 (H, W, 3) BGR, None exactly when ``error`` is set; ``stamp_ns`` and ``frame_id`` as the camera set
+    them (for a folder the index, for a video the time since its start); ``name`` is unique in the source.
     """
 
     image: NDArray[np.uint8] | None
@@ -40,11 +40,11 @@ class SourceImage:
 
 
 class ImageSource(ABC):
-    """An iterable of :class:`SourceImage`; every iteration starts again at the first image.
+    """An iterable of :class:`SourceImage`; each iteration starts at the first image.
 
-    An image that cannot be read is an item with an error, it stops nothing. ``len()`` works where the number of images is
-    known beforehand, ``operator.length_hint`` also where it is only estimated. ``topic`` is the image topic of a
-    recording, "" elsewhere; ``continuous`` tells whether one image follows the other in time.
+    An image that cannot be read is an item with an error and does not end the iteration. ``len()`` works where the number of
+    images is known, ``operator.length_hint`` also where it is estimated. ``topic`` is the image topic of a
+    recording, "" elsewhere; ``continuous``: whether the images are consecutive in time.
     """
 
     topic = ""
@@ -60,9 +60,9 @@ class ImageSource(ABC):
 def open_source(path: str | Path, topic: str | None = None) -> ImageSource:
     """The images of a rosbag2 recording (folder, .mcap, .db3), of a folder of pictures, of one picture, or of a video.
 
-    `topic` picks the image topic of a recording; without it there must be only one (pictures that the cell draws itself
-    and a compressed twin of a raw topic do not count). Raises InvalidInput when there is nothing at `path`, when it holds
-    no images, or when the topic is not there.
+    `topic` picks the image topic of a recording; without it there must be only one (pictures that the cell draws
+    and the compressed copy of a raw topic do not count). Raises InvalidInput when `path` does not exist, when it has
+    no images, or when the topic is missing.
     """
     path = Path(path)
     if not path.exists():
@@ -168,7 +168,7 @@ def _read_picture(file: Path) -> NDArray[np.uint8]:
         return decode_compressed(data)
     image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
     if image is None:
-        raise InvalidInput(f"{len(data)} bytes that are no whole {file.suffix[1:]} picture")
+        raise InvalidInput(f"{len(data)} bytes are not a complete {file.suffix[1:]} picture")
     return np.ascontiguousarray(image, np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""How the topics of one camera belong together: what is said about an image is published beside it.
+"""Topic names of several cameras: results are published in the namespace of the image topic.
 
 The images of `left/image` (or `left/image/compressed`) are assessed on `left/scene`.
 """
@@ -12,20 +12,20 @@ from collections.abc import Collection
 from sticker_uq.scene import InvalidInput
 
 COMPRESSED = "/compressed"
-"""What image_transport appends to the topic of an image for its compressed twin."""
+"""Suffix that image_transport appends to an image topic for compressed images."""
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _WITH_FOLDER = re.compile(rf"/?{_NAME}(/{_NAME})+")
 
 
 def folder_of(image_topic: str) -> str:
-    """The namespace that an image topic lies in, with the slash at its end; "" for a plain name."""
+    """The namespace of an image topic, with a trailing slash; "" for a plain name."""
     folder, slash, _ = image_topic.removesuffix(COMPRESSED).rpartition("/")
     return folder + slash
 
 
 def more_topics(text: str) -> tuple[str, ...]:
-    """The image topics in a text with commas between them, e.g. ``left/image, right/image``; () for an empty one.
+    """The image topics in a comma-separated string, e.g. ``left/image, right/image``; () for an empty one.
 
     Raises InvalidInput unless each is a topic in a namespace of its own.
     """
@@ -47,9 +47,9 @@ def more_topics(text: str) -> tuple[str, ...]:
 
 
 def scene_topic_of(image_topic: str, scenes: Collection[str], images: Collection[str]) -> list[str]:
-    """Which of the topics ``scenes`` of a recording may be about the images of ``image_topic``; one, where it can be told.
+    """The topics among ``scenes`` of a recording that may belong to ``image_topic``; one if that is unambiguous.
 
-    ``images``: all recorded image topics. The one beside the images, else those that lie beside no other camera's images.
+    ``images``: all recorded image topics. The scene topic in the same namespace, else those in no other camera's namespace.
     """
     beside = f"{folder_of(image_topic)}scene"
     if beside in scenes:

@@ -1,6 +1,6 @@
 """The executables of the package; ``python -m sticker_uq.nodes detector`` is the same as the executable ``detector``.
 
-Loading what a node needs takes seconds. A signal that comes meanwhile ends the process like any later one: without a
+Importing a node's dependencies takes seconds. A signal during that time ends the process as a later one does: without
 traceback, with exit status 0.
 """
 
@@ -19,13 +19,13 @@ _MODULES = {
     "recorder": "recorder.node",
     "console": "console.node",
 }
-"""Of every executable: the module whose ``main`` it runs."""
+"""The module whose ``main`` each executable runs."""
 
 
 def run(name: str) -> None:
     """Run the node ``name`` of this package until it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        # libraries that are half loaded cannot be left through an exception
+        # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
     sys.exit(importlib.import_module(f"sticker_uq.nodes.{_MODULES[name]}").main())
 

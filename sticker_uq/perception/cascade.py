@@ -62,10 +62,12 @@ class Cascade:
         self.settings = settings
         self._stages = list(stages)
         self._unsure = unsure
-        self._budget_ms = settings.escalation_budget * 1e3
+        self._budget_ms = settings.escalation_budget_s * 1e3
         self._expected_ms = [0.0] * len(stages)
         self.model_hash = _digest([stage.model_hash for stage in stages])
-        self.settings_hash = _digest([*(s.settings_hash for s in stages), f"{settings.escalation_budget!r}"])
+        self.settings_hash = _digest(
+            [*(s.settings_hash for s in stages), f"{settings.escalation_budget_s!r}"]
+        )
         panels = [stage.panel_hash for stage in stages]
         self.panel_hash = _digest(panels) if any(panels) else ""
 

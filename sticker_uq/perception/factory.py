@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NODE = "detector"
 _OF_THE_PROCESS = ("device", "threads")
 """What the file of another model may repeat but not change."""
-_NO_ESCALATION = {"escalate_to": "", "escalation_budget": 0.0}
+_NO_ESCALATION = {"escalate_to": "", "escalation_budget_s": 0.0}
 _NO_PANEL = {"panel": "", "monitors": ""}
 """A panel is fitted for one detector: another one's file names its own."""
 

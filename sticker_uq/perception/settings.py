@@ -22,7 +22,7 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
-_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget", "novelty")
+_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget_s", "novelty")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 _OF_ADAPTIVE = {"min_passes", "adaptive_error"}
 """Of these, what decides where sampling stops: with ``adaptive`` part of the hash in any case."""
@@ -57,7 +57,7 @@ class PerceptionSettings(DetectorSettings):
         description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one looks "
         "at an image where a person would be asked now",
     )
-    escalation_budget: float = Field(
+    escalation_budget_s: float = Field(
         0.0,
         ge=0.0,
         le=60.0,

@@ -1,7 +1,7 @@
-"""A refurbishing cell without hardware: laptops, what lies on them, and what an arm does to them. No ROS in here.
+"""Simulation of a cell: laptops, the objects on them, and the effect of the arm. Without ROS.
 
-The ground truth that the simulation knows is used for three things only: to change the picture after a removal, to play
-the person of the demo, and to count afterwards what really happened.
+The ground truth is used for three things only: to update the picture after a removal, to answer as the simulated operator,
+and to count the outcome.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
 
 TOUCH_IOU = 0.3
-"""An arm that is sent to a box works on the object that overlaps it at least this much."""
+"""Lowest overlap of an object with the goal's box for the blade to touch it."""
 
 
 SENSOR_NOISE = 3
-"""Largest grey level that a pixel differs between two pictures of the same scene."""
+"""Highest difference of a pixel between two pictures of the same scene, grey levels."""
 ImageArray = NDArray[np.uint8]
 
 
 class Touch(Enum):
-    """What the blade really touched."""
+    """What the blade touched, by ground truth."""
 
     STICKER = "sticker"
     LOGO = "logo"
@@ -46,29 +46,27 @@ class SimulationSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(7, ge=0, description="Seed of the laptops; laptop i is scene seed + i")
-    laptops: int = Field(0, ge=0, description="Laptops until the cell is empty; 0: endless")
-    max_stickers: int = Field(6, ge=0, le=8, description="Most stickers on one laptop")
-    width: int = Field(960, ge=160, le=4096, description="Width of the picture, px")
-    height: int = Field(720, ge=120, le=4096, description="Height of the picture, px")
-    rate: float = Field(4.0, ge=0.1, le=60.0, description="Pictures per second")
-    jpeg_quality: int = Field(92, ge=10, le=100, description="Quality of the compressed pictures")
-    frame_id: str = Field("camera", min_length=1, description="frame_id of the pictures")
+    laptops: int = Field(0, ge=0, description="Number of laptops; 0: unlimited")
+    max_stickers: int = Field(6, ge=0, le=8, description="Highest number of stickers on one laptop")
+    width_px: int = Field(960, ge=160, le=4096, description="Width of the images, px")
+    height_px: int = Field(720, ge=120, le=4096, description="Height of the images, px")
+    rate: float = Field(4.0, ge=0.1, le=60.0, description="Rate of the images, Hz")
+    jpeg_quality: int = Field(92, ge=10, le=100, description="JPEG quality of the compressed images")
+    frame_id: str = Field("camera", min_length=1, description="frame_id of the images")
     motion_s: float = Field(1.6, gt=0.0, le=60.0, description="Duration of one removal, s")
-    failure_rate: float = Field(
-        0.05, ge=0.0, le=1.0, description="Share of the removals at which the motion fails"
-    )
+    failure_rate: float = Field(0.05, ge=0.0, le=1.0, description="Share of the removals whose motion fails")
     person: Literal["none", "ground_truth"] = Field(
         "none", description="Who answers interventions: none, or ground_truth (the simulation itself)"
     )
-    record_file: str = Field(
-        "", description="JSON file that keeps what really happened to each laptop; empty: none"
+    record_file: str = Field("", description="JSON file for the ground truth of each laptop; empty: none")
+    person_delay_s: float = Field(
+        0.5, ge=0.0, le=60.0, description="Time until the simulated operator answers, s"
     )
-    person_delay_s: float = Field(0.5, ge=0.0, le=60.0, description="Time the simulated person thinks, s")
 
 
 @dataclass
 class LaptopRecord:
-    """What happened to one laptop, counted by the ground truth."""
+    """The outcome of one laptop by ground truth."""
 
     workpiece_id: str
     seed: int
@@ -88,7 +86,7 @@ class LaptopRecord:
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """What the simulated person says about a box: the class that really lies there, BACKGROUND for nothing."""
+    """Answer of the simulated operator about a box: its true class, BACKGROUND for nothing."""
 
     box: FloatArray
     truth: ObjectClass
@@ -96,7 +94,7 @@ class OperatorAnswer:
 
 @dataclass
 class SimulatedCell:
-    """The laptop in the cell and all that happens to it. Not thread-safe: the node calls it under a lock."""
+    """The laptop in the cell and its state. Not thread-safe: the node calls it under a lock."""
 
     settings: SimulationSettings
     records: list[LaptopRecord] = field(default_factory=list)
@@ -108,7 +106,7 @@ class SimulatedCell:
 
     @property
     def record(self) -> LaptopRecord:
-        """The record of the laptop that lies in the cell."""
+        """The record of the laptop in the cell."""
         return self.records[-1]
 
     @property
@@ -117,7 +115,7 @@ class SimulatedCell:
         return self.record.handed_over
 
     def picture(self) -> ImageArray:
-        """The camera's next picture, BGR uint8 (H, W, 3); the sensor noise is new each time."""
+        """The camera's next picture, BGR uint8 (H, W, 3); with new sensor noise each time."""
         self._frames += 1
         noise = np.random.default_rng([self.settings.seed, self._frames]).integers(
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
@@ -136,11 +134,11 @@ class SimulatedCell:
         return Touch.LID, -1
 
     def motion_fails(self) -> bool:
-        """Draw whether the next motion fails."""
+        """Whether the next motion fails, drawn at random."""
         return bool(self._random.random() < self.settings.failure_rate)
 
     def peel(self, box: FloatArray) -> Touch:
-        """Let the blade work on ``box``; a sticker is taken off the picture, anything else is damage and counted."""
+        """Peel at ``box``: removes a sticker from the picture; anything else is counted as damage."""
         kind, object_id = self.touched_by(box)
         if kind is Touch.STICKER:
             self._show(self._scene.without_sticker(object_id))
@@ -152,7 +150,7 @@ class SimulatedCell:
         return kind
 
     def answers_for(self, boxes: Sequence[FloatArray]) -> list[OperatorAnswer]:
-        """What really lies in each of ``boxes``."""
+        """The true class in each of ``boxes``."""
         answers = []
         for box in boxes:
             kind, _ = self.touched_by(box)
@@ -165,7 +163,7 @@ class SimulatedCell:
         return answers
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Boxes of the stickers that none of ``boxes`` covers: what a person would draw."""
+        """Boxes of the stickers that none of ``boxes`` covers, as an operator would draw them."""
         stickers = self._truth.boxes[self._truth.labels == ObjectClass.STICKER]
         if not len(stickers) or not len(boxes):
             return list(stickers)
@@ -179,7 +177,7 @@ class SimulatedCell:
                 json.dump([asdict(record) for record in self.records], file, indent=1)
 
     def hand_over(self) -> bool:
-        """Take the laptop out and put the next one in; ``False`` when that was the last one."""
+        """Replace the laptop by the next one; ``False`` when it was the last one."""
         self.record.handed_over = True
         if len(self.records) == self.settings.laptops:
             return False
@@ -195,4 +193,4 @@ class SimulatedCell:
 
     def _show(self, scene: SceneSpec) -> None:
         self._scene = scene
-        self._truth: RenderedScene = render(scene, (self.settings.width, self.settings.height))
+        self._truth: RenderedScene = render(scene, (self.settings.width_px, self.settings.height_px))

@@ -91,7 +91,7 @@ def test_a_recording_that_does_not_say_it_is_named(
     _tell_of_workpieces([source], records)
     said = capsys.readouterr().err
     assert str(tmp_path / "bag") in said
-    assert "does not say which laptop lies in the cell" in said
+    assert "does not say which laptop is in the cell" in said
 
 
 def test_a_laptop_is_bad_when_one_of_its_images_is() -> None:

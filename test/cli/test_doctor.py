@@ -9,14 +9,14 @@ from collections import namedtuple
 import pytest
 from typer.testing import CliRunner
 
-from sticker_uq.cli import app, checks
-from sticker_uq.cli.checks import CHECKS, Check, Level, run_checks
+from sticker_uq.cli import app, doctor_checks
+from sticker_uq.cli.doctor_checks import CHECKS, Check, Level, run_checks
 
 Usage = namedtuple("Usage", "total used free")
 
 
 def only(monkeypatch, name: str) -> Check:
-    monkeypatch.setattr(checks, "CHECKS", {name: CHECKS[name]})
+    monkeypatch.setattr(doctor_checks, "CHECKS", {name: CHECKS[name]})
     (check,) = run_checks()
     return check
 
@@ -27,7 +27,7 @@ def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
         "two": (Level.WARN, "so [so]", "do that"),
         "three": (Level.FAIL, "bad", "do this"),
     }
-    monkeypatch.setattr(checks, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
+    monkeypatch.setattr(doctor_checks, "CHECKS", {name: lambda f=f: f for name, f in findings.items()})
     table = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "120"})
     as_json = CliRunner().invoke(app, ["doctor", "--json"])
     assert table.exit_code == as_json.exit_code == 1
@@ -42,7 +42,7 @@ def test_the_table_and_the_json_tell_the_same_and_fail_together(monkeypatch):
 
 
 def test_a_machine_with_nothing_broken_is_exit_status_0(monkeypatch):
-    monkeypatch.setattr(checks, "CHECKS", {"one": lambda: (Level.WARN, "so so", "do that")})
+    monkeypatch.setattr(doctor_checks, "CHECKS", {"one": lambda: (Level.WARN, "so so", "do that")})
     assert CliRunner().invoke(app, ["doctor"]).exit_code == 0
 
 
@@ -50,7 +50,7 @@ def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
     def broken():
         raise ImportError("libGL.so.1:\n cannot open")
 
-    monkeypatch.setattr(checks, "CHECKS", {"broken": broken, "next": lambda: (Level.OK, "here", "")})
+    monkeypatch.setattr(doctor_checks, "CHECKS", {"broken": broken, "next": lambda: (Level.OK, "here", "")})
     first, second = run_checks()
     assert first == Check("broken", Level.FAIL, "ImportError: libGL.so.1: cannot open", "run scripts/setup")
     assert second.level is Level.OK
@@ -105,7 +105,7 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
     ],
 )
 def test_room(monkeypatch, name, free, level):
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
+    monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
     assert only(monkeypatch, name).level is level
 
 
@@ -116,7 +116,7 @@ def test_socket_buffers(monkeypatch, tmp_path, content, level):
     file = tmp_path / "rmem_max"
     if content is not None:
         file.write_text(content)
-    monkeypatch.setattr(checks, "RMEM_MAX", file)
+    monkeypatch.setattr(doctor_checks, "RMEM_MAX", file)
     assert only(monkeypatch, "socket buffers").level is level
 
 
@@ -176,7 +176,7 @@ def test_a_command_that_is_not_on_the_path(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", ["launch", "cv_bridge", "vision_msgs"])
 def test_what_only_a_ros_installation_has_is_no_fault(monkeypatch, name):
-    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(doctor_checks, "find_spec", lambda _: None)
     check = only(monkeypatch, name)
     assert (check.level, check.found) == (Level.OK, "not here")
     assert check.advice

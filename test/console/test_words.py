@@ -22,7 +22,7 @@ SPEAKERS = (
     "gate/step_context.py", "gate/assumptions/assumption_monitor.py", "nodes/detector/assessor.py",
     "nodes/console/calls.py", "nodes/supervisor/gate_watch.py",
     "nodes/common/image_input.py",
-    "nodes/common/poses.py", "nodes/supervisor/operator_services.py",
+    "nodes/common/geometry_source.py", "nodes/supervisor/operator_services.py",
 )  # fmt: skip
 """Where the sentences are made that reach the page as they are."""
 NOT_SHOWN = (

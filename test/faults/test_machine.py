@@ -45,7 +45,7 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
         cell.until(lambda: any("recording 8 topics" in line for line in cell.lines), "the recorder")
         cell.until(lambda: written(tmp_path / "bag") > 500_000, "some images")
         cell.no_room("recorder", 600_000, group.pid("recorder"))
-        cell.until(lambda: any("the recording ends here" in line for line in cell.lines), "the loss is told")
+        cell.until(lambda: any("recording stopped" in line for line in cell.lines), "the loss is told")
         cell.until_moving_on()
         codes = group.stop()
     assert codes["recorder"] == 1

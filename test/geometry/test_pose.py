@@ -11,7 +11,7 @@ from sticker_uq.gate import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform, locate, locate_all
 from sticker_uq.geometry.pose import YAW_VARIANCE
-from sticker_uq.geometry.space import quaternion
+from sticker_uq.geometry.transforms import quaternion
 from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome
 from test.helpers.assessments import assessment, observed
 
@@ -100,8 +100,11 @@ def test_the_covariance_is_what_many_noisy_boxes_show(tilt: float) -> None:
     [
         (replace(CELL, lid=Plane.of([0, 0, 1, -1.5], "lid")), "the lid lies behind the camera"),
         (replace(CELL, lid=Plane.of([0, 0, 1, -1.0], "lid")), "the lid lies behind the camera"),
-        (replace(CELL, lid=Plane.of([1, 0, 0, -3.0], "lid")), "the lid lies behind the camera|too flatly"),
-        (replace(CELL, lid=Plane.of([0.98, 0, 0.02, -0.45], "lid")), "too flatly"),
+        (
+            replace(CELL, lid=Plane.of([1, 0, 0, -3.0], "lid")),
+            "the lid lies behind the camera|angle between the line of sight",
+        ),
+        (replace(CELL, lid=Plane.of([0.98, 0, 0.02, -0.45], "lid")), "angle between the line of sight"),
     ],
 )
 def test_a_lid_that_the_camera_cannot_see_is_refused(cell: CellGeometry, text: str) -> None:
@@ -137,7 +140,7 @@ def test_only_an_object_that_may_be_removed_must_be_located() -> None:
     assert locate_all(decision, (640, 480), folding).problem == ""
     decision = judge(assessment(observed(inside, ObjectClass.LOGO), observed(outside)), Policy())
     assert locate_all(decision, (640, 480), folding).problem.startswith(
-        "object 1: the lens model says nothing"
+        "object 1: the lens model cannot be inverted"
     )
 
 

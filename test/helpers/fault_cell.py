@@ -53,7 +53,7 @@ SUPERVISOR: dict[str, Any] = {
     "lease": LEASE_S,
     "accept_timeout": PATIENT_S,
     "cancel_timeout": PATIENT_S,
-    "arm_silence": 1.0,
+    "arm_heartbeat_timeout_s": 1.0,
     "verify_timeout": 600.0,
     "undecided_timeout": 3600.0,
     "removal_timeout": 600.0,

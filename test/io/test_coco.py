@@ -185,7 +185,7 @@ def test_other_names_of_categories_come_from_a_small_file(folder):
         ("badge: [", "not a YAML file"),
         ("badge", "expected lines NAME: one of logo, sticker, ignore"),
         ("sticker: screw", "sticker: 'screw': expected one of logo, sticker, ignore"),
-        ("bage: sticker", "'bage' is no category of the annotations, expected one of logo, sticker"),
+        ("bage: sticker", "'bage' is not a category of the annotations; expected one of logo, sticker"),
     ],
 )
 def test_a_wrong_line_of_the_names_is_told(folder, text, message):

@@ -221,7 +221,7 @@ def test_other_files_are_refused(blob: bytes, complaint: str) -> None:
 def test_broken_inside_but_complete_is_refused() -> None:
     blob = bytearray(png(smooth()))
     blob[40:120] = bytes(80)
-    with pytest.raises(InvalidInput, match="broken PNG"):
+    with pytest.raises(InvalidInput, match="corrupt PNG"):
         decode_compressed(bytes(blob))
 
 

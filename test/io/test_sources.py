@@ -134,7 +134,7 @@ def test_a_recording_that_breaks_off_ends_with_an_error(tmp_path):
     assert len(images) >= 4
     assert all(i.image is not None for i in images)
     assert last.image is None
-    assert "cut off" in last.error
+    assert "truncated" in last.error
 
 
 def test_a_folder_is_read_in_the_order_a_person_expects(tmp_path):

@@ -87,7 +87,7 @@ def test_a_cascade_has_one_identity_and_says_who_answered(unsure: bool) -> None:
 def test_another_budget_is_another_cascade() -> None:
     stages = [stage(SSDLITE), stage(RETINANET)]
     hashes = {
-        Cascade(stages[0].settings.model_copy(update={"escalation_budget": b}), stages, bool).settings_hash
+        Cascade(stages[0].settings.model_copy(update={"escalation_budget_s": b}), stages, bool).settings_hash
         for b in (0.0, 0.5)
     }
     assert len(hashes) == 2

@@ -8,7 +8,7 @@ import pytest
 from sticker_uq.scene import ObjectClass
 from sticker_uq.simulation.simulated_cell import LaptopRecord, SimulatedCell, SimulationSettings, Touch
 
-SMALL = {"width": 320, "height": 240}
+SMALL = {"width_px": 320, "height_px": 240}
 
 
 @pytest.fixture

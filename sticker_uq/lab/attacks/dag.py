@@ -1,8 +1,8 @@
-"""Dense Adversary Generation (Xie et al., ICCV 2017): a white-box attack on every box that shows an object, for all six models.
+"""Dense Adversary Generation (Xie et al., ICCV 2017): a white-box attack on all boxes of objects, for all six models.
 
-A dense set of targets is fixed on the clean picture: proposals (suppressed at IoU 0.9 only) or anchors that overlap an object
-and believe in its class. Then the picture is moved along the gradient of the wrong scores minus the right ones until no target
-believes in its class any more. What is moved is the picture itself, in grey levels, so that what is stored was attacked.
+A dense set of targets is selected on the clean picture: proposals (suppressed at IoU 0.9 only) or anchors that overlap an object
+and predict its class. The picture is then moved along the gradient of the target scores minus the true ones until no attacked box
+predicts its class any more. The perturbation is applied in grey levels of the original picture, as it is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.lab.attacks.dag_targets import Targets, find_targets, see
+from sticker_uq.lab.attacks.dag_targets import Targets, evaluate, find_targets
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 Mode = Literal["swap", "vanish", "random"]
@@ -30,19 +30,19 @@ _OTHERS = {ObjectClass.LOGO: (0, 2), ObjectClass.STICKER: (0, 1)}
 
 
 class DagSettings(BaseModel):
-    """How an attack is made. A bad value raises pydantic's ``ValidationError``."""
+    """Settings of an attack. An invalid value raises pydantic's ``ValidationError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     mode: Mode = Field(
         "swap",
-        description="what a target is to be taken for: swap (logo for sticker and sticker for logo), vanish (background), random "
+        description="target class: swap (logo for sticker and sticker for logo), vanish (background), random "
         "(for each object one of these two)",
     )
     gamma: float = Field(
-        0.5, gt=0.0, le=16.0, description="largest change of a pixel in one iteration, grey levels"
+        0.5, gt=0.0, le=16.0, description="highest change of a pixel in one iteration, grey levels"
     )
-    iterations: int = Field(150, ge=1, le=10_000, description="most iterations for one picture")
+    iterations: int = Field(150, ge=1, le=10_000, description="highest number of iterations per picture")
     confidence: float = Field(
         0.0,
         ge=0.0,
@@ -54,16 +54,16 @@ class DagSettings(BaseModel):
         1.0,
         ge=0.0,
         le=16.0,
-        description="the attack begins at a random change of each pixel up to this, grey levels",
+        description="highest random change of each pixel at the start, grey levels",
     )
 
 
 @dataclass(frozen=True)
 class Adversarial:
-    """An attacked picture, clipped and rounded, and what the attack was.
+    """An attacked picture, clipped and rounded, with the result of the attack.
 
     ``image`` (H, W, 3) uint8 BGR; ``linf`` and ``rms`` of its difference to the clean picture, grey levels; ``targets`` attacked,
-    ``fooled`` of them on this picture as it is stored; ``iterations`` that changed it. Without a target, the clean picture.
+    ``fooled`` of them on this picture as it is stored; ``iterations`` that changed it. Without targets, the clean picture.
     """
 
     image: NDArray[np.uint8]
@@ -82,10 +82,10 @@ class Adversarial:
 def attack(
     detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, seeds: Sequence[int]
 ) -> list[Adversarial]:
-    """Attack the pictures of ``items``, all of one size, at once; ``seeds``: one of each.
+    """Attack the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
 
-    The seed draws the random start and what mode random turns each object into. The result of a picture does not depend on the
-    others but for rounding in torch's sums. Raises InvalidInput for pictures that cannot be read or differ in size, and
+    The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
+    others, up to rounding in torch's sums. Raises InvalidInput for pictures that cannot be read or differ in size, and
     NonFiniteOutput when the gradient is not finite.
     """
     *_, last = attack_steps(detector, items, settings, seeds)
@@ -93,43 +93,43 @@ def attack(
 
 
 def variant_seed(seed: int, variant: int, name: str) -> int:
-    """The seed of one variant of the picture ``name`` under the user's ``seed``, whatever other pictures there are."""
+    """The seed of one variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
     digest = hashlib.blake2b(f"{seed}:{variant}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[LabelledImage]]:
-    """``items`` in order, as runs of at most ``most`` pictures of one size."""
+    """``items`` in order, in batches of at most ``most`` pictures of one size."""
     for _, run in groupby(items, key=lambda item: (item.width, item.height)):
         members = list(run)
         yield from (members[start : start + most] for start in range(0, len(members), most))
 
 
 class Snapshot:
-    """The pictures after an iteration, judged only when called."""
+    """The pictures after an iteration, evaluated only when called."""
 
-    def __init__(self, course: _Course, iteration: int) -> None:
+    def __init__(self, state: _AttackState, iteration: int) -> None:
         self.iteration = iteration
-        self._course = course
+        self._state = state
 
     def __call__(self) -> list[Adversarial]:
         """The attacked pictures as they would be stored now."""
-        return self._course.results()
+        return self._state.results()
 
 
 def attack_steps(
     detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, seeds: Sequence[int]
 ) -> Iterator[Snapshot]:
-    """As :func:`attack`, with a snapshot before the first and after every iteration; it is to be called before the next comes."""
-    course = _Course(detector, items, settings, seeds)
-    yield Snapshot(course, 0)
+    """As :func:`attack`, with a snapshot before the first and after every iteration; call it before the next iteration."""
+    state = _AttackState(detector, items, settings, seeds)
+    yield Snapshot(state, 0)
     for iteration in range(1, settings.iterations + 1):
-        if not course.step():
+        if not state.step():
             return
-        yield Snapshot(course, iteration)
+        yield Snapshot(state, iteration)
 
 
-class _Course:
+class _AttackState:
     """The state of an attack on n pictures of one size."""
 
     def __init__(
@@ -151,7 +151,7 @@ class _Course:
         self._clean = torch.from_numpy(rgb).to(detector.device, torch.float32)
         with torch.no_grad():
             self._targets = find_targets(detector, self._clean, items)
-        self._wanted = _wanted(self._targets, items, settings.mode, seeds, detector.device)
+        self._target_classes = _target_classes(self._targets, items, settings.mode, seeds, detector.device)
         self._now = torch.stack(
             [
                 self._start(clean, seed, bool(count))
@@ -163,14 +163,14 @@ class _Course:
     def step(self) -> bool:
         """One iteration; False, and nothing done, when no target is left to attack."""
         pixels = self._now.requires_grad_(True)
-        sight = see(self._detector, pixels, self._targets)
-        active = ~self._fooled(sight.probabilities)
+        outputs = evaluate(self._detector, pixels, self._targets)
+        active = ~self._fooled(outputs.probabilities)
         if not active.any():
             self._now = pixels.detach()
             return False
-        chosen = sight.logits[active]
+        chosen = outputs.logits[active]
         rows = torch.arange(len(chosen), device=chosen.device)
-        gain = chosen[rows, self._wanted[active]] - chosen[rows, self._targets.labels[active]]
+        gain = chosen[rows, self._target_classes[active]] - chosen[rows, self._targets.labels[active]]
         (gradient,) = torch.autograd.grad(gain.sum(), pixels)
         steepest = gradient.abs().amax(dim=(1, 2, 3), keepdim=True)
         if not torch.isfinite(steepest).all():
@@ -179,7 +179,7 @@ class _Course:
         moving[self._targets.image[active]] = True
         moving &= steepest.flatten() > 0
         change = torch.where(moving[:, None, None, None], gradient / steepest.clamp_min(1e-30), 0.0)
-        # kept in the range of a picture, or the gradient would be spent where nothing can be stored
+        # clipped to the range of a picture, which is how it is stored
         self._now = (pixels.detach() + self._settings.gamma * change).clamp_(0, 255)
         for image in moving.nonzero().flatten().tolist():
             self._iterations[image] += 1
@@ -190,7 +190,7 @@ class _Course:
         """The pictures clipped and rounded, measured as they are stored."""
         stored = self._now.detach().round().clamp(0, 255)
         counts = self._targets.counts()
-        fooled = self._fooled(see(self._detector, stored, self._targets).probabilities)
+        fooled = self._fooled(evaluate(self._detector, stored, self._targets).probabilities)
         hits = torch.bincount(self._targets.image[fooled], minlength=len(stored)).tolist()
         found = []
         for index, (picture, clean) in enumerate(zip(stored, self._clean, strict=True)):
@@ -216,17 +216,17 @@ class _Course:
         return (clean + torch.from_numpy(noise).to(clean)).clamp(0, 255)
 
     def _fooled(self, probabilities: Tensor) -> Tensor:
-        """Which targets need no more attack, (N,) bool; ``probabilities`` (N, 3)."""
+        """Whether each target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
         if not self._settings.confidence:
             return probabilities.argmax(dim=1) != self._targets.labels
         rows = torch.arange(len(probabilities), device=probabilities.device)
-        return probabilities[rows, self._wanted] >= self._settings.confidence
+        return probabilities[rows, self._target_classes] >= self._settings.confidence
 
 
-def _wanted(
+def _target_classes(
     targets: Targets, items: Sequence[LabelledImage], mode: Mode, seeds: Sequence[int], device: torch.device
 ) -> Tensor:
-    """The class (N,) int64 that each target is to be taken for: one decision for each object."""
+    """The target class (N,) int64 of each target, the same for all targets of an object."""
     tables = []
     for item, seed in zip(items, seeds, strict=True):
         rng = np.random.default_rng([seed, 0])

@@ -1,4 +1,4 @@
-"""The boxes that Dense Adversary Generation attacks, and what each model says about them, differentiable in the picture."""
+"""The targets of Dense Adversary Generation, and the models' outputs for them, differentiable in the picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sticker_uq.io.coco import LabelledImage
 PROPOSAL_NMS = 0.9
 """IoU above which of two proposals one is dropped: a dense set survives the perturbation (Xie et al., section 3.2)."""
 MOST_TARGETS = 3000
-"""Proposals of a picture, or targets among its anchors."""
+"""Highest number of proposals of a picture, or of targets among its anchors."""
 _LEAST_IOU = 0.1
 _LEAST_PROBABILITY = 0.1
 
@@ -30,7 +30,7 @@ _LEAST_PROBABILITY = 0.1
 class Targets:
     """N targets in n pictures of one size.
 
-    ``image`` (N,): the picture of each, rising; ``object`` (N,): the object in it; ``labels`` (N,): that object's class;
+    ``image`` (N,): the picture of each, ascending; ``object`` (N,): the object in it; ``labels`` (N,): that object's class;
     ``rows`` (N,): the anchor of a one-stage model; ``boxes``: per picture the (K, 4) proposals px of the resized picture of a
     two-stage model, empty for the others.
     """
@@ -49,9 +49,9 @@ class Targets:
 
 @dataclass(frozen=True)
 class TargetOutputs:
-    """What a model says about N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
+    """Outputs of a model for N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
 
-    A RetinaNet does not learn its background, whose logit is 0 here: to raise it is to lower the object's.
+    RetinaNet has no background logit; it is 0 here, and raising it means lowering the object's.
     """
 
     logits: Tensor
@@ -61,16 +61,16 @@ class TargetOutputs:
 def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
     """The targets on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
 
-    A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it
-    gives a probability of more than 0.1. Raises NonFiniteOutput when the network's output is not finite.
+    A box is a target of the object with the highest IoU, among those with an IoU above 0.1 and a class probability above
+    0.1. Raises NonFiniteOutput when the network's output is not finite.
     """
-    features, maps = _look(detector, pixels)
+    features, maps = _features_and_maps(detector, pixels)
     height, width = pixels.shape[-2:]
     scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
     if detector.family.two_stage:
         proposals = _proposals(detector.model, features, maps)
-        sights = _judge_proposals(detector.model, features, maps, proposals)
-        split = sights.probabilities.split([len(p) for p in proposals])
+        outputs = _two_stage_outputs(detector.model, features, maps, proposals)
+        split = outputs.probabilities.split([len(p) for p in proposals])
         per_image = list(zip(proposals, split, strict=True))
     else:
         logits = detector.model.head.classification_head(maps)
@@ -78,7 +78,7 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
         check_finite(logits, deltas)
         anchors = anchors_of(detector.model, features, maps)
         decode = detector.model.box_coder.decode_single
-        probabilities = _sight(detector, logits).probabilities
+        probabilities = _one_stage_outputs(detector, logits).probabilities
         per_image = [(decode(d, anchors), p) for d, p in zip(deltas, probabilities, strict=True)]
     image, objects, labels, rows, boxes = [], [], [], [], []
     for number, ((found, probabilities), item) in enumerate(zip(per_image, items, strict=True)):
@@ -95,37 +95,37 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     )
 
 
-def see(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> TargetOutputs:
-    """What the model says about ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size."""
-    return see_with_maps(detector, pixels, targets)[0]
+def evaluate(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> TargetOutputs:
+    """Outputs of the model for ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size."""
+    return evaluate_with_maps(detector, pixels, targets)[0]
 
 
-def see_with_maps(
+def evaluate_with_maps(
     detector: StochasticDetector, pixels: Tensor, targets: Targets
 ) -> tuple[TargetOutputs, Features, list[Tensor]]:
-    """As :func:`see`, and what it was read from: the features and the maps (n, C, h, w) that enter the heads."""
-    features, maps = _look(detector, pixels)
-    return _sight_of(detector, features, maps, targets), features, maps
+    """As :func:`evaluate`, with the features and the maps (n, C, h, w) that enter the heads."""
+    features, maps = _features_and_maps(detector, pixels)
+    return _outputs(detector, features, maps, targets), features, maps
 
 
-def _sight_of(
+def _outputs(
     detector: StochasticDetector, features: Features, maps: list[Tensor], targets: Targets
 ) -> TargetOutputs:
     if detector.family.two_stage:
-        return _judge_proposals(detector.model, features, maps, list(targets.boxes))
+        return _two_stage_outputs(detector.model, features, maps, list(targets.boxes))
     logits = detector.model.head.classification_head(maps)
-    return _sight(detector, logits[targets.image, targets.rows])
+    return _one_stage_outputs(detector, logits[targets.image, targets.rows])
 
 
-def _look(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[Tensor]]:
-    """Features of all pictures as if they were one image, with maps (n, C, h, w), and the maps that enter the heads."""
+def _features_and_maps(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[Tensor]]:
+    """Features of all pictures as one batch, with maps (n, C, h, w), and the maps that enter the heads."""
     height, width = pixels.shape[-2:]
     images, _ = detector.model.transform(list(pixels / 255))
     features = detector.family.encode(images, (width, height))
     return features, detector.family.head_maps(features, no_dropout)
 
 
-def _sight(detector: StochasticDetector, logits: Tensor) -> TargetOutputs:
+def _one_stage_outputs(detector: StochasticDetector, logits: Tensor) -> TargetOutputs:
     if detector.name.startswith("retinanet"):
         foreground = logits[..., 1:]
         return TargetOutputs(
@@ -136,14 +136,14 @@ def _sight(detector: StochasticDetector, logits: Tensor) -> TargetOutputs:
 
 
 def _proposals(model: Any, features: Features, maps: list[Tensor]) -> list[Tensor]:
-    rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
+    rpn = copy.copy(model.rpn)  # shares the weights but not the settings
     rpn.nms_thresh = PROPOSAL_NMS
     rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
     proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
     return list(proposals)
 
 
-def _judge_proposals(
+def _two_stage_outputs(
     model: Any, features: Features, maps: list[Tensor], proposals: list[Tensor]
 ) -> TargetOutputs:
     heads = model.roi_heads
@@ -159,7 +159,7 @@ def _named(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:
 
 
 def _match(boxes: Tensor, probabilities: Tensor, wanted: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of ``boxes`` (A, 4) that are targets, the surest MOST_TARGETS of them in order, and the object of each."""
+    """Rows of ``boxes`` (A, 4) that are targets, the MOST_TARGETS most probable ones in order, and the object of each."""
     if not len(wanted) or not len(boxes):
         none = torch.zeros(0, dtype=torch.int64, device=boxes.device)
         return none, none

@@ -1,8 +1,8 @@
-"""Adversarial patches that keep a detector from calling a sticker a sticker: DPatch (Liu et al. 2019).
+"""Adversarial patches against the detection of stickers: DPatch (Liu et al. 2019).
 
-A patch is universal: trained over many scenes, places and sizes, it works on a sticker it has not seen. It is white-box: the
-gradient of the detector's class probabilities goes through the whole network to the patch's pixels. As DPatch's targeted
-form it swaps the class, so that a sticker passes as a logo, which the cell leaves alone; or the sticker is to vanish.
+A patch is universal: trained over many scenes, positions and sizes, it works on unseen stickers. The attack is white-box: the
+gradient of the class probabilities is propagated through the whole network to the patch's pixels. In DPatch's targeted form a
+sticker is classified as a logo, which the cell does not touch; or the sticker vanishes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sticker_uq.lab.datasets.abnormal import patch_place
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 PATCH_PIXELS = 32
-"""Side of a patch; on a picture it is enlarged to the size of its place."""
+"""Side of a patch, px; it is resized to its place in a picture."""
 PatchMode = Literal["swap", "vanish"]
-"""What a patch does to a sticker: it passes as a logo, or as nothing."""
+"""Target of a patch: the sticker becomes a logo (swap), or background (vanish)."""
 _RATE = 0.1
-"""Rate of the first step; it falls to nothing as half a cosine, so that the patch settles."""
+"""Initial learning rate, with cosine decay to 0."""
 _FLOOR = 0.02
-"""Candidates below this score are hidden well enough."""
+"""Candidates below this score are ignored."""
 _WANTED = {"swap": ObjectClass.LOGO, "vanish": ObjectClass.BACKGROUND}
 _LIGHT = (0.9, 1.1)
 
@@ -47,17 +47,17 @@ def craft_patch(
 ) -> NDArray[np.uint8]:
     """An adversarial patch (PATCH_PIXELS, PATCH_PIXELS, 3) uint8 BGR against ``detector``, after ``steps`` of ``batch`` pictures.
 
-    Every sticker of a picture bears the patch. In each step Adam lowers the sum of -log p per sticker over the candidates on
-    the stickers, p being the probability of what they shall be taken for, logo or background by ``mode``. ``on_step`` hears
-    the number of the step and the mean of that over its pictures. The same seed gives the same patch but for rounding in
-    torch's sums. Raises InvalidInput when ``steps`` or ``batch`` is below 1, no picture has a sticker, or one cannot be read.
+    Every sticker of a picture has the patch. Each step of Adam minimises the sum of -log p per sticker over the candidates on
+    the stickers, where p is the probability of the target class, logo or background by ``mode``. ``on_step`` is called with
+    the number of the step and the mean loss over its pictures. The same seed gives the same patch up to rounding in torch's
+    sums. Raises InvalidInput when ``steps`` or ``batch`` is below 1, no picture has a sticker, or one cannot be read.
     """
     if steps < 1 or batch < 1:
         raise InvalidInput(f"{steps} steps of {batch} pictures: expected at least 1 of each")
     attacked = [(item, item.boxes[item.labels == ObjectClass.STICKER]) for item in items]
     attacked = [(item, boxes) for item, boxes in attacked if len(boxes)]
     if not attacked:
-        raise InvalidInput(f"none of {len(items)} pictures has a sticker, expected some to hide")
+        raise InvalidInput(f"none of {len(items)} pictures has a sticker, expected some to attack")
     rng = np.random.default_rng(seed)
     start = torch.from_numpy(rng.uniform(0.2, 0.8, (1, 3, PATCH_PIXELS, PATCH_PIXELS)).astype(np.float32))
     patch = start.to(detector.device).requires_grad_(True)

@@ -1,4 +1,4 @@
-"""A labelled picture that keeps its truth while it is transformed."""
+"""A labelled picture whose ground truth follows its transformations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Points = npt.NDArray[np.floating[Any]]
 class LabelledPicture:
     """A picture and its objects. ``boxes`` are x1 y1 x2 y2 px, where pixel (x, y) covers [x, x + 1) by [y, y + 1).
 
-    ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32; ``labels`` (N,) int64; ``origin`` (N,) the number of each object in
-    the untransformed picture; ``visible`` (N,) the share of its area there that still shows; ``hidden`` (M,) numbers of the
-    objects that no longer show enough to be labelled. ``shapes`` (H, W) uint8, where it is known: number + 1 of the object each
-    pixel shows, else 0. ``scene``: the description the picture was rendered from, where it is known.
+    ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32; ``labels`` (N,) int64; ``origin`` (N,) the index of each object in
+    the untransformed picture; ``visible`` (N,) the share of its area there that is still visible; ``hidden`` (M,) indices of
+    the objects that are no longer visible enough to be labelled. ``shapes`` (H, W) uint8, if known: index + 1 of the object in
+    each pixel, else 0. ``scene``: the description the picture was rendered from, where it is known.
     """
 
     image: Image
@@ -102,7 +102,7 @@ class LabelledPicture:
         )
 
     def _keep(self, boxes: Points, visible: Floats) -> LabelledPicture:
-        """The objects with new boxes, without those that show too little."""
+        """The objects with new boxes, without those that are hardly visible."""
         kept = visible >= MIN_VISIBLE
         return replace(
             self,
@@ -117,7 +117,7 @@ class LabelledPicture:
         """The objects after the projective map `matrix` (3, 3) of continuous coordinates; `image` is the warped image.
 
         A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline
-        is the box itself, so the new box is the smallest that is sure to hold the object. What lies outside the picture is not
+        is the box itself, so the new box is the smallest that certainly contains the object. Parts outside the picture are not
         visible.
         """
         width, height = self.size
@@ -138,8 +138,8 @@ class LabelledPicture:
     def covered(self, cover: Image, image: Image) -> LabelledPicture:
         """The objects behind something that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
 
-        A box shrinks to the tight box around what still shows of the object (of its box where its shape is not known), and an
-        object of which less than a quarter shows is not labelled any more: the rules of rendered scenes.
+        A box shrinks to the tight box around the visible part of the object (of its box if its shape is unknown), and an object
+        of which less than a quarter is visible is not labelled any more, as in rendered scenes.
         """
         boxes, visible = self.boxes.copy(), self.visible.astype(np.float32)
         width, height = self.size
@@ -168,13 +168,13 @@ class LabelledPicture:
 
 
 def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
-    """The map of continuous coordinates as OpenCV wants it: of the centres of pixels, which are whole numbers there."""
+    """The map of continuous coordinates in OpenCV's convention, in which pixel centres are integers."""
     centre = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
     return np.linalg.inv(centre) @ np.asarray(matrix, np.float64) @ centre
 
 
 def warp_image(image: Image, matrix: Points) -> Image:
-    """`image` after the projective map `matrix` of continuous coordinates, what comes into view filled with a blur of its edge.
+    """`image` after the projective map `matrix` of continuous coordinates, uncovered parts filled with a blur of its edge.
 
     Mirroring the edge instead would show objects twice.
     """
@@ -184,6 +184,6 @@ def warp_image(image: Image, matrix: Points) -> Image:
     behind = cv2.warpPerspective(soft, pixels, size, borderMode=cv2.BORDER_REPLICATE)
     inside = cv2.warpPerspective(np.full((height, width), 255, np.uint8), pixels, size)
     share = inside[:, :, None].astype(np.float32) / 255
-    # The border of the warped image is premultiplied by what is outside of it, which is black.
+    # The border of the warped image is blended with the black outside of it.
     mapped = cv2.warpPerspective(image, pixels, size, flags=cv2.INTER_LINEAR).astype(np.float32)
     return np.rint(mapped + behind * (1 - share)).clip(0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Circumstances of the lens and of motion: they smear light, never move an object."""
+"""Corruptions by lens and motion, which blur without moving objects."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def disc_kernel(diameter: float) -> Floats:
 
 
 def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
-    # Light adds up on the sensor before it becomes grey levels.
+    # Blur is linear in light, not in grey levels.
     blurred = cv2.filter2D(linear(picture.image), -1, kernel, borderType=cv2.BORDER_REFLECT_101)
     return picture.with_image(grey_levels(blurred))
 
@@ -62,7 +62,7 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
 def motion_blur(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, angle: float = -1.0
 ) -> LabelledPicture:
-    """The laptop or the camera moved evenly during the exposure; the box is where the object was half way through.
+    """Uniform motion of laptop or camera during the exposure; boxes are those at half time.
 
     ``angle`` in degrees, 0 along the rows, clockwise; negative: any direction.
     """
@@ -93,9 +93,9 @@ def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator)
 def lens_dirt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, haze: float = 0.35
 ) -> LabelledPicture:
-    """Grease and dust on the front lens: soft spots in which the picture is smeared and veiled.
+    """Grease and dust on the front lens: soft spots with blur and haze.
 
-    ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled: they are still seen.
+    ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled.
     """
     width, height = picture.size
     spots = int(rng.integers(4, 10))

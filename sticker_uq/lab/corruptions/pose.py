@@ -1,4 +1,4 @@
-"""Circumstances of how camera and laptop stand to each other: boxes move with the objects."""
+"""Corruptions by the relative pose of camera and laptop, which move objects and boxes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
 
 
 def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int, int]) -> Any:
-    """Map (3, 3) of the laptop's plane when the camera leaves the vertical by `angle` degrees around the plane's middle.
+    """Map (3, 3) of the laptop's plane when the camera is tilted from the vertical by `angle` degrees around the plane's
+    centre.
 
-    The camera keeps looking at the middle from the same distance. `axis`: direction in the picture, degrees, of the line about
+    The camera keeps pointing at the centre from the same distance. `axis`: direction in the picture, degrees, of the line about
     which it turns; `field_of_view`: across the width of the picture, degrees.
     """
     width, height = size
@@ -38,7 +39,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
         ]
     )
     to_plane = np.array([[1, 0, -width / 2], [0, 1, -height / 2], [0, 0, 1]])
-    # A plane of one px per unit, `focal` away, looks as before when nothing leans.
+    # A plane of one px per unit at distance `focal` is unchanged without tilt.
     project = np.column_stack([rotation, [0, 0, focal]])
     to_picture = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1]])
     return to_picture @ project @ to_plane / focal
@@ -52,7 +53,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     limits=(0, 180),
 )
 def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """The laptop lies turned under the camera."""
+    """Rotate the laptop under the camera."""
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
@@ -68,6 +69,6 @@ def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator
 def tilt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
 ) -> LabelledPicture:
-    """The camera or the laptop leans to any side; ``field_of_view`` of the camera across the image, degrees."""
+    """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the image, degrees."""
     matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))

@@ -1,4 +1,4 @@
-"""What a transformation is, and all of them by name."""
+"""The transformations by name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Function = Callable[..., LabelledPicture]
 """picture, strength, generator, and the parameters by name."""
 
 CONTENT, POSE, COVER, LIGHT, LENS, SENSOR, CODING = range(7)
-"""Where on its way from the workpiece to the file an image meets a circumstance; combined ones are applied in this order."""
+"""Stage of image formation, from workpiece to file; combined transformations are applied in this order."""
 
 
 @dataclass(frozen=True)
 class Transformation:
-    """Puts a picture into a circumstance. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
+    """Transforms a picture into a circumstance. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
 
-    ``limits`` are the strengths that mean something; ``parameters`` the further ones with their defaults.
+    ``limits`` are the valid strengths; ``parameters`` the further ones with their defaults.
     """
 
     name: str
@@ -38,16 +38,16 @@ class Transformation:
     def __call__(
         self, picture: LabelledPicture, strength: float, seed: int, **parameters: Parameter
     ) -> LabelledPicture:
-        """`picture` in the circumstance; a function of the arguments alone.
+        """`picture` after the transformation, deterministic in the arguments.
 
-        InvalidInput for a strength outside ``limits`` and for a parameter it does not have or know.
+        InvalidInput for a strength outside ``limits`` and for an unknown parameter or value.
         """
         self.check(strength, parameters)
         rng = np.random.default_rng(seed)
         return self.function(picture, float(strength), rng, **(self.parameters | parameters))
 
     def check(self, strength: float, parameters: dict[str, Parameter] | None = None) -> None:
-        """InvalidInput when the transformation cannot be called with these."""
+        """Raise InvalidInput for an invalid strength or parameter."""
         low, high = self.limits
         if not (math.isfinite(strength) and low <= strength <= high):
             raise InvalidInput(
@@ -59,7 +59,7 @@ class Transformation:
                 raise InvalidInput(f"{self.name}: unknown parameter {name!r}; known: {known}")
             default = self.parameters[name]
             if isinstance(default, str) != isinstance(value, str):
-                raise InvalidInput(f"{self.name}: {name} = {value!r}: expected something like {default!r}")
+                raise InvalidInput(f"{self.name}: {name} = {value!r}: expected a value like {default!r}")
 
 
 TRANSFORMATIONS: dict[str, Transformation] = {}
@@ -73,7 +73,7 @@ def transformation(
     limits: tuple[float, float],
     **parameters: Parameter,
 ) -> Callable[[Function], Function]:
-    """Decorator that makes a function known by its name."""
+    """Decorator that registers a function under its name."""
 
     def register(function: Function) -> Function:
         name = function.__name__

@@ -1,4 +1,4 @@
-"""Circumstances of the sensor, the cable and the file: they spoil pixels; objects stay where they are."""
+"""Corruptions by sensor, transmission and compression, which do not move objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sensor_noise(picture: LabelledPicture, strength: float, rng: np.random.Gener
     limits=(0, 100),
 )
 def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Dead and hot pixels, or bit errors on the way: half of them black, half white."""
+    """Dead and hot pixels, or transmission errors: half of them black, half white."""
     drawn = rng.random(picture.image.shape[:2])
     share, image = strength / 200, picture.image.copy()
     image[drawn < share] = 0
@@ -52,10 +52,10 @@ def salt_and_pepper(picture: LabelledPicture, strength: float, rng: np.random.Ge
 def shifted_lines(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, share: float = 25.0
 ) -> LabelledPicture:
-    """Bands of lines that arrive shifted sideways, as after lost packets; what leaves on one side enters on the other.
+    """Bands of lines shifted sideways with wrap-around, as after lost packets.
 
-    ``share`` (0 to 50) % of the lines are shifted, in bands of three. A box stays where most of its object is: on the lines that
-    are not.
+    ``share`` (0 to 50) % of the lines are shifted, in bands of three. Boxes stay, as most lines
+    of an object are not shifted.
     """
     shift, image = round(strength), picture.image.copy()
     starts = np.arange(0, image.shape[0], _BAND)
@@ -73,7 +73,7 @@ def shifted_lines(
     limits=(1, 100),
 )
 def jpeg(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Strong compression, as of a saved bandwidth."""
+    """JPEG compression, as for limited bandwidth."""
     quality = (cv2.IMWRITE_JPEG_QUALITY, round(strength))
     _, data = cv2.imencode(".jpg", picture.image, quality)
     return picture.with_image(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))

@@ -1,7 +1,6 @@
-"""Circumstances of the workpiece itself: a make nobody has seen, and what an old sticker leaves behind.
+"""Corruptions by the workpiece: an unknown make, and sticker residue.
 
-A picture whose scene is known is rendered again, so light, pose and camera stay what they were; on any other picture the same is
-painted over it.
+A picture whose scene is known is rendered again with the same light, pose and camera; other pictures are painted over.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from sticker_uq.scene import ObjectClass
 _LAYOUTS = ("emblem", "word", "stacked", "row")
 _TRIES = 40
 _SHARE_OF_ONE = 0.012
-"""About the share of the laptop that one residue covers."""
+"""Approximate share of the laptop that one residue covers."""
 
 
 def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> LabelledPicture:
-    """`picture` with what differs between two scenes; where they agree it keeps its pixels."""
+    """`picture` with the pixels that differ between two scenes replaced."""
     size = picture.size
     old, new = render(before, size), render(after, size)
     same = (old.image == new.image).all(axis=2, keepdims=True)
@@ -49,7 +48,7 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
 def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
     """A laptop of a make that is in no data set: its own emblem and name, and (in a rendered scene) a case of its own colour.
 
-    The less the logo stands out from the case, the harder. Boxes stay: the new logo takes the old one's place.
+    Lower contrast between logo and case is harder. Boxes stay, as the new logo replaces the old one.
     """
     make = len(BRANDS) + int(rng.integers(2**20))
     if picture.scene is None:
@@ -79,7 +78,7 @@ def _of_make(scene: SceneSpec, make: int, contrast: float, rng: np.random.Genera
 
 
 def _contrasting(surface: Colour, contrast: float) -> Colour:
-    """A neutral colour lighter than `surface` by `contrast` grey levels; darker where there is no room above."""
+    """A neutral colour lighter than `surface` by `contrast` grey levels; or darker if that would exceed white."""
     base = luminance(surface)
     level = base + contrast if base + contrast <= 255 else max(0.0, base - contrast)
     return (round(level),) * 3
@@ -127,9 +126,9 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
     limits=(0, 15),
 )
 def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Torn paper and adhesive where a sticker was: no sticker any more, so nothing new is labelled.
+    """Torn paper and adhesive of a former sticker, which is not labelled.
 
-    It lies beside the labelled objects. Where there is little room left, less residue is laid than asked for.
+    It is placed beside the labelled objects. If there is little space, less residue is placed than requested.
     """
     area = picture.size[0] * picture.size[1] * strength / 100
     if picture.scene is None:
@@ -140,18 +139,18 @@ def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Ge
     scene, (width, height) = picture.scene, picture.size
     to_picture = laptop_to_picture(scene.pose, width, height)
     scale = scene.pose.width * min(width, height / FRAME_HEIGHT) / 1000
-    room = (25.0, 25.0, 975.0, scene.laptop.depth - 25.0)
-    residues = _residues(picture, to_picture, room, area / scale**2, rng)
+    region = (25.0, 25.0, 975.0, scene.laptop.depth - 25.0)
+    residues = _residues(picture, to_picture, region, area / scale**2, rng)
     return _rendered(picture, scene, replace(scene, residues=scene.residues + residues))
 
 
 def _residues(
-    picture: LabelledPicture, to_picture: Any, room: Rect, area: float, rng: np.random.Generator
+    picture: LabelledPicture, to_picture: Any, region: Rect, area: float, rng: np.random.Generator
 ) -> tuple[ResidueSpec, ...]:
-    """Residues that cover `area` in all, within `room`, beside the objects; `to_picture` maps their units to pixels."""
+    """Residues that cover `area` in all, within `region`, apart from the objects; `to_picture` maps their units to pixels."""
     if area <= 0:
         return ()
-    whole = (room[2] - room[0]) * (room[3] - room[1])
+    whole = (region[2] - region[0]) * (region[3] - region[1])
     count = max(1, round(area / whole / _SHARE_OF_ONE))
     laid: list[ResidueSpec] = []
     taken = picture.boxes.astype(np.float64).tolist()
@@ -160,7 +159,7 @@ def _residues(
         height = math.sqrt(area / count / COVERED / aspect)
         for _ in range(_TRIES):
             residue = ResidueSpec(
-                (float(rng.uniform(room[0], room[2])), float(rng.uniform(room[1], room[3]))),
+                (float(rng.uniform(region[0], region[2])), float(rng.uniform(region[1], region[3]))),
                 height * aspect,
                 height,
                 float(rng.uniform(0, 180)),
@@ -184,7 +183,7 @@ def _residues(
 
 
 def _reach(picture: LabelledPicture) -> Rect:
-    """Where the laptop must be in a picture of which only the boxes are known: around the middle and all objects."""
+    """Estimated region of the laptop from the boxes alone: around the centre and all objects."""
     width, height = picture.size
     left, top, right, bottom = 0.3 * width, 0.3 * height, 0.7 * width, 0.7 * height
     if len(picture.boxes):
@@ -197,7 +196,7 @@ def _reach(picture: LabelledPicture) -> Rect:
 
 
 def _paste(image: Image, colours: Floats, opacity: Floats, centre: tuple[float, float]) -> None:
-    """Lay a residue over `image`, in the light of what it covers."""
+    """Blend a residue into `image` with the brightness of the surface."""
     height, width = opacity.shape
     left, top = round(centre[0] - width / 2), round(centre[1] - height / 2)
     x0, y0 = max(0, left), max(0, top)

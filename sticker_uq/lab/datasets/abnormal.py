@@ -1,7 +1,7 @@
-"""Abnormal scenes: labelled pictures on which something is hidden, or lies that no training scene had.
+"""Abnormal scenes: labelled pictures with occlusions or foreign objects.
 
-The cases of the DiL paper (section 4.1) on laptops: partial occlusion pasted without regard for light and scale, partial
-occlusion as it happens, things and stickers of unknown kinds, and adversarial patches.
+The cases of the DiL paper (section 4.1) on laptops: pasted partial occlusion without matching light and scale, realistic
+partial occlusion, objects and stickers of unknown kinds, and adversarial patches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sticker_uq.lab.rendering.render import MIN_VISIBLE
 from sticker_uq.scene import FloatArray, ObjectClass
 
 HIDDEN_SHARE = (0.4, 0.75)
-"""Least and largest part of a sticker's box that an occluder is to cover."""
+"""Lowest and highest share of a sticker's box that an occluder covers."""
 MOST_TARGETS = 2
-"""Stickers that are hidden in one scene, or attacked."""
-MOST_STRANGERS = 3
+"""Number of occluded or attacked stickers in one scene."""
+MOST_FOREIGN_OBJECTS = 3
 PATCH_SIDE = 0.55
-"""Side of an adversarial patch as a part of the sticker's."""
+"""Side of an adversarial patch relative to the sticker's."""
 _DIRECTIONS = 6
 _PLACES = 40
 _REACH = 1.5
@@ -38,13 +38,13 @@ _BISECTIONS = 6
 
 @dataclass(frozen=True)
 class AbnormalScene:
-    """A picture, what is visible in it, and what was done to it.
+    """A picture, its visible objects, and the changes made to it.
 
-    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of what is still visible of the objects and ``labels`` (N,) int64
-    their classes; ``visible`` (N,) the visible part of each one's box, 1 where nothing lies over it; ``whole`` (N, 4) their
+    ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of the visible parts of the objects and ``labels`` (N,) int64
+    their classes; ``visible`` (N,) the visible share of each box, 1 without occlusion; ``whole`` (N, 4) their
     boxes before. Objects of which less than a quarter is visible are in none of these but in ``lost`` (M, 4).
-    ``added`` (K, 4): boxes of what was laid over the scene, and ``kinds`` what each is. A sticker of an unknown kind is a
-    sticker too and therefore also in ``boxes``.
+    ``added`` (K, 4): boxes of the added objects, and ``kinds`` their kinds. A sticker of an unknown kind is a
+    sticker and therefore also in ``boxes``.
     """
 
     image: Image
@@ -58,7 +58,7 @@ class AbnormalScene:
 
 
 def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
-    """The scene as it is."""
+    """The unchanged scene."""
     none = np.zeros((0, 4), np.float32)
     visible = np.ones(len(boxes), np.float32)
     return AbnormalScene(image, boxes, labels, visible, boxes, none, none, ())
@@ -67,13 +67,13 @@ def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) ->
 def occluded(
     image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> AbnormalScene:
-    """Partial occlusion as it happens: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
+    """Realistic partial occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
         box, share, seed = boxes[target], rng.uniform(*HIDDEN_SHARE), int(rng.integers(2**31))
         others = np.delete(boxes, target, axis=0)
-        # from where it hides least of the others
+        # from the direction that hides least of the others
         turns = rng.uniform(0, 2 * math.pi, _DIRECTIONS)
         spoilt = [_covered(_reaching(image.shape, kind, box, 0.0, t, seed)[1], others).sum() for t in turns]
         turn = float(turns[int(np.argmin(spoilt))])
@@ -103,7 +103,7 @@ def pasted(
     foreign = cv2.resize(other, size)
     for target in _targets(labels, rng):
         mask = _piece(image.shape, boxes[target], rng.uniform(*HIDDEN_SHARE), rng)
-        # another part of the other picture lands on the sticker each time
+        # a random part of the other picture covers the sticker
         shift = rng.integers(0, size[::-1])
         lay(scene.image, np.roll(foreign, tuple(shift), (0, 1)), mask, rng, height=0.0, realistic=False)
         scene = _hidden(scene, mask, "piece of another picture")
@@ -118,10 +118,10 @@ def add_foreign_objects(
     *,
     stickers: bool,
 ) -> AbnormalScene:
-    """One to three things of kinds that no training scene has between the objects: ``stickers`` of unknown kinds, or objects."""
+    """One to three foreign objects between the objects: ``stickers`` of unknown kinds, or other objects."""
     scene = untouched(image.copy(), boxes, labels)
     kinds = UNKNOWN_STICKERS if stickers else OBJECTS
-    for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_STRANGERS + 1))]:
+    for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_FOREIGN_OBJECTS + 1))]:
         place = _free_place(image.shape, np.concatenate((scene.whole, scene.added)), rng)
         if place is None:
             break
@@ -166,7 +166,7 @@ def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def _targets(labels: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    """Which stickers are hidden: at least one where there is one."""
+    """The stickers to change: at least one if there is any."""
     stickers = rng.permutation(np.flatnonzero(labels == ObjectClass.STICKER))
     return [int(i) for i in stickers[: int(rng.integers(1, MOST_TARGETS + 1))]]
 
@@ -174,7 +174,7 @@ def _targets(labels: npt.NDArray[np.int64], rng: np.random.Generator) -> list[in
 def _reaching(
     shape: tuple[int, ...], kind: str, box: FloatArray, reach: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
-    """Colours and coverage of the occluder ``kind`` that comes from direction ``turn`` and gets ``reach`` far over ``box``."""
+    """Colours and coverage of the occluder ``kind`` that enters from direction ``turn`` with ``reach`` over ``box``."""
     centre = (float(box[0] + box[2]) / 2, float(box[1] + box[3]) / 2)
     unit = float(np.sqrt(np.prod(box[2:] - box[:2]))) / 2
 
@@ -187,7 +187,7 @@ def _reaching(
 def _hiding(
     shape: tuple[int, ...], kind: str, box: FloatArray, share: float, turn: float, seed: int
 ) -> tuple[Image, Image]:
-    """As `_reaching`, as far as hides ``share`` of ``box``."""
+    """As `_reaching`, with the reach that hides ``share`` of ``box``."""
 
     def covered(reach: float) -> float:
         return float(_covered(_reaching(shape, kind, box, reach, turn, seed)[1], box[None])[0])
@@ -229,7 +229,7 @@ def _covered(mask: Image, boxes: FloatArray) -> FloatArray:
 
 
 def _hidden(scene: AbnormalScene, mask: Image, kind: str) -> AbnormalScene:
-    """``scene`` with boxes that keep to what ``mask`` leaves visible."""
+    """``scene`` with boxes reduced to the parts that ``mask`` does not cover."""
     height, width = mask.shape
     kept, boxes, visible, lost = [], [], [], [scene.lost]
     for index, (x1, y1, x2, y2) in enumerate(np.rint(scene.boxes).astype(int)):
@@ -280,9 +280,9 @@ def _added(scene: AbnormalScene, mask: Image, kind: str, is_sticker: bool) -> Ab
 def _free_place(
     shape: tuple[int, ...], taken: FloatArray, rng: np.random.Generator
 ) -> tuple[float, float, float] | None:
-    """Centre and half side in px of a place of a sticker's size that overlaps none of ``taken`` (N, 4); None if there is none.
+    """Centre and half side in px of a free square of a sticker's size that overlaps none of ``taken`` (N, 4); None without one.
 
-    The objects of a scene are on the laptop, so the place is sought near their hull, or near the middle without any.
+    The search is near the hull of the objects, which are on the laptop, or near the centre without objects.
     """
     height, width = shape[:2]
     low, high = np.array([0.3 * width, 0.3 * height]), np.array([0.7 * width, 0.7 * height])

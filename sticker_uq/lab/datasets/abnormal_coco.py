@@ -1,7 +1,7 @@
-"""COCO folders of abnormal scenes: made from the pictures of another COCO folder, and read with what was done to them.
+"""COCO folders of abnormal scenes: made from the pictures of another COCO folder, and read with the record of the changes.
 
-An image's entry also has `case`, `source` (the file it was made from), `added` (boxes and kinds of what was laid over it) and
-`lost` (boxes of objects that are hardly visible any more and have no annotation); an annotation also has `visible` (part of the
+An image's entry also has `case`, `source` (the file it was made from), `added` (boxes and kinds of added objects) and
+`lost` (boxes of objects that are hardly visible and have no annotation); an annotation also has `visible` (part of the
 box that nothing covers) and `whole_bbox` (the box before).
 """
 
@@ -60,8 +60,8 @@ def abnormal_scenes(
 ) -> Iterator[EncodedScene]:
     """The pictures ``items`` in an abnormal ``case`` of `CASES`, untouched ("clean"), or with an adversarial ``patch``.
 
-    What is done to a picture depends on ``seed``, the case and the picture's id alone. A case that hides stickers leaves out
-    pictures without one. InvalidInput for an unknown case or a picture that cannot be read.
+    The change depends on ``seed``, the case and the picture's id only. A case that hides stickers skips pictures
+    without one. InvalidInput for an unknown case or a picture that cannot be read.
     """
     if patch is None and case not in (*CASES, CLEAN):
         raise InvalidInput(f"case {case!r}: expected one of {', '.join((CLEAN, *CASES))}, or a patch")
@@ -103,7 +103,7 @@ def read_abnormal(folder: str | os.PathLike[str]) -> list[AbnormalImage]:
         return [_image(p, entries[p.image_id], visible[p.image_id], whole[p.image_id]) for p in pictures]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
-            f"{path}: expected a folder that `sticker-uq dataset abnormal` made, {error} is missing or wrong"
+            f"{path}: expected a folder of `sticker-uq dataset abnormal`, {error} is missing or invalid"
         ) from None
 
 

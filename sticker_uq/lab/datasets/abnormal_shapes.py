@@ -1,7 +1,7 @@
-"""Scenes with shapes that are no thing in particular, to learn from what it looks like when something lies there.
+"""Scenes with random shapes as foreign objects, to train novelty detection.
 
-Random outlines with random surfaces (outlier exposure, Hendrycks et al. 2019). None of them is one of the things, unknown
-stickers, occluders or patches of `CASES`, so that what is learned here is tried on kinds that it has never seen.
+Random outlines with random surfaces (outlier exposure, Hendrycks et al. 2019). They are distinct from the objects, unknown
+stickers, occluders and patches of `CASES`, so that a trained network is tested on kinds that it has never seen.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from sticker_uq.scene import FloatArray
 
 MOST_SHAPES = 3
 _ROLES = {"lying": 0.5, "beside": 0.15, "over": 0.2, "patch": 0.15}
-"""Parts of the shapes that lie by themselves, on or beside an object, over a good part of one, and small and flush on one."""
+"""Shares of the shapes that lie apart, on or beside an object, over a large part of one, and small and flush on one."""
 _FLAT = 0.55
-"""Part of the shapes by themselves that are as flat as a sticker."""
+"""Share of the shapes lying apart that are as flat as a sticker."""
 _FLAT_LIFT, _RAISED_LIFT = (0.2, 1.2), (1.8, 12.0)
-"""Px above the lid, of a picture 960 px wide, low ones oftener than high ones; the height shows in the shadow."""
+"""Height above the lid, px in a picture 960 px wide, with low ones more frequent; affects the shadow."""
 _REALISTIC = 0.7
-"""Part of the other shapes with shadow, light and noise of the picture; the rest are pasted."""
+"""Share of the other shapes with shadow, light and noise of the picture; the rest are pasted."""
 _COMPOSED = 0.35
-"""Part of the shapes that are put together of several."""
+"""Share of the shapes that are composed of several."""
 _KINDS = tuple(range(8))
 _BAR = 3
 _REACHING = 0.4
-"""Part of the shapes over an object that come from outside of the picture, as a hand or an arm does."""
+"""Share of the shapes over an object that enter from outside the picture, as a hand or an arm does."""
 _REACH = 40.0
 """Length of a bar that comes from outside of the picture, in half sides of an object."""
 _HIDES = (0.3, 0.85)
-"""Part of an object's box that a shape over it is to cover."""
+"""Share of an object's box that a shape over it covers."""
 _TRIES = 8
 _LEAST_SIDE = 0.02
-"""Shorter side of a flat shape that counts as one, as a part of the picture's height."""
+"""Lowest shorter side of a flat shape that counts, relative to the picture's height."""
 _WIDTH = 960.0
 
 
 class Exposed(NamedTuple):
     """A picture (H, W, 3) uint8 BGR with shapes on it.
 
-    ``covered`` (H, W) uint8 up to 255: what they cover; ``raised``: what those of them cover that are not as flat as a sticker;
+    ``covered`` (H, W) uint8 up to 255: their coverage; ``raised``: coverage of those that are not as flat as a sticker;
     ``flat`` (K, 4) float32 px: boxes of the flat ones.
     """
 
@@ -66,7 +66,7 @@ def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Expose
     covered, raised = np.zeros((height, width), np.uint8), np.zeros((height, width), np.uint8)
     flat: list[FloatArray] = []
     roles = rng.choice(list(_ROLES), int(rng.integers(1, MOST_SHAPES + 1)), p=list(_ROLES.values()))
-    # what lies flat on the lid lies below the rest
+    # flat shapes are below the others
     plans = sorted((role != "lying" or bool(rng.random() >= _FLAT), str(role)) for role in roles)
     for is_raised, role in plans:
         colours, mask = _laid(result, role, is_raised, np.concatenate([boxes, *(f[None] for f in flat)]), rng)
@@ -94,7 +94,7 @@ def _laid(
         side = float(np.median(sides)) if len(boxes) else 0.16 * image.shape[0]
         unit = side * float(rng.uniform(0.25, 0.65) if not is_raised else rng.uniform(0.2, 0.9))
         kinds = _KINDS if is_raised else [k for k in _KINDS if k != _BAR]
-        # what is as flat as a sticker is printed and has no shade
+        # a shape as flat as a sticker is printed and has no shading
         made = surface if is_raised else printed
         centre = rng.uniform(*_region(image, boxes)) if is_raised else _free(image, boxes, unit, rng)
         return _shape(image, centre, unit, rng, kinds, made)
@@ -110,7 +110,7 @@ def _laid(
 
 
 def _free(image: Image, boxes: FloatArray, unit: float, rng: np.random.Generator) -> FloatArray:
-    """A place where a shape of ``unit`` lies apart from ``boxes``, or nearly."""
+    """A position where a shape of ``unit`` is apart from ``boxes``, or nearly."""
     for _ in range(_TRIES):
         centre = rng.uniform(*_region(image, boxes))
         if not _overlaps(np.concatenate([centre - unit, centre + unit]), list(boxes)):
@@ -133,7 +133,7 @@ def _over(image: Image, box: FloatArray, side: float, rng: np.random.Generator) 
 
 
 def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generator) -> tuple[Image, Image]:
-    """A rectangle inside an object, upright or turned, whose surface is a print without shade."""
+    """A rectangle inside an object, upright or turned, with a printed surface without shading."""
     colours, mask = np.zeros_like(image), np.zeros(image.shape[:2], np.uint8)
     half = side * rng.uniform(0.2, 0.35) * np.array([1.0, rng.uniform(0.6, 1.0)])
     corners = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]) * half
@@ -147,7 +147,7 @@ def _flush(image: Image, centre: FloatArray, side: float, rng: np.random.Generat
 
 
 def _region(image: Image, boxes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Corners of the part of the picture that the objects and the laptop are in."""
+    """Corners of the region of the objects and the laptop."""
     height, width = image.shape[:2]
     low, high = np.array([0.2 * width, 0.2 * height]), np.array([0.8 * width, 0.8 * height])
     if len(boxes):

@@ -1,6 +1,6 @@
-"""What shapes of no particular kind look like on their surface: plain, patterned, noisy, or cut out of a picture.
+"""Random surfaces of shapes: plain, patterned, noisy, or cut out of a picture.
 
-Beside the picture itself two photographs that come with scikit-learn are cut up, so that textures of the real world occur.
+Cut-outs are from the picture itself and from two photographs in scikit-learn, for real textures.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from sticker_uq.lab.rendering.painting import Image
 Floats = npt.NDArray[np.float32]
 
 _GREYISH = 0.5
-"""Part of the colours that are nearly grey, as metal, rubber and paper are."""
+"""Share of the colours that are nearly grey, as metal, rubber and paper are."""
 _DETAILED = 0.5
-"""Part of the surfaces with some lines and circles on them."""
+"""Share of the surfaces with lines and circles on them."""
 _MOST_DETAILS = 6
 _MOST_WAVES = 6
 
 
 Surface = Callable[[int, int, Image, np.random.Generator], Image]
-"""Makes a surface (height, width, 3) uint8, maybe of parts of a picture (H, W, 3)."""
+"""Makes a surface (height, width, 3) uint8, possibly of parts of a picture (H, W, 3)."""
 
 
 def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
@@ -35,7 +35,7 @@ def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> 
 
 
 def printed(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """As :func:`surface`, of the kinds that can be printed: without the shade of something round or bent."""
+    """As :func:`surface`, of the kinds that can be printed: without the shading of a curved object."""
     return _painted(_PRINTED, height, width, image, rng)
 
 
@@ -54,7 +54,7 @@ def print_of(height: int, width: int, image: Image, rng: np.random.Generator) ->
     """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds of them, stretched over all grey levels."""
     kinds = (_noisy, _waves, _cloudy, _striped)
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
-    if rng.random() < 0.5:  # two of them woven into each other
+    if rng.random() < 0.5:  # two interleaved ones
         other = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
         share = _wave(height, width, rng, 4, 60)[..., None] > rng.uniform(-0.5, 0.5)
         made = np.where(share, made, other)

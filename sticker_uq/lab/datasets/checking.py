@@ -1,4 +1,4 @@
-"""What may be wrong with a labelled data set, and how far two of them are apart: for people, before they train or test on it."""
+"""Checks of labelled data sets before training or testing: duplicates, implausible labels, imbalance, drift."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 NEAR = 6
-"""Bits of 64 in which the perceptual hashes of near duplicates differ at most."""
+"""Highest Hamming distance of the 64-bit perceptual hashes of near duplicates."""
 _SIDE = 8
 _SMALL_SIDE = 4.0
 _LARGE_SHARE = 0.9
@@ -26,7 +26,7 @@ _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Seen:
+class PictureStatistics:
     """One picture of a data set: perceptual hash (64 bits), digest of its pixels, mean grey level 0..255."""
 
     item: LabelledImage
@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to look at. ``kind``: duplicate, near duplicate, label; ``pictures`` it is about."""
+    """A finding to review. ``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
 
     kind: str
     pictures: tuple[Path, ...]
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Drift:
-    """How one property differs between two sets: medians, Kolmogorov-Smirnov distance 0..1, p after Holm's correction."""
+    """Difference of one property between two sets: medians, Kolmogorov-Smirnov distance 0..1, p after Holm's correction."""
 
     name: str
     first: float
@@ -60,20 +60,22 @@ class Drift:
         return self.p < _ALPHA
 
 
-def look_at(items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None) -> list[Seen]:
-    """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
+def measure_pictures(
+    items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
+) -> list[PictureStatistics]:
+    """Statistics of every picture. Raises InvalidInput for one that cannot be decoded or has another size than labelled."""
     found = []
     for item in items:
         image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
         if image is None:
-            raise InvalidInput(f"{item.path}: no picture that can be decoded")
+            raise InvalidInput(f"{item.path}: cannot be decoded as a picture")
         if image.shape[:2] != (item.height, item.width):
             raise InvalidInput(
                 f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"
             )
         grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
         digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
-        found.append(Seen(item, perceptual_hash(grey), digest, float(grey.mean())))
+        found.append(PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean())))
         progress()
     return found
 
@@ -85,10 +87,12 @@ def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
     return int("".join("1" if bit else "0" for bit in bits), 2)
 
 
-def duplicates(first: Sequence[Seen], second: Sequence[Seen] = (), near: int = NEAR) -> list[Finding]:
-    """Pictures that are the same or nearly so, within ``first``, or between ``first`` and ``second`` when that is given.
+def duplicates(
+    first: Sequence[PictureStatistics], second: Sequence[PictureStatistics] = (), near: int = NEAR
+) -> list[Finding]:
+    """Duplicates and near duplicates within ``first``, or between ``first`` and ``second`` if given.
 
-    Near: their perceptual hashes differ in at most ``near`` bits.
+    The perceptual hashes of near duplicates differ in at most ``near`` bits.
     """
     everything = [*first, *second]
     hashes = np.array([s.perceptual for s in everything], np.uint64)[:, None].view(np.uint8)
@@ -109,7 +113,7 @@ def duplicates(first: Sequence[Seen], second: Sequence[Seen] = (), near: int = N
 
 
 def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
-    """Labels that are possible but seldom meant: tiny and huge boxes, two boxes of one thing."""
+    """Implausible labels: tiny and huge boxes, two boxes of one object."""
     found = []
     for item in items:
         for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):
@@ -142,8 +146,8 @@ def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
     }
 
 
-def properties(seen: Sequence[Seen]) -> dict[str, npt.NDArray[np.float64]]:
-    """What is compared between data sets: of each picture brightness, size and objects, of each object its size and shape."""
+def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.float64]]:
+    """The compared properties: brightness, size and objects of each picture, size and shape of each object."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for one in seen:
         item = one.item
@@ -156,8 +160,8 @@ def properties(seen: Sequence[Seen]) -> dict[str, npt.NDArray[np.float64]]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def drift(first: Sequence[Seen], second: Sequence[Seen]) -> list[Drift]:
-    """Two-sample Kolmogorov-Smirnov tests of every property, Holm over them; one that a set lacks is left out."""
+def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics]) -> list[Drift]:
+    """Two-sample Kolmogorov-Smirnov tests of every property, Holm-corrected; a property without values is left out."""
     ours, theirs = properties(first), properties(second)
     rows = []
     for name, values in ours.items():

@@ -1,8 +1,8 @@
-"""People's answers as labelled pictures: what the audit log says was answered, on the images that the cell recorded.
+"""Labelled pictures from operators' answers in the audit log and the recorded images.
 
-Of every answered question about objects there is one picture with all that is known to lie on it: what the person said about
-the objects in question and drew themselves, what they had said about this laptop before, and what the policy was sure of. A
-picture of which anything stays open is left out, because a missing box would teach the detector to overlook it.
+Every answered intervention about objects gives one picture, labelled with the operator's answers and drawn boxes, earlier answers
+about the same laptop, and the confident decisions of the policy. A picture with an undecided object is left out, because a
+missing box would train the detector to miss it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _MEANING = {
     Answer.KEEP: ObjectClass.LOGO,
     Answer.NOT_THERE: ObjectClass.BACKGROUND,
 }
-"""What an answer says lies there. "Leave it" makes a logo of it: the class of all that must not be peeled."""
+"""The class of each answer. "Leave it" becomes a logo: the class of everything that must not be peeled."""
 _UNUSABLE = {
-    SceneAnswer.RESCAN: "the person asked to look again",
-    SceneAnswer.SKIP_LAPTOP: "the person left the laptop to people",
-    SceneAnswer.FAULT: "the person reported that something is wrong",
+    SceneAnswer.RESCAN: "the operator requested a rescan",
+    SceneAnswer.SKIP_LAPTOP: "the operator skipped the laptop",
+    SceneAnswer.FAULT: "the operator reported a fault",
 }
 
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """An accepted answer of the audit log. ``before``: what had been said about the same laptop until then."""
+    """An accepted answer of the audit log. ``before``: earlier answers about the same laptop."""
 
     request_id: str
     decision_id: str
@@ -55,7 +55,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True)
 class LabelledBox:
-    """A box (x1, y1, x2, y2) in px, what lies in it, and who says so: "person" or "policy"."""
+    """A box (x1, y1, x2, y2) in px, its class, and the source of the label: "person" or "policy"."""
 
     box: Box
     label: ObjectClass
@@ -64,7 +64,7 @@ class LabelledBox:
 
 @dataclass(frozen=True)
 class AnsweredCase:
-    """The picture of one answered question (H, W, 3) BGR with everything on it; ``picture`` is None when ``problem`` says why
+    """The picture of one answered intervention (H, W, 3) BGR with its boxes; ``picture`` is None when ``problem`` says why
     it cannot be used.
     """
 
@@ -77,12 +77,12 @@ class AnsweredCase:
 def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
     """The accepted answers of an audit log in their order.
 
-    Raises :class:`InvalidInput` when there is no log or when somebody changed it: such answers teach nothing.
+    Raises :class:`InvalidInput` when there is no log or when it was altered.
     """
     check = verify(audit_folder)
     if not check.whole:
         raise InvalidInput(
-            f"audit log {audit_folder} was changed, its answers cannot be used: {check.findings[0]}"
+            f"audit log {audit_folder} was altered, its answers cannot be used: {check.findings[0]}"
         )
     asked: dict[str, Entry] = {}
     memories: dict[str, OperatorAnswers] = {}
@@ -109,13 +109,13 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
         answers=tuple(
             OperatorAnswer(Answer[a["answer"]], as_box(tuple(a["box"]))) for a in answer.data["answers"]
         ),
-        # where the cell does not say which laptop it holds, an earlier answer may be about another one
+        # without a workpiece id an earlier answer may be about another laptop
         before=memories.get(workpiece_id, OperatorAnswers()) if workpiece_id else OperatorAnswers(),
     )
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
-    """Everything that is known to lie on the picture that ``decision`` was about, and why it cannot be used ("" when it can)."""
+    """The boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
     if question.scene_answer in _UNUSABLE:
         return (), _UNUSABLE[question.scene_answer]
     clean = question.scene_answer is SceneAnswer.CLEAN
@@ -124,10 +124,10 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
     for verdict in decision.verdicts:
         known = _known(verdict, said, clean)
         if known is None:
-            return (), f"object {verdict.object.id} stayed open"
+            return (), f"object {verdict.object.id} was not decided"
         if known.label is ObjectClass.BACKGROUND or (clean and known.label is ObjectClass.STICKER):
             continue
-        # the detector may have seen one thing twice, and one answer is about both
+        # two detections of one object share one answer
         if not any(b.label is known.label and same_place(b.box, known.box) for b in boxes):
             boxes.append(known)
     for answer in question.answers:
@@ -137,7 +137,7 @@ def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tup
 
 
 def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) -> LabelledBox | None:
-    """What lies where one object was seen; None when nobody knows."""
+    """The class at the place of one object; None if unknown."""
     box = as_box(verdict.object.box)
     answer = next((a for a in reversed(said) if same_place(a.box, box)), None)
     if answer is not None:
@@ -147,7 +147,7 @@ def _known(verdict: ObjectVerdict, said: Sequence[OperatorAnswer], clean: bool) 
         return LabelledBox(box, ObjectClass.STICKER, BY_POLICY)
     if verdict.verdict is Verdict.KEEP:
         return LabelledBox(box, ObjectClass.LOGO if _is_logo(verdict) else ObjectClass.BACKGROUND, BY_POLICY)
-    if clean:  # no sticker is left, whatever the detector believes
+    if clean:  # no sticker is left, whatever the detector says
         return LabelledBox(
             box, ObjectClass.LOGO if label is ObjectClass.LOGO else ObjectClass.BACKGROUND, BY_PERSON
         )
@@ -161,10 +161,10 @@ def _is_logo(verdict: ObjectVerdict) -> bool:
 def answered_cases(
     audit_folder: Path, recordings: Sequence[Path], topic: str | None = None
 ) -> Iterator[AnsweredCase]:
-    """One case of every answered question, as the recordings hold their images; those that cannot be used say why.
+    """One case per answered intervention, with its image from the recordings, or with the reason why it cannot be used.
 
     ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
-    :class:`InvalidInput` for a log that was changed and for a recording that cannot be read.
+    :class:`InvalidInput` for an altered log and for a recording that cannot be read.
     """
     open_questions = {question.request_id: question for question in answered_questions(audit_folder)}
     for path in recordings:
@@ -181,7 +181,7 @@ def answered_cases(
                     boxes, problem = label_case(question, decision)
                     yield AnsweredCase(question, None if problem else image.image, boxes, problem)
     for question in open_questions.values():
-        yield AnsweredCase(question, None, (), "no recording holds its decision and its image")
+        yield AnsweredCase(question, None, (), "no recording has its decision and its image")
 
 
 def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
@@ -197,7 +197,7 @@ def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
 
 
 def _messages(bag: Bag, kind: str) -> Iterator[Any]:
-    """All messages of one kind that can be read; what breaks off is missing from the cases, which say so."""
+    """All readable messages of one kind; truncated ones are missing from the cases."""
     topics = [topic for topic, message_type in bag.topics.items() if message_type == _MESSAGES + kind]
     if not topics:
         raise InvalidInput(f"{bag.path}: no topic of {_MESSAGES}{kind}: expected a recording of the cell")

@@ -1,4 +1,4 @@
-"""Pictures of many prompts: retries, limits on number and cost, and going on where a killed run stopped."""
+"""Generates pictures from prompts, with retries, limits on number and cost, and resumption of interrupted runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     done: int
     """Pictures in the folder."""
@@ -44,7 +44,7 @@ class Outcome:
     failed: int
     spent: float
     stopped: str = ""
-    """The limit that ended the run; empty when every prompt had its turn."""
+    """The limit that ended the run; empty when every prompt was processed."""
 
 
 def generate_pictures(
@@ -57,9 +57,9 @@ def generate_pictures(
 ) -> Outcome:
     """Make a picture of every prompt in `folder`/images, with the manifest beside it.
 
-    Prompts that have a picture or were refused are not asked for again. `on_prompt` is called after each prompt.
+    Prompts that have a picture or were refused are not requested again. `on_prompt` is called after each prompt.
     InvalidInput when the folder belongs to other prompts, when the service refuses the account or the request itself, or
-    when it fails for three prompts in a row; what was made until then stays, and the next run goes on.
+    when it fails for three prompts in a row; finished pictures are kept, and the next run resumes.
     """
     if folder.exists() and not folder.is_dir():
         raise InvalidInput(f"{folder}: expected a folder, found a file")
@@ -68,7 +68,7 @@ def generate_pictures(
     refused = failed = in_a_row = 0
     stopped = ""
     with open_manifest(folder) as manifest:
-        for left in images.glob(".*.tmp"):  # of a killed run: nobody else writes here
+        for left in images.glob(".*.tmp"):  # of a killed run: the lock excludes other writers
             left.unlink()
         before = [manifest.last(prompt, generator.name) for prompt in prompts]
         run = _Run(folder, manifest, generator, limits, sleep)
@@ -89,7 +89,7 @@ def generate_pictures(
             if in_a_row == _FAILURES_IN_A_ROW:
                 raise InvalidInput(
                     f"{generator.name} failed for {in_a_row} prompts in a row, last: {run.reason}; "
-                    "the same command goes on from here"
+                    "the same command resumes from here"
                 )
             on_prompt()
         return Outcome(manifest.done, refused, failed, manifest.spent, stopped)
@@ -118,13 +118,13 @@ class _Run:
         limits, manifest = self._limits, self._manifest
         if limits.pictures is not None and manifest.done >= limits.pictures:
             return f"{limits.pictures} pictures"
-        # the tolerance is for sums of prices like 0.04
+        # tolerance for rounding in sums of prices such as 0.04
         if limits.cost is not None and manifest.spent + limits.price > limits.cost + 1e-9:
-            return f"a cost of {manifest.spent:.2f}, one more would exceed {limits.cost:.2f}"
+            return f"a cost of {manifest.spent:.2f}; another request would exceed {limits.cost:.2f}"
         return ""
 
     def ask(self, prompt: Prompt, asked: int) -> str:
-        """Ask for one prompt until there is an answer; `asked` requests were made in earlier runs. The last status."""
+        """Request one prompt until there is an answer; `asked` requests were made in earlier runs. Returns the last status."""
         for attempt in range(1, self._limits.attempts + 1):
             entry = Entry(
                 index=prompt.index,
@@ -157,7 +157,7 @@ class _Run:
         return "failed"
 
     def _answered(self, prompt: Prompt, entry: Entry) -> Entry:
-        """The line of a request that brought a picture, which is on the disk then."""
+        """The manifest entry of a successful request, after its picture was written."""
         picture = self._generator.generate(prompt)
         file = f"{IMAGES}/{prompt.index:05d}{picture_suffix(picture.data)}"
         with atomic_write(self._folder / file) as stream:
@@ -166,7 +166,7 @@ class _Run:
 
     @staticmethod
     def _wait(failure: TryAgain, attempt: int) -> float | None:
-        """Seconds until the next request; None when the service asks for more than anybody waits for."""
+        """Seconds until the next request; None when the service asks for more than the longest wait."""
         if failure.wait is None:
             return min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** (attempt - 1))
         return failure.wait if failure.wait <= _LONGEST_ASKED_WAIT else None

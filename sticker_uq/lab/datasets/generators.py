@@ -1,4 +1,4 @@
-"""What makes pictures from prompts: the interface of the generators, how they fail, and the procedural renderer."""
+"""Interface of image generators, their errors, and the procedural renderer as a generator."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ CAMERA_SIZE = (1280, 1024)
 
 @dataclass(frozen=True)
 class Picture:
-    """What a generator made."""
+    """A generated picture."""
 
     data: bytes
     """An encoded picture."""
     revised_prompt: str = ""
-    """The prompt the service used instead, if it said so."""
+    """The revised prompt of the service, if any."""
 
 
 class Generator(Protocol):
     """Makes one picture of a prompt."""
 
     name: str
-    """The generator and its model, as they stand in the manifest."""
+    """The generator and its model, as in the manifest."""
 
     def generate(self, prompt: Prompt) -> Picture:
-        """A picture; raises Refused or TryAgain for this prompt, InvalidInput when no prompt could succeed."""
+        """A picture for ``prompt``; raises Refused or TryAgain for this prompt, InvalidInput if no prompt can succeed."""
         ...
 
 
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class TryAgain(Exception):
-    """No picture this time; `wait` is how long the service asked to wait, s (None: it did not), `paid` if it may cost."""
+    """Temporary failure; `wait`: Retry-After of the service, s, or None; `paid`: whether the request may be charged."""
 
     def __init__(self, reason: str, wait: float | None = None, paid: bool = False) -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ class RenderedGenerator:
 
 
 def picture_suffix(data: bytes) -> str:
-    """The ending of a file with the encoded picture: .png, .jpg or .webp. TryAgain when it cannot be decoded whole."""
+    """File extension of the encoded picture: .png, .jpg or .webp. TryAgain when it is not a complete picture."""
     try:
         with Image.open(io.BytesIO(data), formats=tuple(_SUFFIXES)) as picture:
             picture.verify()  # the checksums and the end of a PNG, without its pixels
@@ -80,4 +80,4 @@ def picture_suffix(data: bytes) -> str:
             picture.load()
             return _SUFFIXES[str(picture.format)]
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise TryAgain(f"broken picture of {len(data)} bytes ({type(error).__name__})", paid=True) from None
+        raise TryAgain(f"corrupt picture of {len(data)} bytes ({type(error).__name__})", paid=True) from None

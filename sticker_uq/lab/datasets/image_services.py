@@ -1,6 +1,6 @@
 """Image generators behind REST APIs: OpenAI's images API (DALL-E 3) and Stability AI's (Stable Diffusion 3).
 
-Keys are only ever put into the Authorization header; texts of a service are cleaned of them before they go anywhere.
+Keys are only used in the Authorization header and removed from all texts of a service.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REFUSALS = ("content_policy_violation", "moderation_blocked", "content_moderati
 
 
 class _Service:
-    """One POST per picture and what its answers mean."""
+    """Base class: one POST per picture, with error handling."""
 
     def __init__(
         self, base_url: str, path: str, key: str, timeout: float, now: Callable[[], float] = time.time
@@ -55,7 +55,7 @@ class _Service:
             response = self._client.post(self._url, **content)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise TryAgain(f"no connection: {self._clean(str(error))}") from None
-        except httpx.RequestError as error:  # the request may have been served, and charged
+        except httpx.RequestError as error:  # the request may have been processed and charged
             raise TryAgain(f"{type(error).__name__}: {self._clean(str(error))}", paid=True) from None
         if not response.is_success:
             self._explain(response)
@@ -68,7 +68,7 @@ class _Service:
         return answer
 
     def _explain(self, response: httpx.Response) -> None:
-        """Raise what an unsuccessful answer means."""
+        """Raise the error that an unsuccessful answer stands for."""
         code, message = _error_of(response)
         text = f"HTTP {response.status_code}: {self._clean(f'{code} {message}'.strip())}"
         status = response.status_code
@@ -125,7 +125,7 @@ class StabilityGenerator:
             "mode": "text-to-image",
             "aspect_ratio": "5:4",
             "output_format": "png",
-            "seed": str(1 + prompt.seed % self._SEEDS),  # 0 asks for a random one
+            "seed": str(1 + prompt.seed % self._SEEDS),  # 0 requests a random one
         }
         answer = self._service.post(files={name: (None, value) for name, value in form.items()})
         if answer.get("finish_reason") == "CONTENT_FILTERED":

@@ -1,4 +1,4 @@
-"""The manifest of generated pictures: JSON lines, appended before and after every request, so that a kill loses nothing."""
+"""The manifest of generated pictures: JSON lines, appended before and after every request, to survive a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATUSES = ("asked", "done", "refused", "retry", "failed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: what became of one request for one prompt."""
+    """One line: the status of one request for one prompt."""
 
     index: int
     seed: int
@@ -34,7 +34,7 @@ class Entry:
     file: str = ""
     """Below the folder."""
     detail: str = ""
-    """Reason of a failure, or the prompt the service used instead."""
+    """Reason of a failure, or the revised prompt."""
 
 
 class Manifest:
@@ -50,16 +50,16 @@ class Manifest:
 
     @property
     def spent(self) -> float:
-        """What all requests may have cost; one without an answer counts as paid."""
+        """Upper bound of the cost of all requests; one without an answer counts as paid."""
         return sum(entry.cost for entry in self._requests.values())
 
     @property
     def done(self) -> int:
-        """How many prompts have a picture."""
+        """Number of prompts with a picture."""
         return sum(entry.status == "done" for entry in self._prompts.values())
 
     def last(self, prompt: Prompt, generator: str) -> Entry | None:
-        """What became of a prompt. InvalidInput when the folder holds another prompt or generator at its index."""
+        """The last entry of a prompt. InvalidInput when the folder holds another prompt or generator at its index."""
         entry = self._prompts.get(prompt.index)
         if entry is not None and (entry.seed, entry.prompt, entry.generator) != (
             prompt.seed,
@@ -73,7 +73,7 @@ class Manifest:
         return entry
 
     def append(self, entry: Entry) -> None:
-        """Add a line; it is on the disk when this returns."""
+        """Add a line and sync it to disk."""
         self._stream.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
@@ -86,7 +86,7 @@ class Manifest:
 
 @contextmanager
 def open_manifest(folder: Path) -> Iterator[Manifest]:
-    """The manifest of `folder`, made if there is none. A last line that a kill cut off is removed.
+    """The manifest of `folder`, created if it does not exist. A truncated last line is removed.
 
     InvalidInput when another process holds it or a line is wrong.
     """
@@ -95,7 +95,7 @@ def open_manifest(folder: Path) -> Iterator[Manifest]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InvalidInput(f"{path}: another process writes it") from None
+            raise InvalidInput(f"{path}: locked by another process") from None
         stream.seek(0)
         content = stream.read()
         whole = content[: content.rfind(b"\n") + 1]

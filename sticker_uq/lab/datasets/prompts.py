@@ -1,4 +1,4 @@
-"""Prompts for image generators: the template of Table 1 of Wu et al. (S000), drawn from a seed."""
+"""Prompts for image generators, sampled from the template of Table 1 of Wu et al. (S000)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ Number = Annotated[int, Field(ge=1, le=20)]
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a generator is asked for."""
+    """A prompt for an image generator."""
 
     index: int
     """Place in the file, from 0."""
     seed: int
     stickers: int
-    """How many stickers the text asks for."""
+    """Number of stickers in the text."""
     prompt: str
 
 
 class PromptTemplate(BaseModel):
-    """The phrases that prompts are made of; the packaged file says what each is for."""
+    """The phrases of prompts; the comments in the packaged file explain them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +66,7 @@ class PromptTemplate(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path = PACKAGED_TEMPLATE) -> PromptTemplate:
-        """The template in a YAML file. InvalidInput names the file and everything wrong in it."""
+        """The template in a YAML file. InvalidInput names the file and all its errors."""
         try:
             values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -111,7 +111,7 @@ class PromptTemplate(BaseModel):
 
 
 def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
-    """Write prompts as JSON lines or CSV, by the file's ending (InvalidInput for another), whole or not at all."""
+    """Write prompts as JSON lines or CSV, by the file's ending (InvalidInput for another), atomically."""
     target = _checked_format(path)
     with atomic_write(target, "w") as stream:
         if target.suffix == ".csv":
@@ -123,9 +123,9 @@ def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
 
 
 def read_prompts(path: str | Path) -> list[Prompt]:
-    """The prompts of a file that `write_prompts` wrote or a person did; InvalidInput names the line that is wrong.
+    """The prompts in a file as `write_prompts` writes it; InvalidInput names the invalid line.
 
-    Indices have to be different.
+    Indices must be unique.
     """
     source = _checked_format(path)
     prompts: dict[int, Prompt] = {}

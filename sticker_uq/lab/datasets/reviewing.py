@@ -1,4 +1,4 @@
-"""A person's verdict on every generated picture, keep or drop: one line for each decision, so that a kill loses nothing."""
+"""Manual review of generated pictures, keep or drop: one line per decision, to survive a kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture by its name below ``images/``, with the prompt that it was made of, empty where nobody wrote it down."""
+    """A picture by its name below ``images/``, with its prompt, empty if unknown."""
 
     name: str
     prompt: str
@@ -29,10 +29,10 @@ class Picture:
 
 
 class Review:
-    """The pictures in ``folder``/images and what was decided about them, kept in ``folder``/review.jsonl."""
+    """The pictures in ``folder``/images and the decisions about them in ``folder``/review.jsonl."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises InvalidInput for a folder without pictures and for a broken review.jsonl or manifest.jsonl."""
+        """Raises InvalidInput for a folder without pictures and for an invalid review.jsonl or manifest.jsonl."""
         self._images, self._file = folder / "images", folder / REVIEW
         names = sorted(p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES)
         if not names:
@@ -62,22 +62,22 @@ class Review:
         return sum(picture.verdict == verdict for picture in self._pictures.values())
 
     def path(self, name: str) -> Path:
-        """Where the picture ``name`` lies; raises InvalidInput for a name that is none of the pictures."""
+        """Path of the picture ``name``; raises InvalidInput for an unknown name."""
         if name not in self._pictures:
             raise InvalidInput(f"picture {name!r}: expected one in {self._images}")
         return self._images / name
 
     def decide(self, name: str, verdict: str) -> None:
-        """Give a picture a verdict, whatever it had; it is on the disk when this returns.
+        """Set the verdict of a picture and sync it to disk.
 
-        Raises InvalidInput as :meth:`path` does, and for a verdict that is none.
+        Raises InvalidInput as :meth:`path` does, and for an unknown verdict.
         """
         self.path(name)
         if verdict not in VERDICTS:
             raise InvalidInput(f"verdict {verdict!r}: expected one of {', '.join(VERDICTS)}")
         with self._file.open("a+b") as stream:
             stream.seek(0)
-            stream.truncate(stream.read().rfind(b"\n") + 1)  # a kill may have cut off the last line
+            stream.truncate(stream.read().rfind(b"\n") + 1)  # the last line may be truncated
             stream.write(
                 json.dumps({"picture": name, "verdict": verdict}, ensure_ascii=False).encode() + b"\n"
             )
@@ -86,7 +86,7 @@ class Review:
         self._note(name, verdict)
 
     def export(self, target: Path) -> int:
-        """Make ``target``/images hold copies of the pictures to keep and nothing else of this folder; how many there are."""
+        """Copy the kept pictures to ``target``/images and remove others of this folder there; returns their number."""
         (target / "images").mkdir(parents=True, exist_ok=True)
         for picture in self._pictures.values():
             copy = target / "images" / picture.name
@@ -104,7 +104,7 @@ class Review:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file of lines, none without a file; a last line that a kill cut off does not count."""
+    """The JSON objects of a file of lines, none without a file; a truncated last line is ignored."""
     if not path.is_file():
         return []
     found = []

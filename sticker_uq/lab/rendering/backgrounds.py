@@ -1,4 +1,4 @@
-"""What the laptop lies on: benches, mats, belts, sheets of metal and cloth, with a few tools."""
+"""Backgrounds: benches, mats, belts, sheets of metal and cloth, with a few tools."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sticker_uq.lab.rendering.scene_spec import BackgroundSpec
 
 
 def paint_background(background: BackgroundSpec, width: int, height: int) -> Image:
-    """The bench, (height,width,3), without light."""
+    """The background, (height,width,3), before lighting."""
     rng = np.random.default_rng(background.seed)
     diagonal = math.ceil(math.hypot(width, height)) // 2 + 2
-    # Half resolution: a bench is soft, out of focus and mostly hidden.
+    # Half resolution: the background is out of focus and mostly hidden.
     side = 2 * ((diagonal + 1) // 2)
     texture = _TEXTURES[background.kind](rng, side)
     flat = np.clip(np.asarray(background.colour, np.float32) + texture, 0, 255).astype(np.uint8)

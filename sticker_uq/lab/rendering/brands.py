@@ -67,7 +67,7 @@ _SYLLABLES = (
 
 
 def brand_of(index: int) -> Brand:
-    """The make of an index; beyond `BRANDS` there is no end of makes that nobody has seen, each drawn from its index."""
+    """The make of an index; beyond `BRANDS` an unseen make is generated from the index."""
     if index < len(BRANDS):
         return BRANDS[index]
     rng = np.random.default_rng(index)

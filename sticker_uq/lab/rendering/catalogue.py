@@ -1,4 +1,4 @@
-"""The kinds of sticker there are: which outlines, proportions, prints and colours go together."""
+"""The kinds of sticker: combinations of outlines, proportions, prints and colours."""
 
 from __future__ import annotations
 

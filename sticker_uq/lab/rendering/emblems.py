@@ -1,4 +1,4 @@
-"""Brand emblems and word marks as coverage masks, and how they are set into a laptop's surface."""
+"""Brand emblems and word marks as coverage masks, and their rendering on a laptop's surface."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _loop(pen: Pen, name: str) -> None:
 
 
 def _unknown(pen: Pen, name: str) -> None:
-    """An emblem that follows from the name: a figure, pierced or framed by others."""
+    """An emblem generated from the name: a figure, pierced or framed by others."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     corners = int(rng.integers(3, 9))
     turn, pinch = rng.uniform(0, math.pi), rng.uniform(0.35, 1.0)
@@ -173,7 +173,7 @@ def logo_mask(brand: int, layout: str) -> Image:
 
 
 def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, Image]:
-    """A logo of `width` by `height` pixels: its colours (h,w,3), coverage (h,w) and how shiny it is (h,w)."""
+    """A logo of `width` by `height` pixels: its colours (h,w,3), coverage (h,w) and gloss (h,w)."""
     source = logo_mask(logo.brand, logo.layout)
     shrinking = width < source.shape[1]
     mask = cv2.resize(
@@ -188,7 +188,7 @@ def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, I
     else:
         tone = ramp * -0.16
     colour = np.asarray(logo.colour, np.float32) * (1 + np.broadcast_to(tone, mask.shape))[:, :, None]
-    # A lit upper and a dark lower edge make the mark stand up from (or lie in) the lid.
+    # A bright upper and a dark lower edge make the mark appear raised (or engraved).
     relief = cv2.subtract(mask, np.roll(mask, max(1, height // 40), axis=0)).astype(np.float32)
     fall = cv2.subtract(mask, np.roll(mask, -max(1, height // 40), axis=0)).astype(np.float32)
     sign = -1.0 if logo.finish == "embossed" else 1.0
@@ -198,7 +198,7 @@ def paint_logo(logo: LogoSpec, width: int, height: int) -> tuple[Image, Image, I
 
 
 def logo_colour(finish: str, surface: Colour, accent: Colour) -> Colour:
-    """The colour of a logo on a surface: tone on tone, but never lost in it."""
+    """The colour of a logo on a surface: tone on tone, with a minimum contrast."""
     dark = luminance(surface) < 110
     if finish == "embossed":
         return shade(surface, 1.5 if dark else 0.6)

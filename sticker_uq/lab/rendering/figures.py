@@ -1,4 +1,4 @@
-"""The little pictures on stickers, each drawn by a pen whose unit is half the figure's size."""
+"""The figures on stickers, each drawn with a pen whose unit is half the figure's size."""
 
 from __future__ import annotations
 

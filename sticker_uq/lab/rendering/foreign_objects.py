@@ -1,6 +1,6 @@
-"""Things that no training scene bears: what is left lying on a lid, and stickers of unknown kinds.
+"""Foreign objects that are in no training scene: objects left on a lid, and stickers of unknown kinds.
 
-Each is drawn about one unit in every direction around the pen's origin.
+Each extends about one unit in every direction from the pen's origin.
 """
 
 from __future__ import annotations
@@ -146,6 +146,6 @@ def seal(pen: Pen, rng: np.random.Generator) -> None:
 OBJECTS: dict[str, Draw] = {
     draw.__name__: draw for draw in (screw, washer, coin, tape, key, pliers, phone, memory_stick)
 }
-"""Things lying on a laptop."""
+"""Foreign objects on a laptop."""
 UNKNOWN_STICKERS: dict[str, Draw] = {draw.__name__: draw for draw in (foil, lettering, glyphs, seal)}
-"""Stickers of kinds that the renderer has not."""
+"""Stickers of kinds that the renderer does not use."""

@@ -1,4 +1,4 @@
-"""The laptop itself, flat and without light: a closed lid or an open deck."""
+"""The laptop, flat and before lighting: a closed lid or an open deck."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROWS = ("`1234567890-=<", ">QWERTYUIOP[]\\", "^ASDFGHJKL;'~", "*ZXCVBNM,./*")
 
 @dataclass
 class Surface:
-    """The flat laptop on a canvas with room around it.
+    """The flat laptop on a canvas with a margin.
 
     `colours` (h,w,3) are premultiplied by `coverage` (h,w); `gloss` (h,w) is 255 where light is mirrored.
     """
@@ -234,7 +234,7 @@ def _key_row(
 
 
 def _legend(pen: Pen, glyph: str, x: float, y: float, colour: Colour) -> None:
-    # Hershey's strokes are quick and, at the few pixels a legend has, look like any other type.
+    # Hershey fonts are fast and, at the few pixels of a legend, look like any other font.
     size = 0.62 * pen.unit
     where = (round((x - 7) * pen.unit), round((y + 8) * pen.unit))
     cv2.putText(pen.image, glyph, where, cv2.FONT_HERSHEY_SIMPLEX, size, colour, 1, cv2.LINE_AA)

@@ -1,4 +1,4 @@
-"""Where things are on a laptop, in laptop units; the sampler and the painter share it."""
+"""Layout of a laptop in laptop units, shared by sampling and painting."""
 
 from __future__ import annotations
 

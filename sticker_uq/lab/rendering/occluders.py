@@ -1,4 +1,4 @@
-"""What comes between the camera and the laptop: a gripper, a hand, a cable, a sheet of paper."""
+"""Occluders between camera and laptop: a gripper, a hand, a cable, a sheet of paper."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sticker_uq.lab.rendering.painting import Pen, shade
 from sticker_uq.lab.rendering.scene_spec import Colour
 
 Occluder = Callable[[TurnedPen, float, np.random.Generator], None]
-"""Draws something that comes from the right over a thing about one unit in every direction from the origin.
+"""Draws an occluder that enters from the right over an object about one unit in every direction from the origin.
 
-The number says how far it gets: at -1.5 it covers nothing of it, at 1.5 all.
+The number is its reach: at -1.5 it covers nothing of the object, at 1.5 all.
 """
 
 METALS: tuple[Colour, ...] = ((70, 68, 66), (120, 118, 116), (40, 40, 42))
 GLOVES: tuple[Colour, ...] = ((196, 128, 40), (60, 58, 58), (120, 150, 205), (96, 128, 190))
 _FAR = 60.0
-"""How far an arm reaches back, in lengths of a finger: out of every picture."""
+"""Length of an arm, in lengths of a finger: beyond the border of every picture."""
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:
@@ -51,7 +51,7 @@ def draw_hand(pen: Pen, colour: Colour) -> None:
 
 
 def gripper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """The jaws about as wide as what they hide."""
+    """A gripper whose jaws are about as wide as the object."""
     draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
 
 

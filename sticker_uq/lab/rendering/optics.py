@@ -1,4 +1,4 @@
-"""Light on the scene and what the camera makes of it."""
+"""Lighting of the scene and the camera model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sticker_uq.lab.rendering.painting import Floats, Image, grain
 from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, CameraSpec, LightSpec
 
 _COARSE = 96
-"""Columns of the grid on which light is worked out before it is enlarged."""
+"""Columns of the coarse grid on which light is computed before upsampling."""
 
 
 def _grid(width: int, height: int) -> tuple[Floats, Floats]:

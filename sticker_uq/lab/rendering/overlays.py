@@ -1,4 +1,4 @@
-"""Things laid over a finished picture, with their shadow and in its light."""
+"""Objects composited over a finished picture, with shadow and matching light."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TurnedPen(Pen):
 
 
 Draw = Callable[[TurnedPen, np.random.Generator], None]
-"""Draws a thing around the pen's origin, about one unit in every direction."""
+"""Draws an object around the pen's origin, about one unit in every direction."""
 
 
 def draw_over(
@@ -50,7 +50,7 @@ def draw_over(
     turn: float,
     rng: np.random.Generator,
 ) -> tuple[Image, Image]:
-    """Colours (H,W,3) and coverage (H,W) of a thing drawn at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
+    """Colours (H,W,3) and coverage (H,W) of an object drawn at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)
     draw(TurnedPen(colours, unit, centre, mask, turn), rng)
     return colours, mask
@@ -61,8 +61,8 @@ def lay(
 ) -> None:
     """Lay ``colours`` over ``image`` where ``mask`` covers.
 
-    A realistic thing floats ``height`` px above the lid: it throws a soft shadow, takes the picture's brightness, is as
-    sharp as a lens draws it and carries the camera's noise. An unrealistic one is cut out and pasted.
+    A realistic object is ``height`` px above the lid: it casts a soft shadow and has the picture's brightness, the blur of
+    the lens and the noise of the camera. An unrealistic one is only pasted.
     """
     left, top, w, h = cv2.boundingRect(mask)
     if w == 0:
@@ -72,7 +72,7 @@ def lay(
     region, inks = image[rows, columns], colours[rows, columns].astype(np.float32)
     cover = mask[rows, columns].astype(np.float32) / 255
     if realistic:
-        # premultiplied, or the black around the thing would bleed into its rim
+        # premultiplied, or the black around the object would bleed into its edge
         inks = cv2.GaussianBlur(inks * cover[:, :, None], (0, 0), 0.8)
         cover = cv2.GaussianBlur(cover, (0, 0), 0.8)
         aside = np.array([[1, 0, 0.6 * height], [0, 1, 0.8 * height]])

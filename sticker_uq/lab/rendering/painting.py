@@ -1,4 +1,4 @@
-"""Drawing helpers shared by everything that paints: a pen in local coordinates, text, noise, compositing."""
+"""Shared drawing helpers: a pen in local coordinates, text, noise, compositing."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def _noise_tile(side: int) -> Floats:
 
 
 def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
-    """White noise (height,width), standard deviation 1, read only: cut from a tile as drawing it is slow."""
+    """White noise (height,width), standard deviation 1, read only: a part of a cached tile, because sampling it is slow."""
     tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
     x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
     piece = tile[y : y + height, x : x + width]

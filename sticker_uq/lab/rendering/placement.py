@@ -1,4 +1,4 @@
-"""Where stickers end up: mostly apart, at times one over another, over an edge or beside a logo."""
+"""Placement of stickers: mostly apart, sometimes overlapping, over an edge or beside a logo."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _place(
     placed: list[StickerSpec],
     logos: tuple[LogoSpec, ...],
 ) -> StickerSpec:
-    """Try places until one suits; the least crowded of those tried is taken when none does."""
+    """Try positions until one is free; otherwise take the least crowded one."""
     habit = rng.random()
     may_cover_sticker = 0.35 if rng.random() < 0.25 else 0.0
     may_cover_logo = 0.3 if habit < 0.1 else 0.0
@@ -173,7 +173,7 @@ def _place(
 
 
 def _near(rng: np.random.Generator, draft: StickerSpec, logo: LogoSpec, laptop: LaptopSpec) -> Point:
-    """A place beside a logo, at times touching it, with at least two thirds of the sticker on the laptop."""
+    """A position beside a logo, sometimes touching it, with at least two thirds of the sticker on the laptop."""
     reach_x, reach_y = (draft.width + logo.width) / 2, (draft.height + logo.height) / 2
     away, along = rng.choice((-1, 1)) * rng.uniform(0.8, 1.1), rng.uniform(-0.5, 0.5)
     if rng.random() < 0.5:

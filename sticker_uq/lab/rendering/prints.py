@@ -1,4 +1,4 @@
-"""What is printed on stickers.
+"""The prints on stickers.
 
 A pen's unit is half the sticker's shorter side; (ax, ay) is half the sticker's extent in that unit.
 """
@@ -221,7 +221,7 @@ def _warning(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.G
 
 
 def _decal(pen: Pen, spec: StickerSpec, ax: float, ay: float, rng: np.random.Generator) -> None:
-    """A maker's emblem on a plain ground: the sticker most easily taken for a logo."""
+    """A maker's emblem on a plain ground: the sticker most similar to a logo."""
     pen.image[:] = spec.colours[0]
     mask = emblem_mask(int(spec.motif))
     scale = 1.3 * pen.unit / max(mask.shape)

@@ -1,4 +1,4 @@
-"""From the description of a scene to its picture and the boxes of what is visible in it."""
+"""Renders a scene description to its picture and the boxes of the visible objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sticker_uq.lab.rendering.stickers import paint_sticker
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 MIN_VISIBLE = 0.25
-"""Objects of which less is visible are not annotated."""
+"""Lowest visible share of an annotated object."""
 _CANVAS_DETAIL = 1.15
 """Canvas pixels per picture pixel; a little more than one keeps prints sharp when the canvas is tilted."""
 _MARGIN_UNITS = 130.0
@@ -36,7 +36,7 @@ _MARGIN_UNITS = 130.0
 
 @dataclass(frozen=True)
 class RenderedScene:
-    """A picture and its truth; N counts the objects visible enough to be annotated."""
+    """A picture and its ground truth for N objects that are visible enough to be annotated."""
 
     image: Image
     """(H,W,3) uint8, blue green red."""
@@ -57,8 +57,8 @@ def render(
 ) -> RenderedScene:
     """Render a scene at `size` (width, height) in pixels.
 
-    The picture is a function of its arguments alone. Scenes that differ only by a sticker differ only where
-    that sticker, its shadow and what lay under it are seen. `noise_seed` replaces the seed of the camera's
+    The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where
+    that sticker, its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's
     noise, so that consecutive frames of one scene differ as a camera's would. InvalidInput if `size` is below
     64 pixels.
     """
@@ -158,7 +158,7 @@ def _apply_residue(surface: Surface, residue: ResidueSpec) -> None:
     x, y = (surface.margin + part * surface.scale for part in residue.centre)
     left, top = round(x - coverage.shape[1] / 2), round(y - coverage.shape[0] / 2)
     rows, columns = slice(top, top + coverage.shape[0]), slice(left, left + coverage.shape[1])
-    # Nothing sticks beside the laptop.
+    # No residue beside the laptop.
     cover = coverage * (surface.coverage[rows, columns].astype(np.float32) / 255)
     _blend(surface, rows, columns, colours * cover[:, :, None], cover)
     gloss = surface.gloss[rows, columns]
@@ -224,7 +224,7 @@ def _annotate(
     for identity, label in classes:
         if full_areas[identity] == 0 or in_wide[identity] == 0:
             continue
-        # The share on top of the pile, times the share of that inside the picture.
+        # Share that is not covered by other stickers, times the share of that inside the picture.
         fraction = on_canvas[identity] / full_areas[identity] * in_picture[identity] / in_wide[identity]
         if fraction < MIN_VISIBLE:
             continue

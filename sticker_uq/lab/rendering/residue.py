@@ -1,4 +1,4 @@
-"""What a sticker leaves behind: a film of adhesive with torn paper on it."""
+"""Sticker residue: a film of adhesive with torn paper on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sticker_uq.lab.rendering.painting import Floats, clouds, grain
 from sticker_uq.lab.rendering.scene_spec import ResidueSpec
 
 COVERED = 0.6
-"""Share of a residue's rectangle that something is left on."""
+"""Share of a residue's rectangle that is covered."""
 
 
 def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:

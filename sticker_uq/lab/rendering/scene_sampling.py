@@ -1,4 +1,4 @@
-"""Laptop scenes drawn from a seed: which laptop, how it lies, what sticks on it, the light and the camera."""
+"""Samples laptop scenes from a seed: laptop, pose, logos, stickers, light and camera."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BENCHES: dict[str, tuple[Colour, ...]] = {
 
 
 def sample_scene(seed: int, *, stickers: int | None = None) -> SceneSpec:
-    """The scene of a seed; `stickers` (0 to 8) fixes how many stickers it has and leaves the rest as it is.
+    """The scene of a seed; `stickers` (0 to 8) fixes the number of stickers without changing the rest.
 
     Object ids count from 1, logos first. InvalidInput for a negative seed or a number of stickers out of
     range.
@@ -120,8 +120,8 @@ def _sample_pose(rng: np.random.Generator, laptop: LaptopSpec) -> PoseSpec:
     low, high = outline.min(axis=0), outline.max(axis=0)
     fit = min(0.97 / (high[0] - low[0]), 0.97 * FRAME_HEIGHT / (high[1] - low[1]))
     scale = min(fit, float(rng.uniform(0.7, 0.95)) / 1000)
-    room = np.maximum(0, np.array([1, FRAME_HEIGHT]) - scale * (high - low)) / 2
-    middle = np.array([0.5, FRAME_HEIGHT / 2]) + rng.uniform(-0.8, 0.8, 2) * room
+    space = np.maximum(0, np.array([1, FRAME_HEIGHT]) - scale * (high - low)) / 2
+    middle = np.array([0.5, FRAME_HEIGHT / 2]) + rng.uniform(-0.8, 0.8, 2) * space
     shift = middle - scale * (low + high) / 2
     matrix = np.array([[scale, 0, shift[0]], [0, scale, shift[1]], [0, 0, 1]]) @ tilted
     return PoseSpec(tuple(float(value) for value in matrix.ravel()), float(scale * 1000), angle)

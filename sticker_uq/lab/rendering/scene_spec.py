@@ -1,7 +1,7 @@
-"""What a laptop scene consists of, described apart from the pixels it is rendered to.
+"""Description of a laptop scene, independent of the rendered size.
 
-Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x runs right and y towards the
-person who would use it, the origin is its upper left corner. The reference frame of the picture is 1 wide and
+Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x points right and y towards the
+user, the origin is its upper left corner. The reference frame of the picture is 1 wide and
 0.75 high.
 """
 
@@ -165,7 +165,7 @@ class CameraSpec:
 
 @dataclass(frozen=True)
 class SceneSpec:
-    """All there is to know about one scene; `render` turns it into a picture."""
+    """The complete description of a scene, the input of `render`."""
 
     seed: int
     laptop: LaptopSpec
@@ -175,11 +175,11 @@ class SceneSpec:
     camera: CameraSpec
     logos: tuple[LogoSpec, ...] = field(default=())
     stickers: tuple[StickerSpec, ...] = field(default=())
-    """In the order in which they were stuck on: later ones lie on top."""
+    """From bottom to top."""
     residues: tuple[ResidueSpec, ...] = field(default=())
 
     def without_sticker(self, sticker_id: int) -> SceneSpec:
-        """The same scene with that sticker taken off; InvalidInput if it has no sticker of that id."""
+        """The same scene without that sticker; InvalidInput if it has no sticker of that id."""
         left = tuple(sticker for sticker in self.stickers if sticker.id != sticker_id)
         if len(left) == len(self.stickers):
             present = ", ".join(str(sticker.id) for sticker in self.stickers) or "none"

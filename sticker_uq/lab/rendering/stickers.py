@@ -1,4 +1,4 @@
-"""One sticker as a flat patch: outline, print, wear and the corner that came loose."""
+"""A sticker as a flat patch: outline, print, wear and a folded corner."""
 
 from __future__ import annotations
 

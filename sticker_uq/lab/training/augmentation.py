@@ -1,4 +1,4 @@
-"""Training pictures: read, augmented and resized to the network's input, without changing what an axis-aligned box means."""
+"""Loading, augmentation and resizing of training pictures, with transformations that keep boxes axis-aligned."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
 from sticker_uq.scene import InvalidInput
 
-_SMALLEST_SIDE = 2.0  # px of the result; thinner boxes show nothing that could be learned
-_LEAST_VISIBLE = 0.35  # part of a box that a crop must leave for it to remain labelled
+_SMALLEST_SIDE = 2.0  # px of the result; thinner boxes are dropped
+_LEAST_VISIBLE = 0.35  # lowest share of a box inside a crop for it to stay labelled
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _window(image: NDArray[np.uint8], rng: np.random.Generator) -> tuple[NDArray
 def _shifted(
     item: LabelledImage, offset: tuple[int, int], shape: tuple[int, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Boxes and labels of ``item`` in the window that begins at ``offset``, without those it mostly cuts off."""
+    """Boxes and labels of ``item`` in the window that begins at ``offset``, without those mostly outside."""
     boxes = item.boxes - np.array([*offset, *offset], np.float32)
     inside = boxes.clip(0, np.array([shape[1], shape[0], shape[1], shape[0]], np.float32))
     whole, left = (np.prod(b[:, 2:] - b[:, :2], axis=1) for b in (boxes, inside))

@@ -1,4 +1,4 @@
-"""Teaches the novelty head of a detector: clean labelled pictures on which shapes of no particular kind are laid."""
+"""Training of the novelty head of a detector on clean labelled pictures with random shapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from sticker_uq.novelty.head import NoveltyHead, cells_of
 from sticker_uq.scene import InvalidInput
 
 _CLEAN_EVERY = 4
-"""One picture in so many is left as it is."""
+"""One picture in this number is left unchanged."""
 _COVERED, _FREE = 0.3, 0.02
-"""Part of a cell from which it counts as covered, and up to which as free; cells between teach nothing."""
+"""Covered share above which a cell is positive, and below which it is negative; cells between are ignored."""
 _BATCH = 512
 _EPOCHS = 3
 _RATE, _DECAY = 2e-3, 1e-3
@@ -31,13 +31,13 @@ def train_novelty_head(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyHead:
-    """A head for ``detector`` from clean labelled pictures, on three of four of which shapes are laid.
+    """A head for ``detector`` trained on clean labelled pictures, three of four with random shapes.
 
-    The same seed and pictures give the same head but for rounding in torch's sums. Raises InvalidInput without pictures
+    The same seed and pictures give the same head up to rounding in torch's sums. Raises InvalidInput without pictures
     and for one that cannot be read.
     """
     if not items:
-        raise InvalidInput("0 pictures to learn novelty from, expected some hundreds")
+        raise InvalidInput("0 pictures to train novelty detection on, expected some hundreds")
     activations, covered = [], []
     for number, item in enumerate(items):
         rng = np.random.default_rng((seed, item.image_id))
@@ -46,7 +46,7 @@ def train_novelty_head(
             image, mask = exposed(image, item.boxes, rng)[:2]
         features = detector.encode(image)
         cells = cells_of(detector.head_maps(features), features.padded)[0]
-        # over the padding of the network's input there is nothing
+        # no cells in the padding of the network's input
         height, width = features.resized
         canvas = np.zeros(features.padded, np.float32)
         canvas[:height, :width] = cv2.resize(
@@ -60,7 +60,7 @@ def train_novelty_head(
 
 
 def _fitted(activations: Tensor, covered: Tensor, seed: int) -> NoveltyHead:
-    """A head fitted to activations (N, C) half precision and the covered part of every cell (N,)."""
+    """A head fitted to activations (N, C) half precision and the covered share of every cell (N,)."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""What the novelty network learns from: a picture with shapes on it, and what each of its cells shows."""
+"""Training samples of the novelty network: a picture with random shapes, and the targets of its cells."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from sticker_uq.novelty.network import CHANNELS, STRIDE, input_size
 from sticker_uq.scene import FloatArray, ObjectClass
 
 _CLEAN = 0.25
-"""Part of the pictures that are left as they are."""
+"""Share of the pictures that are left unchanged."""
 _COVERED, _FREE = 0.2, 0.02
-"""Part of a cell from which it counts as covered by a foreign object, and up to which as free; cells between teach nothing."""
+"""Share covered by a foreign object above which a cell is positive, and below which negative; others are ignored."""
 _IN, _OUT = 0.5, 0.05
-"""Part of a cell in an object's box from which it counts as the object's, and up to which it does not."""
+"""Share in an object's box above which a cell is positive for the object, and below which negative."""
 _HIDDEN = 0.7
-"""Part of a cell that a foreign object covers from which the object below does not show."""
+"""Share covered by a foreign object above which the object below is not visible."""
 _SEEN = 0.25
-"""Visible part of a sticker from which it is to be found; one with less teaches nothing."""
+"""Lowest visible share of a sticker that is a positive; others are ignored."""
 _TOLD_APART = 3.0
-"""What a cell with something raised counts: that this is no sticker is hardest to learn."""
+"""Weight of a cell with a raised shape: that it is no sticker is hardest to learn."""
 _MIDDLE, _RIM = 0.5, 0.8
-"""Middle of a sticker's box, and what counts as neither middle nor beside it, as parts of its sides."""
+"""Centre region of a sticker's box, and the ignored margin around it, relative to its sides."""
 
 
 class Sample(NamedTuple):
-    """A picture and what is to be learned from it.
+    """A picture and its targets.
 
-    ``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the middle of a sticker;
-    ``edges`` (4, h, w) float32: in such a middle the distances to the edges of what is visible of the sticker, in cells.
+    ``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the centre of a sticker;
+    ``edges`` (4, h, w) float32: at such a centre the distances to the edges of the sticker's visible part, in cells.
     """
 
     picture: NDArray[np.uint8]
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 
 
 def sample(item: LabelledImage, epoch: int, seed: int) -> Sample:
-    """``item`` with other shapes, place, scale and light in every epoch. InvalidInput if the picture cannot be read."""
+    """``item`` with other shapes, position, scale and light in every epoch. InvalidInput if the picture cannot be read."""
     rng = np.random.default_rng((seed, epoch, item.image_id))
     image = read_picture(item)
     bare = np.zeros(image.shape[:2], np.uint8)
@@ -76,7 +76,7 @@ def sample(item: LabelledImage, epoch: int, seed: int) -> Sample:
 
 
 def _visible(boxes: FloatArray, raised: NDArray[np.uint8]) -> tuple[FloatArray, FloatArray]:
-    """What ``raised`` (H, W) leaves of ``boxes``: boxes (N, 4) and parts (N,)."""
+    """The visible parts of ``boxes`` under ``raised`` (H, W): boxes (N, 4) and shares (N,)."""
     found, parts = boxes.copy(), np.ones(len(boxes), np.float32)
     for number, (x1, y1, x2, y2) in enumerate(np.rint(np.maximum(boxes, 0)).astype(int)):
         window = (raised[y1:y2, x1:x2] <= 127).astype(np.uint8)
@@ -90,8 +90,8 @@ def _visible(boxes: FloatArray, raised: NDArray[np.uint8]) -> tuple[FloatArray, 
 def _taught(shares: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Targets and weights (3, h, w) of CHANNELS.
 
-    ``shares`` (4, h, w): part of every cell that a foreign object covers, that lies in boxes of logos and of stickers, and that
-    something raised covers.
+    ``shares`` (4, h, w): share of every cell that is covered by a foreign object, in boxes of logos, in boxes of stickers, and
+    covered by a raised shape.
     """
     covered, raised = shares[0], shares[-1]
     objects = shares[1:-1]
@@ -105,20 +105,20 @@ def _taught(shares: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[n
 def _middles(
     boxes: FloatArray, shares: FloatArray, raised: FloatArray
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Target and weight (2, h, w) of the middles of ``boxes`` (N, 4) in cells, and the distances to their edges (4, h, w)."""
+    """Target and weight (2, h, w) of the centres of ``boxes`` (N, 4) in cells, and the distances to their edges (4, h, w)."""
     height, width = raised.shape
     target, weight = np.zeros((height, width), np.float32), np.ones((height, width), np.float32)
     weight[raised > _HIDDEN] = _TOLD_APART
     edges = np.ones((4, height, width), np.float32)
     rows, columns = np.mgrid[:height, :width] + 0.5
     sizes = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
-    # where boxes overlap the smaller one counts
+    # of overlapping boxes the smaller one counts
     for number in np.argsort(-sizes.prod(axis=1), kind="stable"):
         (x1, y1, x2, y2), (w, h) = boxes[number], np.maximum(sizes[number], 1.0)
         across, down = np.abs(columns - (x1 + x2) / 2) / (w / 2), np.abs(rows - (y1 + y2) / 2) / (h / 2)
         away = np.maximum(across, down)
         inside = (columns > x1) & (columns < x2) & (rows > y1) & (rows < y2)
-        # the middle of a small box may lie in no cell
+        # the centre region of a small box may contain no cell centre
         near = (np.maximum(np.abs(columns - (x1 + x2) / 2), np.abs(rows - (y1 + y2) / 2)) <= 0.5) & inside
         middle = ((away <= _MIDDLE) | near) & inside
         if shares[number] < _SEEN or not inside.any():
@@ -143,8 +143,8 @@ def _placed(
     width, height = size
     scale = float(np.exp(rng.uniform(-0.22, 0.22)))
     scaled = (max(1, round(width * scale)), max(1, round(height * scale)))
-    room = (width - scaled[0], height - scaled[1])
-    left, top = (int(rng.integers(min(0, r), max(0, r) + 1)) for r in room)
+    space = (width - scaled[0], height - scaled[1])
+    left, top = (int(rng.integers(min(0, r), max(0, r) + 1)) for r in space)
     results = []
     for array in (image, truth):
         small = cv2.resize(array, scaled, interpolation=cv2.INTER_AREA)

@@ -1,4 +1,4 @@
-"""Teaching the novelty network: clean labelled pictures on which shapes of no particular kind are laid."""
+"""Training of the novelty network on clean labelled pictures with random shapes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BATCH = 8
 _AHEAD = 3
 _RATE, _DECAY, _WARM_UP = 2e-3, 1e-2, 100
 _EMPHASIS = (3.0, 1.0, 1.0, 3.0)
-"""What a cell with a foreign object, logo, sticker or the middle of one counts, next to one without."""
+"""Loss weights of positive cells for foreign object, logo, sticker and sticker centre, relative to negative ones."""
 _SHARES = (1.0, 1.0, 1.0, 2.0)
 """Of these in the loss."""
 _KEPT = 4
-"""Blocks of an encoder that has learned already which stay as they are: down to 4 px per cell."""
+"""Frozen blocks of a pretrained encoder: down to 4 px per cell."""
 _GENTLE = 0.3
-"""Learning rate of its other blocks as a part of that of the new layers."""
+"""Learning rate of its other blocks relative to that of the new layers."""
 
 
 def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
@@ -48,18 +48,17 @@ def learn_network(
     seed: int = 0,
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
 ) -> NoveltyNetwork:
-    """A network from clean labelled pictures ``items`` of one size, each seen ``epochs`` times with other shapes.
+    """A network trained on clean labelled pictures ``items`` of one size for ``epochs`` epochs, each with other shapes.
 
-    Its encoder begins with the blocks ``start`` of :func:`mobile_blocks`, which know the pictures already; or it goes on from
-    another network.
+    ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
+    number of pictures of a step and its loss. The same seed, pictures and number of torch threads give the same network.
 
-    ``on_batch`` is told how many pictures a step had, and its loss. The same seed, pictures and number of torch's threads give
-    the same network. Raises InvalidInput without pictures, for pictures of different sizes, and for one that cannot be read.
+    Raises InvalidInput without pictures, for pictures of different sizes, and for one that cannot be read.
     """
     sizes = {(item.width, item.height) for item in items}
     if len(sizes) != 1:
         raise InvalidInput(
-            f"{len(items)} pictures of {len(sizes)} sizes to learn novelty from, expected some hundreds of one size"
+            f"{len(items)} pictures of {len(sizes)} sizes to train novelty detection on, expected some hundreds of one size"
         )
     batches = list(_batches(items, epochs, seed))
     with torch.random.fork_rng(devices=[]):
@@ -69,7 +68,7 @@ def learn_network(
         network.load_state_dict(start.state_dict())
     else:
         network.start_from(start)
-    network.encoder.eval()  # its statistics are those of many more pictures
+    network.encoder.eval()  # its batch statistics come from many more pictures
     network.encoder[:_KEPT].requires_grad_(False)
     known = list(network.encoder[_KEPT:].parameters())
     new = [p for name, p in network.named_parameters() if not name.startswith("encoder")]
@@ -105,7 +104,7 @@ def _batches(
 
 
 def _loss(predicted: Tensor, samples: Sequence[Sample]) -> Tensor:
-    """Of every channel the mean cross entropy over the cells that teach, and of boxes the mean - log IoU, added up."""
+    """Sum of the mean cross entropy of every channel over the cells with weight, and of the mean -log IoU of boxes."""
     targets, weights = (
         torch.from_numpy(np.stack(arrays)) for arrays in zip(*(s[1:3] for s in samples), strict=True)
     )

@@ -1,4 +1,4 @@
-"""How the weights are changed: optimiser, learning rate and the average over the last steps."""
+"""Optimiser, learning rate schedule and weight averaging."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sticker_uq.lab.training.settings import Frozen
 _RATES = {"ssdlite320_mobilenet_v3_large": 2e-3, "ssd300_vgg16": 2e-4}
 _FPN_RATE = 1e-4
 _WEIGHT_DECAY = 0.02
-_WARM_UP = 300  # steps, or a tenth of the training where that is less
+_WARM_UP = 300  # steps, or a tenth of the training if that is less
 _AVERAGE = 0.998  # weight of the past in the averaged weights, reached gradually
 
 
 def highest_rate(name: str) -> float:
-    """The learning rate that model ``name`` is trained with unless told otherwise."""
+    """The default learning rate of model ``name``."""
     return _RATES.get(name, _FPN_RATE)
 
 
@@ -32,7 +32,7 @@ def learning_rate(highest: float, step: int, steps: int) -> float:
 
 
 def averaging(step: int) -> float:
-    """Weight of the past in the averaged weights after step number ``step``: less in the beginning, when it is no good."""
+    """Weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
     return min(_AVERAGE, (1 + step) / (10 + step))
 
 
@@ -50,8 +50,8 @@ def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
 def freeze(model: Any, what: Frozen) -> None:
     """Keep ``what`` of ``model``, which is in training mode, from changing.
 
-    Batch normalisation then normalises with the statistics that it has, as the detector will: those of a small batch of a few
-    hundred pictures would take their place long before the weights have followed them.
+    Batch normalisation then uses its stored statistics, as in the detector: statistics from a few hundred
+    pictures would replace them long before the weights have adapted.
     """
     if what == "nothing":
         return

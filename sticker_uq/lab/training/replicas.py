@@ -1,8 +1,8 @@
 """One training step, computed by several threads on a processor.
 
-Inside an operation torch's threads wait for each other hundreds of times per step, which is slow on two cores
-and collapses when anything else runs on the machine. Replicas that share the parameters, each with a part of
-the batch and one thread, meet once per step.
+The threads of torch's operators synchronise hundreds of times per step, which is slow on two cores and much slower
+under other load. Replicas that share the parameters, each with a part of the batch and one thread, synchronise once
+per step.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 Loss = Callable[[Any, Any], Tensor]
-"""Takes a replica of the model and a part of the batch to the mean loss of that part."""
+"""Mean loss of a replica of the model on a part of the batch."""
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8  # malloc.h
 
 
 class Replicas:
-    """``model`` and ``count`` - 1 twins with the same parameters but their own gradients and batch statistics.
+    """``model`` and ``count`` - 1 replicas with the same parameters but their own gradients and batch statistics.
 
     The running statistics of batch normalisation in ``model`` come from its own part of each batch.
     """
@@ -38,7 +38,7 @@ class Replicas:
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def gradients(self, parts: Sequence[Any], loss: Loss) -> float:
-        """Leave the mean gradient over ``parts`` (at most one per replica) in the model; return the mean loss."""
+        """Set the model's gradients to the mean over ``parts`` (at most one per replica); returns the mean loss."""
 
         def work(model: nn.Module, part: Any) -> float:
             model.zero_grad(set_to_none=True)
@@ -62,10 +62,10 @@ class Replicas:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for the next step; giving it back to the system triples the time of a step."""
+    """Tell glibc to keep freed memory for the next step; returning it to the system triples the time of a step."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # another C library: only slower
+    except (OSError, AttributeError):  # another C library: slower only
         return
     for option, value in (
         (_M_ARENA_MAX, 1),

@@ -1,4 +1,4 @@
-"""What a training is told and what it reports."""
+"""Settings, progress and results of a training."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from sticker_uq.detection.settings import ModelName
 
 Frozen = Literal["nothing", "statistics", "backbone"]
-"""What a training leaves as it was: "statistics" those of batch normalisation, "backbone" also all weights but the head's."""
+"""Frozen parts: "statistics" of batch normalisation; "backbone": also all weights but the head's."""
 
 Taken = Literal["all", "backbone"]
-"""What a training takes from the weights file that it starts from: "backbone" leaves all behind it to chance."""
+"""Part of the weights file to load: "backbone" leaves all other layers random."""
 
 
 class TrainSettings(BaseModel):
@@ -28,25 +28,28 @@ class TrainSettings(BaseModel):
     val_data: Path | None = Field(
         None, description="COCO folder to validate on; without one, a tenth of the data"
     )
-    epochs: int = Field(20, ge=1, le=10_000, description="passes over the data")
-    batch_size: int = Field(16, ge=1, le=1024, description="pictures per step")
-    learning_rate: float = Field(0.0, ge=0.0, le=1.0, description="highest learning rate; 0: by model")
+    epochs: int = Field(20, ge=1, le=10_000, description="epochs")
+    batch_size: int = Field(16, ge=1, le=1024, description="batch size")
+    learning_rate: float = Field(
+        0.0, ge=0.0, le=1.0, description="highest learning rate; 0: the default of the model"
+    )
     start: str = Field(
         "auto",
         description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model "
         "with the same backbone, the backbone is taken",
     )
     take: Taken = Field(
-        "all", description="what of the weights file in start: all, or backbone, with all behind it random"
+        "all",
+        description="part of the weights file in start to load: all, or backbone, with all other layers random",
     )
     freeze: Frozen = Field(
         "nothing",
-        description="what stays as it was: nothing, statistics (of batch normalisation), or backbone (and the statistics)",
+        description="what to freeze: nothing, statistics (of batch normalisation), or backbone (with statistics)",
     )
     min_size: int = Field(480, ge=64, le=2048, description="FPN models only: shorter side of the picture, px")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
-        description="of convolutions and products; bfloat16 where the processor multiplies it faster",
+        description="precision of convolutions and products; bfloat16 where the hardware multiplies it faster",
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
     threads: int = Field(0, ge=0, le=256, description="threads; 0: torch's default")
@@ -55,7 +58,7 @@ class TrainSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a training stands after step number ``step`` of ``steps``.
+    """Progress of a training after step number ``step`` of ``steps``.
 
     ``images`` trained on so far; ``loss`` smoothed over about 50 steps; ``map50`` of the last validation, NaN before.
     """
@@ -70,11 +73,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """One row of metrics.csv: what an epoch brought.
+    """One row of metrics.csv: the results of an epoch.
 
     ``loss``: mean over its steps. ``map50``: mAP at IoU 0.5 of the averaged weights over the classes that the
     validation pictures have, NaN without any; ``ap_logo``, ``ap_sticker`` its parts. ``input_size``: px of the
-    pictures that the network sees, in training and validation (FPN models: shorter side).
+    network's input, in training and validation (FPN models: shorter side).
     """
 
     epoch: int

@@ -1,9 +1,9 @@
 """The SSD training loss for a whole batch at once.
 
 torchvision computes it image by image and forces the single best default box on every object. SSDLite's
-smallest default box is a fifth of the picture, so small objects would get one positive each, and boxes just
-as good would be taught to be background. Here every object claims its best few default boxes and the nearly
-as good ones take no part; loss and hard negative mining are otherwise those of SSD (Liu et al. 2016, sections
+smallest default box is a fifth of the picture, so small objects would get one positive each, and equally
+good boxes would be negatives. Here every object gets its best few default boxes and the nearly as good ones are
+ignored; loss and hard negative mining are otherwise those of SSD (Liu et al. 2016, sections
 2.2) as torchvision has them.
 """
 
@@ -15,10 +15,10 @@ from torch import Tensor
 from torchvision.ops import box_iou, distance_box_iou
 
 CLAIMED = 4
-"""Default boxes that every object gets at least."""
-_MATCH = 0.5  # IoU from which a default box belongs to an object
-_IGNORE = 0.4  # IoU from which a default box is no example of background
-_NEARLY = 0.85  # of the best IoU of an object, from which a default box is no example of background either
+"""Lowest number of default boxes per object."""
+_MATCH = 0.5  # IoU from which a default box is positive
+_IGNORE = 0.4  # IoU from which a default box is not a negative
+_NEARLY = 0.85  # share of the best IoU of an object from which a default box is not a negative
 _NEGATIVES = 3  # per positive
 _CODER = (10.0, 10.0, 5.0, 5.0)  # torchvision's box coder weights for the SSDs
 
@@ -32,9 +32,9 @@ def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
     iou = box_iou(boxes, anchors)
     best, owner = iou.max(dim=0)
     matched = torch.where(best >= _MATCH, owner, torch.full_like(owner, -1))
-    # many default boxes around a small object have the same IoU with it: the distance of the centres decides
+    # ties: many default boxes around a small object have the same IoU, so the distance of the centres decides
     claimed = distance_box_iou(boxes, anchors).topk(min(CLAIMED, count), dim=1).indices
-    # worst first, so that an object's best default box is its own even where objects overlap
+    # worst first, so that an object keeps its best default box where objects overlap
     for rank in reversed(range(claimed.shape[1])):
         matched[claimed[:, rank]] = torch.arange(len(boxes), device=boxes.device)
     nearly = (iou >= _NEARLY * iou.amax(dim=1, keepdim=True)).any(dim=0)

@@ -1,4 +1,4 @@
-"""Training of a sticker detection model on a COCO folder."""
+"""Trains a sticker detection model on COCO folders."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from sticker_uq.detection.weights import save_weights
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
 from sticker_uq.io.coco import LabelledImage, dataset_digest, read_picture
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
-from sticker_uq.lab.training.initial import fill_from_file, fill_from_torchvision
-from sticker_uq.lab.training.objectives import batch_loss, input_size, prepare_random
+from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
+from sticker_uq.lab.training.initial_weights import fill_from_file, fill_from_torchvision
+from sticker_uq.lab.training.losses import batch_loss, input_size, prepare_random
 from sticker_uq.lab.training.optimisation import (
     averaging,
     build_optimizer,
@@ -34,7 +35,6 @@ from sticker_uq.lab.training.optimisation import (
 )
 from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
-from sticker_uq.lab.training.state import STATE, Position, load_state, save_state, write_metrics
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
 
 __all__ = ["BEST", "EpochResult", "Progress", "TrainSettings", "Training", "train"]
@@ -75,7 +75,7 @@ class Training:
             )
         self.steps_per_epoch = (
             len(self.items) // self.batch_size
-        )  # what does not fill a batch waits for its turn
+        )  # pictures beyond the last full batch come in a later epoch
         self.steps = settings.epochs * self.steps_per_epoch
         self.rate = settings.learning_rate or highest_rate(settings.model)
         self.position = Position()
@@ -105,7 +105,7 @@ class Training:
         on_epoch: Callable[[EpochResult], None],
         stop: Callable[[], bool],
     ) -> bool:
-        """Train to the end, or until ``stop()`` is true after a step; whether the end was reached.
+        """Train to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
 
         The state is saved after every epoch and when stopped.
         """
@@ -159,7 +159,7 @@ class Training:
                 augmented(self.items[i], size, np.random.default_rng((settings.seed, epoch, i)))
                 for i in indices
             ]
-            # the weights, their gradients and the losses stay float32; normalisation and sums too
+            # weights, gradients, losses, normalisation and sums stay float32
             with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
                 return batch_loss(settings.model, model, samples, self.device)
 
@@ -183,7 +183,7 @@ class Training:
         return [augmented(self.items[i], size, np.random.default_rng((seed, i))) for i in chosen]
 
     def _input_size(self, step: int) -> tuple[int, int] | None:
-        # small pictures are for learning from nothing; weights that can see already would first forget
+        # small pictures are for random weights; pretrained ones would get worse first
         progress = step / self.steps if self.position.initial == "random" else 1.0
         return input_size(self.settings.model, self.model, progress)
 
@@ -205,7 +205,7 @@ class Training:
         )
         position.history.append(result)
         position.epoch_loss, position.seconds = 0.0, 0.0
-        # Larger pictures come closer to what the detector will see. Where nothing can be measured the latest are best.
+        # Larger inputs are closer to those of the detector and come first. Without a measurement the latest are best.
         rank = (result.input_size, result.map50 if known else math.inf)
         if rank >= position.best:
             position.best = rank
@@ -227,7 +227,7 @@ class Training:
         def detect(item: LabelledImage) -> Detections:
             return detector.detect(detector.encode(read_picture(item)))
 
-        # small networks gain from several pictures at once, as in training
+        # small networks are faster on several pictures at once, as in training
         workers = (self.settings.threads or os.cpu_count() or 1) if torch.get_num_threads() == 1 else 1
         own_size = self.average.transform.fixed_size
         self.average.transform.fixed_size = size
@@ -288,7 +288,7 @@ class Training:
         }
 
     def _fill(self, say: Callable[[str], None]) -> str:
-        """Fill the model with the weights to start from; a few words on what they are."""
+        """Load the initial weights; returns their description."""
         start, name = self.settings.start, self.settings.model
         if start == "random":
             return start
@@ -310,8 +310,8 @@ def train(
     """Train as ``settings`` say and leave best.safetensors, metrics.csv and the state in ``settings.out``.
 
     Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from
-    the state, bit for bit as if there had been no pause. ``say`` hears where the first weights come from;
-    ``command`` is what the metadata of the weights name as their origin. Raises InvalidInput for unusable data,
+    the state, bit for bit as if there had been no pause. ``say`` is called with the source of the initial
+    weights; ``command`` is stored as the origin in the metadata of the weights. Raises InvalidInput for unusable data,
     weights or state, a folder that already holds a training, and a loss that is not finite; OSError when the
     disk fails.
     """

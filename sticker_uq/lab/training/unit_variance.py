@@ -1,7 +1,7 @@
-"""First weights for a network without normalisation: every layer gives values of one variance on the data.
+"""Initial weights for a network without normalisation: every layer has unit output variance on the data.
 
-VGG's layers keep the variance of what enters them, and torchvision's SSD300 lets grey levels of a hundred enter: random weights
-then give logits of a hundred and gradients to match. Scaling each layer on a batch of the data is layer-sequential unit variance
+VGG's layers keep the variance of their input, and the input of torchvision's SSD300 is grey levels of about 100: random weights
+then give logits of about 100 and gradients to match. Scaling each layer on a batch of the data is layer-sequential unit variance
 (Mishkin and Matas, "All you need is a good init", ICLR 2016, without their orthogonal filters).
 """
 
@@ -13,12 +13,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-_LEAST = 1e-12  # variance from which a layer can be scaled
+_LEAST = 1e-12  # lowest variance of a layer that is scaled
 _Result = TypeVar("_Result")
 
 
 def scale_to_variance(part: nn.Module, run: Callable[[], _Result], deviation: float = 1.0) -> _Result:
-    """Scale every convolution of ``part`` to outputs with standard deviation ``deviation``, its bias 0; what ``run`` gives then.
+    """Scale every convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0; returns what ``run`` does.
 
     ``run`` passes a batch through ``part``. Convolutions are scaled in the order in which they are reached, each on what the
     scaled ones before it give. One whose output is constant keeps its filters.

@@ -1,6 +1,6 @@
-"""The cell's own means of stopping the arm, for when the arm does not end a goal that was cancelled.
+"""Stops the arm through the cell when the arm does not end a cancelled goal.
 
-A service is called until it says that it has stopped the arm; a topic says so as long as the stop is demanded. Not a safety
+A service is called until it confirms the stop; a topic is true as long as the stop is demanded. Not a safety
 function in the sense of ISO 10218 / ISO 13849.
 """
 
@@ -23,11 +23,11 @@ from sticker_uq.nodes.common.qos import LATCHED
 from sticker_uq.scene import InvalidInput
 
 RETRY_S = 1.0
-"""A stop that nobody has confirmed is demanded again after this time."""
+"""Time after which an unconfirmed stop is demanded again."""
 
 
 class StopState(Enum):
-    """How a demanded stop stands."""
+    """State of a demanded stop."""
 
     NOT_DEMANDED = "not demanded"
     DEMANDED = "demanded"
@@ -36,7 +36,7 @@ class StopState(Enum):
 
 
 class CellStop:
-    """Demands the stop of the arm on ``node``; never waits. Raises :class:`InvalidInput` for a name that ROS refuses."""
+    """Demands the stop of the arm on ``node``; never waits. Raises :class:`InvalidInput` for an invalid service or topic name."""
 
     def __init__(self, node: Node, settings: StopSettings) -> None:
         self._node = node
@@ -53,22 +53,22 @@ class CellStop:
                 self._publisher = node.create_publisher(Bool, settings.stop_topic, LATCHED)
         except (InvalidServiceNameException, InvalidTopicNameException) as error:
             self.destroy()
-            raise InvalidInput(f"stop_service or stop_topic is no name that ROS accepts: {error}") from None
+            raise InvalidInput(f"stop_service or stop_topic is not a valid ROS name: {error}") from None
 
     @property
     def state(self) -> StopState:
-        """How the stop stands."""
+        """The state of the stop."""
         return self._state
 
     def destroy(self) -> None:
-        """Withdraw client and publisher; a demand that was not answered is dropped."""
+        """Destroy client and publisher; a pending call is dropped."""
         if self._client is not None:
             self._node.destroy_client(self._client)
         if self._publisher is not None:
             self._node.destroy_publisher(self._publisher)
 
     def tick(self, demanded: bool) -> None:
-        """Say whether the stop is demanded now; called with every tick and whenever that changes."""
+        """Set whether the stop is demanded; called every tick_period and on every change."""
         if not demanded:
             self._state = StopState.NOT_DEMANDED
             self._drop_call()
@@ -85,11 +85,11 @@ class CellStop:
         if time.monotonic() - self._asked < RETRY_S:
             return
         if self._answer is not None:
-            self._node.get_logger().error(f"{client.srv_name} has not answered within {RETRY_S:g} s")
+            self._node.get_logger().error(f"{client.srv_name} did not answer within {RETRY_S:g} s")
             self._drop_call()
         self._asked = time.monotonic()
         if not client.service_is_ready():
-            self._node.get_logger().error(f"{client.srv_name} is not there: the arm cannot be stopped")
+            self._node.get_logger().error(f"{client.srv_name} is not available: the arm cannot be stopped")
             return
         request = Trigger.Request() if self._type is Trigger else SetBool.Request(data=True)
         self._answer = client.call_async(request)

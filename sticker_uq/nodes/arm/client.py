@@ -1,4 +1,4 @@
-"""The arm's end of the cell: it moves only while it holds a valid permit.
+"""The action server of the arm, which moves only while it holds a valid permit.
 
 :class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
 implements :class:`Motion` (how to move, how to stop); the simulated arm does too. docs/arm.md shows a driver for MoveIt 2.
@@ -24,24 +24,24 @@ from rclpy.time import Time
 
 from sticker_uq.gate.permit import Permit, PermitWatch
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
-from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_OBEYED
+from sticker_uq.nodes.common.qos import ARM_STATUS, GATE_SUBSCRIPTION
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, GateState, ObservedObject
 
 CHECK_PERIOD_S = 0.05
-"""A permit is checked at least this often while the arm moves (20 Hz)."""
+"""Longest interval between two checks of the permit while the arm moves (20 Hz)."""
 HANDOVER_S = 0.2
-"""A goal that waits for its permit has made room for a newer one after this time."""
+"""Longest wait of a new goal for an older one that still waits for its permit."""
 STATUS_PERIOD_S = 0.05
-"""The arm says so often that it is there; its silence closes the gate."""
+"""Period of the heartbeat; without it the gate closes."""
 
 
 @dataclass(frozen=True)
 class MotionStep:
-    """A piece of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
+    """A step of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
 
-    ``finished``, if given, is asked at 20 Hz and ends the piece when it is true; ``duration_s`` is then the longest time it may
-    take, after which the removal ends with ERROR_TIMEOUT. It may raise :class:`MotionFailed`.
+    ``finished``, if given, is polled at 20 Hz and ends the step when it returns True; ``duration_s`` is then its timeout, after
+    which the removal ends with ERROR_TIMEOUT. It may raise :class:`MotionFailed`.
     """
 
     phase: int
@@ -55,10 +55,10 @@ class MotionFailed(RuntimeError):
 
 
 class Motion(Protocol):
-    """How one arm moves."""
+    """The motion of one arm, implemented by its driver."""
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """Start the next piece of the motion each time the iterator is advanced; raises :class:`MotionFailed`."""
+        """Start the next step each time the iterator is advanced; raises :class:`MotionFailed`."""
         ...
 
     def stop(self) -> None:
@@ -69,10 +69,10 @@ class Motion(Protocol):
 class ArmClient:
     """Serves ``remove_sticker`` on ``node``; one goal at a time, each only under a valid permit of the topic ``gate``.
 
-    It says on ``arm/status`` that it is there, 20 times per second and from the executor that serves the goals.
-    A cancellation is accepted at once, whatever the arm does. A goal that still waits for its permit makes room for a newer
-    one: whoever sent it may have died. The permit is checked before each piece of the motion and at 20 Hz during it;
-    ``motion`` is told to stop as soon as it ends. ``permit_wait_s``: how long a goal may wait for its permit; ``timeout_s``:
+    Publishes a heartbeat on ``arm/status`` at 20 Hz from the executor that serves the goals.
+    A cancellation is accepted at once. A goal that still waits for its permit is replaced by a newer one, because its client
+    may have died. The permit is checked before each step of the motion and at 20 Hz during it; ``motion`` is stopped as soon
+    as the permit ends. ``permit_wait_s``: how long a goal may wait for its permit; ``timeout_s``:
     longest duration of one removal. Spin the node with :class:`~sticker_uq.nodes.arm.executor.ArmExecutor`.
     """
 
@@ -94,8 +94,8 @@ class ArmClient:
             GateState,
             "gate",
             self._on_gate,
-            GATE_OBEYED,
-            self._on_death_of_supervisor,
+            GATE_SUBSCRIPTION,
+            self._on_supervisor_lost,
             callback_group=self._group,
         )
         self._server = ActionServer(
@@ -107,24 +107,24 @@ class ArmClient:
             cancel_callback=self._on_cancel,
             callback_group=self._group,
         )
-        self._telling = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedback")
+        self._feedback = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedback")
         self._identity = uuid.uuid4().hex
         self._status = node.create_publisher(ArmStatus, "arm/status", ARM_STATUS)
         self._status_timer = node.create_timer(
             STATUS_PERIOD_S,
-            self._say_that_it_is_there,
+            self._publish_status,
             callback_group=MutuallyExclusiveCallbackGroup(),
             clock=Clock(clock_type=ClockType.STEADY_TIME),
         )
 
     def destroy(self) -> None:
-        """Withdraw the action server; the arm is there no longer."""
-        self._telling.shutdown(cancel_futures=True)
+        """Destroy the action server and stop the heartbeat."""
+        self._feedback.shutdown(cancel_futures=True)
         self._node.destroy_timer(self._status_timer)
         self._node.destroy_publisher(self._status)
         self._server.destroy()
 
-    def _say_that_it_is_there(self) -> None:
+    def _publish_status(self) -> None:
         message = ArmStatus(arm=self._identity)
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._status.publish(message)
@@ -140,11 +140,11 @@ class ArmClient:
         else:
             self._watch.update(None, message.supervisor, active)
 
-    def _on_death_of_supervisor(self) -> None:
+    def _on_supervisor_lost(self) -> None:
         self._watch.lose()
 
     def _on_goal(self, goal: RemoveSticker.Goal) -> GoalResponse:
-        # only asked here and taken in _execute: rclpy drops an accepted goal whose client has gone away meanwhile
+        # checked here but acquired in _execute: rclpy drops an accepted goal whose client has disconnected meanwhile
         if self._taken.locked() and not self._waits:
             self._node.get_logger().warning(f"goal for object {goal.object_id} rejected: the arm is busy")
             return GoalResponse.REJECT
@@ -175,7 +175,7 @@ class ArmClient:
         return RemoveSticker.Result(error_code=code, error_text=text)
 
     def _remove_or_stop(self, handle: ServerGoalHandle) -> tuple[int, str]:
-        """Code and text of the result; whatever the driver raises, the goal must end."""
+        """Code and text of the result; the goal ends whatever the driver raises."""
         try:
             code, text = self._remove(handle)
         except MotionFailed as error:
@@ -214,7 +214,7 @@ class ArmClient:
         if refusal and self._newest is not handle:
             return (
                 RemoveSticker.Result.ERROR_STALE_PERMIT,
-                f"a newer goal came while this one waited: {refusal}",
+                f"a newer goal replaced this one while it waited: {refusal}",
             )
         if refusal:
             return RemoveSticker.Result.ERROR_STALE_PERMIT, refusal
@@ -222,24 +222,24 @@ class ArmClient:
         steps = self._motion.steps(goal)
         reason = partial(self._stop_reason, handle, goal, started, losses)
         while True:
-            # before each piece: to ask for the next one starts it
+            # before each step, because advancing the iterator starts it
             stopped = reason()
             if stopped is not None:
                 return stopped
             step = next(steps, None)
             if step is None:
                 return RemoveSticker.Result.ERROR_NONE, "peeled"
-            # elsewhere: to publish may take long when somebody has just died, and this thread watches over the permit
+            # in another thread: publishing may block when a subscriber has just died, and this thread checks the permit
             feedback = RemoveSticker.Feedback(phase=step.phase, progress=step.progress)
-            self._telling.submit(self._tell, handle, feedback)
+            self._feedback.submit(self._publish_feedback, handle, feedback)
             stopped = self._during(step, reason)
             if stopped is not None:
                 return stopped
 
-    def _tell(self, handle: ServerGoalHandle, feedback: RemoveSticker.Feedback) -> None:
+    def _publish_feedback(self, handle: ServerGoalHandle, feedback: RemoveSticker.Feedback) -> None:
         try:
             handle.publish_feedback(feedback)
-        except Exception as error:  # noqa: BLE001 - nobody reads the outcome of this thread's work
+        except Exception as error:  # noqa: BLE001 - the result of this thread's work is not read
             self._node.get_logger().warning(
                 f"feedback could not be published: {type(error).__name__}: {error}"
             )
@@ -247,7 +247,7 @@ class ArmClient:
     def _during(
         self, step: MotionStep, reason: Callable[[], tuple[int, str] | None]
     ) -> tuple[int, str] | None:
-        """AssumptionMonitor over one piece of the motion: code and text of what ended it early, None when it is done."""
+        """Wait for the end of one step: code and text of what ended it early, None when it is done."""
         end = time.monotonic() + step.duration_s
         while True:
             stopped = reason()

@@ -1,4 +1,4 @@
-"""The executor of a node with an arm: goals, cancellations and the gate side by side, each handed out once."""
+"""Multi-threaded executor of a node with an arm, which dispatches each callback once."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from rclpy.executors import (
 from rclpy.task import Future, Task
 
 THREADS = 4
-"""A motion, a goal that is handed over, a cancellation and the gate."""
+"""One each for a motion, a new goal, a cancellation and the gate."""
 
 
 class ArmExecutor(Executor):
-    """Serves callbacks in four threads; its shutdown waits until a motion under way has stopped.
+    """Runs callbacks in four threads; its shutdown waits until the current motion has stopped.
 
-    rclpy's own ``MultiThreadedExecutor`` hands a callback out again and again until a thread has begun with it. Whoever hands
-    out holds the interpreter meanwhile, so that on a busy machine thousands of copies of one callback queue up, and the arm is
-    silent for seconds. Here the next callback is looked for when the last one has begun.
+    rclpy's ``MultiThreadedExecutor`` submits a callback again and again until a thread has started it, and holds the GIL
+    meanwhile. On a busy machine thousands of copies of one callback queue up, and the heartbeat of the arm stops for seconds.
+    Here the next callback is fetched when the last one has started.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="arm")
         self._begun: list[Task] = []
-        # between handing out and closing the pool: a closed pool takes nothing
+        # between submission and shutdown of the pool: a closed pool accepts nothing
         self._handing = threading.Lock()
         self._closed = False
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
-        """Wait for one callback and return when a thread has begun with it; raises what an earlier callback raised."""
+        """Wait for one callback and return when a thread has started it; raises what an earlier callback raised."""
         self._hand_out(timeout_sec, lambda: False)
 
     def spin_once_until_future_complete(
@@ -48,9 +48,9 @@ class ArmExecutor(Executor):
         self._hand_out(timeout_sec, future.done)
 
     def shutdown(self, timeout_sec: float | None = None) -> bool:
-        """Wait for the callbacks that run, which rclpy does not, then shut down. A motion ends at the latest with its permit.
+        """Wait for the running callbacks, which rclpy does not, then shut down. A motion ends at the latest with its permit.
 
-        What has not begun by then, such as a goal just accepted, never does.
+        Callbacks that have not started, such as a goal just accepted, are dropped.
         """
         with self._handing:
             self._closed = True
@@ -58,7 +58,7 @@ class ArmExecutor(Executor):
         with self._tasks_lock:
             left = [task for task, _, _ in self._tasks]
         for task in left:
-            task.cancel()  # or Python complains of a coroutine that was never awaited
+            task.cancel()  # avoids the warning about a coroutine that was never awaited
         return bool(super().shutdown(timeout_sec))
 
     def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:

@@ -1,9 +1,8 @@
-"""Scenes and decisions as messages and back, without loss.
+"""Lossless conversion of scenes and decisions to messages and back.
 
-``scene_from_msg(scene_to_msg(a)).to_bytes() == a.to_bytes()`` for every assessment. A value of an enumeration
-that this version does not know becomes UNKNOWN, which blocks; a label that it does not know becomes
-BACKGROUND, which is never removed. A message whose arrays do not fit together raises
-:class:`sticker_uq.scene.InvalidInput`.
+``scene_from_msg(scene_to_msg(a)).to_bytes() == a.to_bytes()`` for every assessment. An unknown value
+of an enumeration becomes UNKNOWN, which blocks; an unknown label becomes BACKGROUND, which is never removed.
+A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene.InvalidInput`.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def box_to_msg(box: sc.FloatArray) -> m.Box:
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
     """``scene`` as one message; ``sequence`` counts the assessments of a detector. The saliency map is not
-    carried.
+    included.
     """
     header = header_of(scene.stamp_ns, scene.frame_id)
     return m.SceneAssessment(
@@ -181,7 +180,7 @@ def reason_to_msg(reason: sc.Reason) -> m.Reason:
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
-    """What was decided about one object, and where it lies if that is known."""
+    """The decision about one object, with its pose if that is known."""
     return m.Verdict(
         object_id=verdict.object.id,
         label=int(verdict.object.label),
@@ -255,5 +254,5 @@ def _floats(source: Any, names: tuple[str, ...]) -> dict[str, float]:
 
 
 def _array(typecode: str, values: sc.FloatArray, dtype: type[np.floating[Any]]) -> array[float]:
-    # message fields take an array.array as it is; any other sequence is checked and copied element by element
+    # rclpy assigns an array.array as it is; it checks and copies any other sequence element by element
     return array(typecode, np.ascontiguousarray(values, dtype).tobytes())

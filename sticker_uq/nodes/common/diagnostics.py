@@ -1,7 +1,7 @@
 """A node's /diagnostics at 1 Hz (REP 107).
 
-Stamps are the node's time, the period is wall time: a cell whose simulated clock stands still must still say
-so. Every report keeps the same keys in every state.
+Stamps are the node's time, the period is wall time, so that a stopped simulated clock is reported too. A report has the same
+keys in every state.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Report:
-    """How one part of a node is: ``values`` map a constant set of keys to numbers or texts, ``None`` becomes
+    """State of one part of a node: ``values`` map a constant set of keys to numbers or strings; ``None`` becomes
     n/a.
     """
 
@@ -41,7 +41,7 @@ class Report:
 
 
 class Diagnostics:
-    """Publishes the reports of the added parts once per second, in every state of the node."""
+    """Publishes the reports of all registered parts once per second, in every state of the node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -50,7 +50,7 @@ class Diagnostics:
         node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def add(self, part: str, report: Callable[[], Report]) -> None:
-        """Ask ``report`` for the state of ``part`` from now on. The part is named ``<node>: <part>``."""
+        """Register ``report`` as the state of ``part``, which is published as ``<node>: <part>``."""
         self._parts[part] = report
 
     def remove(self, part: str) -> None:
@@ -58,7 +58,7 @@ class Diagnostics:
         self._parts.pop(part, None)
 
     def publish(self) -> None:
-        """Publish all reports now. A report that fails becomes an error of its part; the node goes on."""
+        """Publish all reports now. A report that raises becomes an error of its part."""
         message = DiagnosticArray()
         message.header.stamp = self._node.get_clock().now().to_msg()
         message.status = [self._status(part, report) for part, report in list(self._parts.items())]

@@ -1,4 +1,4 @@
-"""The image subscription of the detector: finds the right reliability, and says why no image comes."""
+"""The image subscription of the detector: matches the publishers' reliability and diagnoses missing images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 from sensor_msgs.msg import CompressedImage, Image
 
-from sticker_uq.cell.message_loss import SequenceWatch
+from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.io.images import Transport
 from sticker_uq.io.topics import COMPRESSED
 from sticker_uq.nodes.common import qos
@@ -22,11 +22,11 @@ from sticker_uq.nodes.common.diagnostics import Level
 
 Reliability = Literal["auto", "reliable", "best_effort"]
 
-#: So long a matched publisher may be silent before it is called a fault, s.
+#: Time without an image from a matched publisher that counts as a fault, s.
 QUIET_S = 3.0
-#: What helps against lost images.
+#: Advice for lost images.
 BUFFERS = "large images need large socket buffers (sysctl net.core.rmem_max, see `sticker-uq doctor`)"
-#: From a transport to the class of its messages, what it appends to the topic, and the name of the type.
+#: Message class, topic suffix and type name of each transport.
 TRANSPORTS: dict[str, tuple[type, str, str]] = {
     "raw": (Image, "", "sensor_msgs/msg/Image"),
     "compressed": (CompressedImage, COMPRESSED, "sensor_msgs/msg/CompressedImage"),
@@ -37,8 +37,8 @@ class ImageInput:
     """Subscribes to ``topic`` or ``<topic>/compressed`` with queue depth 1 and hands every message to ``deliver``.
 
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
-    large images easily) and for best effort otherwise (a reliable subscription would get nothing); it looks
-    again whenever a publisher comes or goes. All methods belong to the executor's thread.
+    large images easily) and for best effort otherwise (a reliable subscription would receive nothing); it
+    checks again whenever a publisher appears or disappears. Call all methods from the executor's thread.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class ImageInput:
         self.topic = node.resolve_topic_name(self._name)
         self.received = 0
         self.lost = 0
-        self._sequence = SequenceWatch()
+        self._sequence = MessageLossCounter()
         self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
         self._since = time.monotonic()
@@ -74,7 +74,7 @@ class ImageInput:
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
-        """Follow what the publishers offer now, and log a fault once when it appears. For a slow timer."""
+        """Match the publishers' current reliability, and log a fault once when it appears. For a slow timer."""
         wanted = self._wanted(self._publishers())
         if wanted != self.profile:
             self._node.get_logger().info(
@@ -90,7 +90,7 @@ class ImageInput:
         self._told = fault
 
     def state(self) -> tuple[Level, str]:
-        """How the input is, in words that name topic and policies."""
+        """Level and description of the input's state, naming topic and QoS policies."""
         publishers = self._publishers()
         last = self._arrivals[-1] if self._arrivals else self._since
         quiet = time.monotonic() - last
@@ -113,7 +113,7 @@ class ImageInput:
         )
 
     def rate(self) -> float:
-        """Images per second over the last arrivals; 0 when it has become quiet."""
+        """Rate of the last images, Hz; 0 after QUIET_S without one."""
         if len(self._arrivals) < 2 or time.monotonic() - self._arrivals[-1] > QUIET_S:
             return 0.0
         return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
@@ -124,15 +124,15 @@ class ImageInput:
 
     @property
     def skipped(self) -> int | None:
-        """Images that were published and neither came nor were reported as lost, None where the middleware does not number them
-        or several publish: replaced in the queue of one before they were taken, or dropped on the publisher's own side.
+        """Images that were published but neither received nor reported as lost; None without sequence numbers or with several
+        publishers. They were replaced in the queue of depth 1, or dropped by the publisher.
         """
         missing = self._sequence.missing
         return None if missing is None else max(0, missing - self.lost)
 
     def _on_message(self, message: Any, info: Mapping[str, Any]) -> None:
         self.received += 1
-        self._sequence.saw(info.get("publication_sequence_number"))
+        self._sequence.received(info.get("publication_sequence_number"))
         self._arrivals.append(time.monotonic())
         self._deliver(message)
 
@@ -141,18 +141,18 @@ class ImageInput:
         self._losses.append(time.monotonic())
 
     def _on_matched(self, info: Any) -> None:
-        self._sequence.publishers(info.current_count)
+        self._sequence.publishers_changed(info.current_count)
         self._on_event(info)
 
     def _on_event(self, _: Any) -> None:
-        # the subscription must not be replaced from inside its own event
+        # the subscription must not be replaced in its own event callback
         self._recheck.trigger()
 
     def _subscribe(self) -> Subscription:
         events = SubscriptionEventCallbacks(
             matched=self._on_matched, incompatible_qos=self._on_event, message_lost=self._on_lost
         )
-        # rclpy passes the message's info to a callback with two arguments, which its annotations do not know
+        # rclpy passes MessageInfo to a callback with two arguments, which its annotations lack
         on_message: Any = self._on_message
         return self._node.create_subscription(
             self._type, self._name, on_message, self.profile, event_callbacks=events

@@ -1,7 +1,7 @@
-"""Image messages as pictures and back.
+"""Conversion of image messages to arrays and back.
 
-Decoding uses cv_bridge where a working one is importable, otherwise :mod:`sticker_uq.io.images`, with
-the same result; the checks and their messages are ours in both cases.
+Decoding uses cv_bridge where a working one is installed, otherwise :mod:`sticker_uq.io.images`, with the same result; the checks
+and their error messages are this package's in both cases.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sticker_uq.io.images import (
 )
 from sticker_uq.scene import InvalidInput
 
-# What cv_bridge knows by these names in every version; newer names of the same layouts are left to NumPy.
+# Encodings that every version of cv_bridge knows; newer names of the same layouts are decoded with NumPy.
 _BRIDGED = frozenset(ENCODINGS) - {"uyvy", "yuyv"}
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
-    """The picture in ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is wrong with
-    it.
+    """The picture in ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is
+    invalid.
 
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """
@@ -50,8 +50,8 @@ def bgr_with_numpy(message: Image) -> Picture:
 def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
     """The picture in ``message`` through a ``cv_bridge.CvBridge``.
 
-    Except where cv_bridge is known to fail: it shears rows whose padding is not a whole number of pixels, and
-    swaps bytes with a method that NumPy 2 no longer has.
+    NumPy decodes where cv_bridge fails: rows whose padding is not a whole number of pixels, which it shears, and swapped
+    bytes, for which it uses a method that NumPy 2 has removed.
     """
     encoding, step = message.encoding, message.step
     pixel_bytes = check_layout(encoding, message.width, message.height, step, len(message.data))
@@ -68,7 +68,7 @@ def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
 def cv_bridge() -> tuple[Any, str]:
     """A working ``CvBridge`` and "", or None and the reason why there is none.
 
-    It is tried once: the one of a distribution may have been built for another NumPy.
+    Tested once: that of a distribution may be built for another NumPy.
     """
     try:
         from cv_bridge import CvBridge

@@ -1,6 +1,6 @@
-"""What the launch files share: arguments declared from :class:`CellOptions`, and its processes as launch actions.
+"""Launch arguments from :class:`CellOptions`, and the processes of a cell as launch actions.
 
-Needs launch and launch_ros, which only a ROS installation has; nothing else of the package imports this module.
+Needs launch and launch_ros, which only a ROS installation has; only launch files import this module.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def start_processes(
 ) -> OpaqueFunction:
     """An action that starts ``processes(options)`` with the options of the launch arguments.
 
-    An unusable or misspelt argument raises :class:`InvalidInput`, which ends the launch with its one line.
+    An invalid or misspelt argument raises :class:`InvalidInput`, which ends the launch with one line.
     """
 
     def start(context: LaunchContext) -> list[LaunchDescriptionEntity]:
@@ -58,9 +58,10 @@ def start_processes(
 
 
 def _refuse_misspelt(arguments: Sequence[str], names: Sequence[str]) -> None:
-    """Launch ignores arguments that it does not know, so that a misspelt policy would silently be the packaged one.
+    """Raise :class:`InvalidInput` for an argument that resembles a known one.
 
-    Only near misses are refused: other names may belong to a launch file that includes this one.
+    Launch ignores unknown arguments, so that a misspelt ``policy`` would silently select the packaged one. Other names may belong
+    to a launch file that includes this one.
     """
     for argument in arguments:
         given = argument.partition(":=")[0]
@@ -70,7 +71,7 @@ def _refuse_misspelt(arguments: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _node(spec: ProcessSpec) -> Node:
-    # launch reads plain texts as YAML, which would make a number of a model called 123e5
+    # launch parses plain strings as YAML, which would make a number of a model called 123e5
     parameters = {k: ParameterValue(v, value_type=type(v)) for k, v in spec.parameters.items()}
     return Node(
         package=PACKAGE,
@@ -91,7 +92,7 @@ def _node(spec: ProcessSpec) -> Node:
 
 
 def _on_exit_of(spec: ProcessSpec) -> Callable[[ProcessExited, LaunchContext], list[EmitEvent] | None]:
-    """A cell without one of its nodes is no cell: the others stop with it, and the launch fails when it died."""
+    """Stop all nodes when one exits; the launch fails if it died."""
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[EmitEvent] | None:
         if context.is_shutdown:
@@ -100,7 +101,7 @@ def _on_exit_of(spec: ProcessSpec) -> Callable[[ProcessExited, LaunchContext], l
             return [EmitEvent(event=Shutdown(reason=f"{spec.name} has ended"))]
         if spec.respawn:
             return None
-        # an event of shutdown would leave the exit code of the launch at 0
+        # a Shutdown event would leave the exit code of the launch at 0
         raise RuntimeError(f"{spec.name} DIED with exit code {event.returncode}; stopping the others")
 
     return on_exit

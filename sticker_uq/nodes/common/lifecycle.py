@@ -1,9 +1,7 @@
-"""What every node of the cell has in common: a lifecycle whose failures are told, and a process that ends
-cleanly.
+"""Base class of all nodes: a lifecycle node that logs failed transitions, and a process that exits cleanly.
 
-rclpy swallows exceptions of transitions; here each one ends in exactly one clear line of log. Bad input fails
-the transition (the node stays where it was and can be configured again), anything unexpected releases
-everything and leaves the node unconfigured.
+rclpy swallows exceptions of transitions; here each is logged in one line. Invalid input fails the transition (the node keeps
+its state and can be configured again); an unexpected exception releases all resources and leaves the node unconfigured.
 """
 
 from __future__ import annotations
@@ -48,10 +46,9 @@ _AUTOSTART = ParameterDescriptor(
 class ManagedNode(LifecycleNode, Generic[M]):
     """A lifecycle node with validated settings and /diagnostics.
 
-    Subclasses implement :meth:`configure` and :meth:`activate` and register there how each thing is undone,
-    in ``while_configured`` and ``while_active``: those stacks are unwound by cleanup, deactivation, shutdown
-    and every failure. ``settings`` is the valid, immutable state of the parameters since configure; the
-    parameters in ``locked_while_active`` cannot be changed in the active state.
+    Subclasses implement :meth:`configure` and :meth:`activate` and register cleanup callbacks in the exit stacks
+    ``while_configured`` and ``while_active``, which cleanup, deactivation, shutdown and every failure unwind. ``settings`` are
+    the validated, immutable parameters since configure; those in ``locked_while_active`` cannot be changed in the active state.
     """
 
     settings: M
@@ -78,13 +75,13 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self._answer_impossible_transitions()
 
     def configure(self) -> None:
-        """Acquire what the settings need; raise :class:`InvalidInput` when they cannot be used."""
+        """Acquire the resources for the settings; raise :class:`InvalidInput` for invalid settings."""
 
     def activate(self) -> None:
-        """Start working. Publishers are enabled already."""
+        """Start processing. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
-        """Called after valid parameters were set at run time; ``self.settings`` is ``new`` already."""
+        """Called after valid parameters were set at run time; ``self.settings`` is already ``new``."""
 
     def reason_for_lock(self, name: str) -> str | None:
         """Why the parameter ``name`` cannot be changed now; None when it can."""
@@ -94,8 +91,8 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     @property
     def state(self) -> str:
-        """The label of the primary state: unconfigured, inactive, active or finalized; a transition's during
-        one.
+        """The label of the lifecycle state: unconfigured, inactive, active or finalized, or that of a transition
+        state.
         """
         return str(self._state_machine.current_state[1])
 
@@ -106,11 +103,11 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     @property
     def autostart(self) -> bool:
-        """Whether the node shall configure and activate itself."""
+        """Whether the node configures and activates itself."""
         return bool(self.get_parameter("autostart").value)
 
     def start(self) -> bool:
-        """Configure and activate; False when one of them failed, :attr:`last_failure` says why."""
+        """Configure and activate; False if that failed, with the reason in :attr:`last_failure`."""
         success = TransitionCallbackReturn.SUCCESS
         return self.trigger_configure() == success and self.trigger_activate() == success
 
@@ -123,16 +120,16 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return publisher
 
     def destroy_node(self) -> None:
-        """Undo everything that was done, then destroy the node: a worker must not outlive it."""
+        """Release all resources, then destroy the node: a worker must not outlive it."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
             self.get_logger().error(f"something could not be released: {_named(error)}")
         super().destroy_node()
-        # rclpy forgets it, and with it the participant of a context that was shut down lives on
+        # rclpy does not destroy it, which would keep the participant of a context that was shut down
         self._state_machine.destroy_when_not_in_use()
 
-    # The callbacks of the state machine. Order matters: what is active is undone while publishers still work.
+    # Lifecycle callbacks. Order matters: while_active is unwound while the publishers still work.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read the parameters, then :meth:`configure`."""
@@ -162,11 +159,11 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self._transition("cleanup", self.while_configured.close)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo everything that was done, from whatever state."""
+        """Release all resources, from any state."""
         return self._transition("shut down", self._release)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo everything, so that the node can be configured again."""
+        """Release all resources, so that the node can be configured again."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told
@@ -216,7 +213,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return Report(level, self.last_failure or self.state, values)
 
     def _answer_impossible_transitions(self) -> None:
-        """Refuse a transition that the state does not have; in rclpy the exception would end the process."""
+        """Refuse a transition that is invalid in the current state; in rclpy the exception would end the process."""
         service = self._service_change_state
         change_state = service.callback
 
@@ -233,7 +230,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
 
 class _Stop:
-    """The wish to end the process with an exit status; wakes the executor so that it is seen at once."""
+    """A request to end the process with an exit status; wakes the executor."""
 
     def __init__(self, node: Node) -> None:
         self.code: int | None = None
@@ -243,7 +240,7 @@ class _Stop:
         if self.code is not None:
             return
         self.code = code
-        with contextlib.suppress(InvalidHandle):  # the node is destroyed already, nobody waits
+        with contextlib.suppress(InvalidHandle):  # the node is already destroyed
             self._guard.trigger()
 
 
@@ -257,7 +254,7 @@ def request_exit(node: Node, code: int = 0) -> None:
 
 def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
     """``rclpy.init`` with the cell's transport settings (:func:`~sticker_uq.cell.transport.transport_environment`) in the
-    environment of this process; raises what both raise.
+    environment of this process; raises what either raises.
     """
     middleware = rclpy.get_rmw_implementation_identifier()
     os.environ.update(transport_environment(os.environ, middleware))
@@ -273,9 +270,9 @@ def run_node(
     """Run the node that ``factory`` makes until SIGINT, SIGTERM or :func:`request_exit`; returns the exit
     status.
 
-    0 after a signal, 1 when the node could not be made, when its autostart failed or when one of its
-    callbacks raised, 2 for unusable ROS arguments. Each failure is one line on stderr; tracebacks are at log
-    level debug. ``arguments`` default to the process's.
+    0 after a signal, 1 when the node could not be created, when its autostart failed or when one of its
+    callbacks raised, 2 for invalid ROS arguments. Each failure is one line on stderr; tracebacks are at log
+    level debug. ``arguments`` default to those of the process.
     """
     with stop_signals() as on_signal:
         try:
@@ -285,7 +282,7 @@ def run_node(
             print(error, file=sys.stderr)
             return 1
         except Exception as error:  # noqa: BLE001 - rclpy has no common base of its errors
-            print(f"ROS arguments cannot be used: {error}", file=sys.stderr)
+            print(f"invalid ROS arguments: {error}", file=sys.stderr)
             return 2
         try:
             return _run(factory, on_signal, executor)
@@ -294,10 +291,10 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process with ``code``, at once.
+    """End the process with ``code`` at once.
 
-    The interpreter's own shutdown takes seconds when torch is loaded, a second signal in that time would
-    change the exit status, and native code of a thread that still computes aborts when it comes back.
+    The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the exit
+    status, and native code of a thread that still computes aborts when it returns.
     """
     sys.stdout.flush()
     sys.stderr.flush()

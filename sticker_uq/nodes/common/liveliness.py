@@ -1,7 +1,7 @@
-"""Subscriptions that notice the death of a publisher's process within a fifth of a second.
+"""Subscriptions that detect the death of a publisher's process within 0.2 s.
 
-The middleware of both sides sees to it, in threads of its own (DDS: LIVELINESS, kind AUTOMATIC): unlike a message that is missed,
-it does not mistake an interpreter that is busy for one that is dead. It does not notice one that hangs while its process lives.
+The middleware does so in its own threads (DDS LIVELINESS, kind AUTOMATIC): unlike a missing message, it does not mistake a busy
+interpreter for a dead one. It does not detect a process that hangs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rclpy.subscription import Subscription
 from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 _PREFIX = 12
-"""Bytes of an endpoint's GUID that name its participant (RTPS 2.5, 8.2.4.1): the same for all endpoints of one process."""
+"""Bytes of an endpoint's GUID that identify its participant (RTPS 2.5, 8.2.4.1), common to all endpoints of one process."""
 
 
 def subscribe_with_liveliness(
@@ -28,11 +28,10 @@ def subscribe_with_liveliness(
     gone: Callable[[], None],
     **arguments: Any,
 ) -> Subscription:
-    """A subscription of ``node`` that calls ``gone`` when one of its publishers has died or was withdrawn.
+    """A subscription of ``node`` that calls ``gone`` when one of its publishers has died or was destroyed.
 
-    It does not while a publisher of the topic lives in the node's own process: Fast DDS counts that one as dead whenever it
-    does not write, and nobody would be left to hear of its death. With a middleware that has no such events nobody is told,
-    and the log says so.
+    ``gone`` is not called while a publisher of the topic is in the node's own process, which Fast DDS reports as not alive
+    whenever it does not write. Without liveliness events in the middleware a warning is logged.
     """
     name = node.resolve_topic_name(topic)
 
@@ -49,7 +48,7 @@ def subscribe_with_liveliness(
         return make(SubscriptionEventCallbacks(liveliness=changed))
     except UnsupportedEventTypeError:
         node.get_logger().warning(
-            f"this middleware does not tell when a publisher of {name} dies: it is noticed by its silence only"
+            f"this middleware has no liveliness events: the death of a publisher of {name} is detected by a timeout only"
         )
         return make(None)
 

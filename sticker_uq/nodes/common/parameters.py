@@ -1,8 +1,7 @@
-"""ROS parameters from a pydantic model: one validated description of every setting, shared with the command
-line.
+"""ROS parameters from a pydantic model, the same validated settings as on the command line.
 
 Fields may be ``bool``, ``int``, ``float``, ``str`` or a ``Literal`` of strings. Their description, limits and
-choices become the parameter's descriptor. A bad override never stops the construction of a node: it is kept
+choices become the parameter's descriptor. An invalid override does not fail the construction of a node: it is kept
 and reported by name when the settings are read, so that configure fails with the reason.
 """
 
@@ -29,7 +28,7 @@ _DECLARED: weakref.WeakKeyDictionary[Node, dict[type[BaseModel], SettingsParamet
 _DECLARED = weakref.WeakKeyDictionary()
 
 _INTEGER_LIMIT = 2**63 - 1
-# launch files and the runner give it to every node of the cell, with a lifecycle or without
+# set by launch files and the runner for every node, with or without lifecycle
 _ALWAYS_KNOWN = frozenset({"autostart"})
 
 
@@ -40,11 +39,11 @@ def declare_settings(
     locked: Callable[[str], str | None] = lambda name: None,
     changed: Callable[[M, M], None] = lambda old, new: None,
 ) -> SettingsParameters[M]:
-    """Declare one parameter of ``node`` per field of ``model``; bad overrides are reported by
+    """Declare one parameter of ``node`` per field of ``model``; invalid overrides are reported by
     :func:`read_settings`.
 
     ``locked(name)`` may return a reason why a parameter cannot be changed now; ``changed(old, new)`` is
-    called after a change at run time, once the whole model was found valid.
+    called after a valid change at run time.
     """
     parameters = SettingsParameters(node, model, locked, changed)
     _DECLARED.setdefault(node, {})[model] = parameters
@@ -54,7 +53,7 @@ def declare_settings(
 def read_settings(node: Node, model: type[M]) -> M:
     """The settings in the declared parameters of ``node``.
 
-    Raises :class:`InvalidInput` naming every parameter that is unknown or has an unusable value, and what was
+    Raises :class:`InvalidInput` naming every parameter that is unknown or has an invalid value, and what was
     expected.
     """
     return _DECLARED[node][model].read()
@@ -87,7 +86,7 @@ class SettingsParameters(Generic[M]):
         return self._current
 
     def store(self, settings: M) -> None:
-        """Set the parameters to ``settings`` from inside the node, locked or not, without calling
+        """Set the parameters to ``settings``, even locked ones, without calling
         ``changed``.
         """
         self._current = None
@@ -117,7 +116,7 @@ class SettingsParameters(Generic[M]):
         return validated(self._model, values | changes)
 
     def _widen(self, parameters: Sequence[Parameter]) -> list[Parameter]:
-        """Integers given for floats become floats; YAML and ``ros2 param set`` write 1 for 1.0."""
+        """Converts integers to floats where floats are expected; YAML and ``ros2 param set`` write 1 for 1.0."""
         fields = self._model.model_fields
         return [
             Parameter(p.name, value=float(p.value))
@@ -150,8 +149,8 @@ class SettingsParameters(Generic[M]):
 
 
 def unknown_overrides(node: Node) -> list[str]:
-    """One sentence for every parameter that a file or command line gives and ``node`` does not have, with the
-    nearest name.
+    """One sentence for every parameter in a file or on the command line that ``node`` does not have, with the
+    nearest known name.
     """
     known = sorted(node._parameters)
     problems = []

@@ -1,7 +1,7 @@
-"""The detector's worker: from a message to a published scene, whatever the message is.
+"""The worker thread of the detector: assesses images and publishes their scenes.
 
-Nothing that is wrong with an image or with perception ends the worker: it becomes a scene with status FAILED,
-a count and a line of log.
+An error of an image or of perception does not end the worker: it is published as a scene with status FAILED, counted and
+logged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sticker_uq.perception.image_facts import ImageFacts
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
 
-#: One log line of a kind at most this often, s.
+#: Shortest interval between two log lines of one kind, s.
 LOG_PERIOD_S = 5.0
 
 
 class Assessor(Protocol):
-    """What the detector needs of :class:`sticker_uq.perception.Perception`."""
+    """The part of :class:`sticker_uq.perception.Perception` that the detector uses."""
 
     @property
     def settings(self) -> PerceptionSettings:
-        """What it was made from."""
+        """The settings it was created from."""
 
     @property
     def model_hash(self) -> str:
@@ -39,10 +39,10 @@ class Assessor(Protocol):
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for, in words; "" where it did."""
+        """What was reduced for lack of device memory; "" if nothing was."""
 
     def warm_up(self) -> object:
-        """Compute once, so that the first image is not slower than the others."""
+        """Run once, so that the first image is not slower than the others."""
 
     def assess(
         self,
@@ -52,7 +52,7 @@ class Assessor(Protocol):
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about ``image``, of which ``facts`` are known."""
+        """The assessment of ``image``; ``facts``: what was measured when it arrived."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """A scene with status FAILED, for an image that could not be assessed."""
@@ -61,8 +61,8 @@ class Assessor(Protocol):
 class Worker(threading.Thread):
     """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
-    ``serving`` gives the perception for each image anew, so that models can be exchanged; ``computing`` keeps
-    a worker that could not be awaited and its successor from computing at once; ``counters`` are those of all cameras.
+    ``serving`` returns the perception for each image, so that the model can be replaced; the lock ``computing`` keeps a worker
+    that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Worker(threading.Thread):
             self._check_stamp(stamp_ns)
             if image is None:
                 raise InvalidInput(check.problem)
-            # the check of the arriving image measured its brightness alone, a replay measures all: both must say the same
+            # the check on arrival measured only brightness, a replay measures all: both must give the same scene
             scene = perception.assess(image, stamp_ns, frame_id, feed.outputs.saliency_wanted())
         except InvalidInput as error:
             feed.counters.unusable += 1
@@ -127,7 +127,7 @@ class Worker(threading.Thread):
             raise InvalidInput("the stamp of the image is zero: the camera driver must set header.stamp")
         limit = self._options().max_image_age_s
         now_ns = self._node.get_clock().now().nanoseconds
-        # a clock at zero has not started (use_sim_time without /clock): no age can be told
+        # a clock at zero has not started (use_sim_time without /clock): the age is unknown
         if limit > 0.0 and now_ns > 0 and (age := (now_ns - stamp_ns) * 1e-9) > limit:
             raise InvalidInput(f"the image is {age:.2f} s old, max_image_age_s is {limit:g}")
 

@@ -1,4 +1,4 @@
-"""One camera of the detector: where its images come from, where its scenes go, and what became of them."""
+"""One camera of the detector: its image subscription, its scene publishers and its counters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _KEYS = (
     "unusable",
     "last_image_age_s",
 )
-#: The report of a camera that the node does not listen to yet.
+#: The report of a camera before activation.
 NOT_CONFIGURED = Report(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
 
 class Arrival(NamedTuple):
-    """An image that waits for its turn: the camera that it came from, what is known about it, its pixels if it has any."""
+    """A queued image: its camera, its check, and its pixels if it could be decoded."""
 
     feed: CameraFeed
     check: ImageCheck
@@ -51,7 +51,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Counters:
-    """What became of the images since activation, and the newest result."""
+    """Counters of the images since activation, and the newest result."""
 
     assessed: int = 0
     unusable: int = 0
@@ -62,26 +62,26 @@ class Counters:
     overheads_ms: list[float] = field(default_factory=list)
 
     def finished(self, scene: SceneAssessment, busy_ms: float) -> None:
-        """Note that ``scene`` was published now, after ``busy_ms`` of work on it."""
+        """Count ``scene``, published now after ``busy_ms`` of computation."""
         self.last_scene = scene
         self.finished_at = [*self.finished_at[-19:], time.monotonic()]
         model_ms = sum(scene.timings.get(stage, 0.0) for stage in MODEL_STAGES)
         self.overheads_ms = [*self.overheads_ms[-19:], busy_ms - model_ms]
 
     def overhead_ms(self) -> float | None:
-        """Median of what the last images took beside the networks' own time, until their scenes were published."""
+        """Median time per image without the networks' own time, until its scene was published, ms."""
         return median(self.overheads_ms) if self.overheads_ms else None
 
     def rate(self) -> float:
-        """Scenes per second over the last scenes; 0 before the second one."""
+        """Rate of the last scenes, Hz; 0 before the second one."""
         times = self.finished_at
         return (len(times) - 1) / max(times[-1] - times[0], 1e-9) if len(times) > 1 else 0.0
 
 
 class CameraFeed:
-    """Images of ``topic`` in, their scenes out beside it; ``create`` makes a publisher from type, topic and QoS.
+    """Receives the images of ``topic`` and publishes their scenes in its namespace.
 
-    All methods but :meth:`publish` belong to the executor's thread.
+    ``create`` makes a publisher from type, topic and QoS. Call all methods but :meth:`publish` from the executor's thread.
     """
 
     def __init__(self, node: Node, topic: str, create: Callable[[type, str, QoSProfile], Any]) -> None:
@@ -95,7 +95,7 @@ class CameraFeed:
         self._sequence = 0
 
     def open(self, mailbox: Mailbox[Arrival], settings: DetectorNodeSettings) -> Callable[[], None]:
-        """Let images into ``mailbox``; returns what ends that."""
+        """Start delivering images to ``mailbox``; returns the function that stops it."""
         self.counters = Counters()
         self._sequence = 0
         receiver = Receiver(
@@ -127,7 +127,7 @@ class CameraFeed:
             self.counters.last_scene = scene
 
     def report(self) -> Report:
-        """How the images of this camera come."""
+        """Diagnostics of the images of this camera."""
         source = self.input
         level, message = source.state() if source else (Level.WARN, "not active")
         scene = self.counters.last_scene

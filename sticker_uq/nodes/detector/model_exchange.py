@@ -1,4 +1,4 @@
-"""The model that serves, and its exchange for another one while images go on being assessed."""
+"""Replaces the model at run time without interrupting the assessment of images."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Factory = Callable[[PerceptionSettings], Assessor]
 
 
 class ModelExchange:
-    """Holds the perception that serves and answers the service ``select_model``.
+    """Holds the current perception and answers the service ``select_model``.
 
-    ``factory`` makes perception from its settings; ``served`` is told the settings of what serves after every exchange,
-    successful or not. All methods but :meth:`present` belong to the executor's thread.
+    ``factory`` makes perception from its settings; ``served`` is called with the current settings after every exchange,
+    successful or not. Call all methods but :meth:`current` from the executor's thread.
     """
 
     def __init__(self, node: Node, factory: Factory, served: Callable[[PerceptionSettings], None]) -> None:
@@ -34,7 +34,7 @@ class ModelExchange:
         self._served = served
         self.serving: Assessor | None = None
         self._loading: BackgroundTask[Assessor] = BackgroundTask(node)
-        # a waiting answer must not hold up the other services
+        # a pending answer must not block the other services
         node.create_service(
             SelectModel,
             "select_model",
@@ -47,42 +47,44 @@ class ModelExchange:
         """Whether a model is being loaded."""
         return self._loading.busy
 
-    def present(self) -> Assessor:
-        """What serves now; from any thread. Raises RuntimeError when nothing does."""
+    def current(self) -> Assessor:
+        """The current perception, from any thread; raises RuntimeError without one."""
         serving = self.serving
         if serving is None:
             raise RuntimeError("no model is loaded")
         return serving
 
     def load(self, settings: PerceptionSettings) -> None:
-        """Load and warm up the first perception, which serves from then on."""
+        """Load and warm up the first perception."""
         self.serving = self._loaded(settings)
 
     def clear(self) -> None:
-        """Let go of what serves."""
+        """Release the current perception."""
         self.serving = None
 
     def exchange(
-        self, wanted: PerceptionSettings, told: Callable[[bool, str], None] = lambda success, message: None
+        self,
+        wanted: PerceptionSettings,
+        on_result: Callable[[bool, str], None] = lambda success, message: None,
     ) -> None:
-        """Load ``wanted`` in the background; ``told`` gets success and the story once it serves or was given up."""
+        """Load ``wanted`` in the background and call ``on_result`` with success and a message."""
 
         def done(perception: Assessor | None, error: str) -> None:
             old = self.serving
             if old is None:
-                told(False, f"{self._node.get_name()} was cleaned up meanwhile")
+                on_result(False, f"{self._node.get_name()} was cleaned up meanwhile")
                 return
             if perception is not None:
                 self.serving = perception
             message = (
-                f"{_named(perception)} serves in place of {_named(old)}"
+                f"{_named(perception)} replaces {_named(old)}"
                 if perception is not None
-                else f"{_named(old)} goes on: {error}"
+                else f"{_named(old)} stays in use: {error}"
             )
             if perception is None:
                 self._node.get_logger().error(f"{wanted.model} could not be loaded, {message}")
-            self._served(self.present().settings)
-            told(perception is not None, message)
+            self._served(self.current().settings)
+            on_result(perception is not None, message)
 
         self._loading.start(lambda: self._loaded(wanted), done)
 
@@ -112,7 +114,7 @@ class ModelExchange:
         if self.busy:
             return False, "a model is being loaded already: try again"
         try:
-            wanted = self._asked(request, self.serving.settings)
+            wanted = self._requested(request, self.serving.settings)
         except InvalidInput as error:
             return False, str(error)
         answer: Future = Future()
@@ -120,13 +122,15 @@ class ModelExchange:
         await answer
         return answer.result()
 
-    def _asked(self, request: SelectModel.Request, present: PerceptionSettings) -> PerceptionSettings:
-        """The settings that ``request`` wants; raises InvalidInput for those that cannot be used."""
+    def _requested(self, request: SelectModel.Request, present: PerceptionSettings) -> PerceptionSettings:
+        """The settings in ``request``; raises InvalidInput for invalid ones."""
         if not request.file:
             changes = {"model": request.model, "weights": request.weights}
             return validated(PerceptionSettings, present.model_dump() | changes)
         if request.model or request.weights:
-            raise InvalidInput(f"model and file {request.file}: expected one of the two")
+            raise InvalidInput(
+                f"both model or weights and file {request.file} are set: expected one of the two"
+            )
         return settings_of_file(Path(request.file), self._node.get_name(), present)
 
 

@@ -1,7 +1,7 @@
-"""Node ``detector``: images in, one :class:`SceneAssessment` per image out.
+"""Node ``detector``: publishes one :class:`SceneAssessment` per image.
 
 The executor's thread only receives, answers and reports; a worker thread computes, always on the newest
-image of the camera whose turn it is. Torch is loaded by configure, not by the import of this module.
+image of a camera, and serves the cameras round-robin. Torch is loaded by configure, not by the import of this module.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, Status
 
-#: So long deactivation waits for the assessment under way, s; a lifecycle manager waits longer than that.
-PATIENCE_S = 5.0
+#: Longest wait of deactivation for the current assessment, s; shorter than the timeout of a lifecycle manager.
+STOP_TIMEOUT_S = 5.0
 _STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "panel", "total")
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):
     """The node; see the module's docstring. ``factory`` makes perception from its settings.
 
-    ``feeds``: the cameras, that of the topic ``image`` first; ``models``: what serves them.
+    ``feeds``: the cameras, that of the topic ``image`` first; ``models``: the current model.
     """
 
     def __init__(self, factory: Factory = load_perception, **arguments: Any) -> None:
@@ -57,11 +57,11 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_configured.callback(self.diagnostics.remove, f"images of {feed.topic}")
 
     def activate(self) -> None:
-        """Start the worker, then let images in."""
+        """Start the worker, then subscribe to images."""
         self._counters = Counters()
         mailbox: Mailbox[Arrival] = Mailbox()
         worker = Worker(
-            self, mailbox, self.models.present, self._computing, self._counters, lambda: self.settings
+            self, mailbox, self.models.current, self._computing, self._counters, lambda: self.settings
         )
         self.while_active.callback(self._stop_worker, mailbox, worker)
         worker.start()
@@ -69,12 +69,12 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_active.callback(feed.open(mailbox, self.settings))
 
     def settings_changed(self, old: DetectorNodeSettings, new: DetectorNodeSettings) -> None:
-        """Perception with other settings is made beside the present one and takes over when it is ready."""
+        """Perception with new settings is loaded in the background and replaces the current one when it is ready."""
         if self.models.serving is not None and old.perception() != new.perception():
             self.models.exchange(new.perception())
 
     def reason_for_lock(self, name: str) -> str | None:
-        """While a model is being loaded, perception's parameters rest."""
+        """The perception parameters are locked while a model is being loaded."""
         if self.models.busy and name in PerceptionSettings.model_fields:
             return f"{name} cannot be changed while a model is being loaded: try again"
         if self.feeds and name in LOCKED_SINCE_CONFIGURE:
@@ -82,7 +82,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         return super().reason_for_lock(name)
 
     def _check_scene_topics(self, topics: tuple[str, ...]) -> None:
-        """Raise :class:`InvalidInput` when two cameras' scenes would go the same way."""
+        """Raise :class:`InvalidInput` when two cameras' scenes would be published on one topic."""
         camera_of: dict[str, str] = {}
         for topic in topics:
             scene = self.resolve_topic_name(f"{folder_of(topic)}scene")
@@ -94,7 +94,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
                 )
 
     def _served(self, settings: PerceptionSettings) -> None:
-        """The parameters tell what serves."""
+        """Set the parameters to those of the current model."""
         self.settings = self.settings.model_copy(update=settings.model_dump())
         self.parameters.store(self.settings)
         if self.is_active:
@@ -103,10 +103,10 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
 
     def _stop_worker(self, mailbox: Mailbox[Arrival], worker: Worker) -> None:
         mailbox.close()
-        worker.join(PATIENCE_S)
+        worker.join(STOP_TIMEOUT_S)
         if worker.is_alive():
             self.get_logger().warning(
-                f"the assessment under way takes longer than {PATIENCE_S:g} s; its result will be dropped"
+                f"the assessment under way takes longer than {STOP_TIMEOUT_S:g} s; its result will be dropped"
             )
 
     # Diagnostics

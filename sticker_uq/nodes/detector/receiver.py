@@ -1,4 +1,4 @@
-"""Decodes and inspects images beside the executor's thread, which must answer everybody else meanwhile."""
+"""Decodes and checks images in a thread, so that the executor's thread stays responsive."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.perception.inspection import ImageInspector
 from sticker_uq.scene import ImageCheck
 
-#: So long :meth:`Receiver.close` waits for the image under way, s. A giant one may take longer; nothing comes of it then.
-PATIENCE_S = 1.0
+#: Longest wait of :meth:`Receiver.close` for the current image, s. The result of a very large one is dropped.
+STOP_TIMEOUT_S = 1.0
 _LOG_PERIOD_S = 5.0
 
 
 class Receiver(threading.Thread):
-    """Takes the newest message of one camera out of ``inbox``; ``publish_check`` gets what is known about it as soon as it is
-    known, ``deliver`` the same and the pixels, if there are any.
+    """Takes the newest message of one camera out of ``inbox``; calls ``publish_check`` with its check as soon as that is
+    known, and ``deliver`` with the check and the pixels, if any.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Receiver(threading.Thread):
                 )
 
     def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         self.inbox.close()
-        self.join(PATIENCE_S)
+        self.join(STOP_TIMEOUT_S)
 
     def _receive(self, message: Image | CompressedImage) -> None:
         stamp_ns, frame_id = stamp_to_ns(message.header.stamp), message.header.frame_id
-        # at once: to decode it may take long, and the worker may be busy with an earlier image for a long time
+        # before decoding, which may take long while the worker is busy with an earlier image
         size = None if isinstance(message, CompressedImage) else (message.width, message.height)
         early = self._inspector.glance(stamp_ns, frame_id, size) if size is not None else None
         if early is not None:

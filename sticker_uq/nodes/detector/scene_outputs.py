@@ -1,4 +1,4 @@
-"""Everything that the detector publishes about one image."""
+"""The topics that the detector publishes for each image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sticker_uq_msgs import msg as m
 class SceneOutputs:
     """The publishers of the detector for one camera; ``create`` makes one from type, topic and QoS.
 
-    ``folder``: the namespace of the topics with a slash at its end, or "". Pictures are drawn only while somebody looks.
+    ``folder``: the namespace of the topics with a trailing slash, or "". Images are drawn only while they have subscribers.
     """
 
     def __init__(self, node: Node, create: Callable[[type, str, QoSProfile], Any], folder: str = "") -> None:
@@ -49,34 +49,34 @@ class SceneOutputs:
         ]
 
     def publish_labels(self, score_floor: float) -> None:
-        """Latch the names of the classes and the lowest score that is reported."""
+        """Publish the class names and the lowest score, latched."""
         if self._label_info is not None and vision.VISION_MSGS is not None:
             self._label_info.publish(vision.label_info_msg(score_floor, vision.VISION_MSGS))
 
     def saliency_wanted(self) -> bool:
-        """Whether somebody looks at the saliency map."""
+        """Whether the saliency map has subscribers."""
         return bool(self._saliency.get_subscription_count())
 
     def publish_check(self, check: ImageCheck) -> None:
-        """Publish what is known about an image before it is assessed."""
+        """Publish the check of an image before it is assessed."""
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
-        """Publish the scene first, then the same facts in parts, each to whoever listens."""
+        """Publish the scene first, then its parts on the topics that have subscribers."""
         self._scene.publish(conversions.scene_to_msg(scene, sequence))
         for publisher, made_of in self._parts:
             if publisher.get_subscription_count():
                 publisher.publish(made_of(scene))
 
     def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
-        """Publish the annotated picture, at most ``rate`` per second, and the saliency map, to whoever looks."""
+        """Publish the annotated image, at most at ``rate`` Hz, and the saliency map, if they have subscribers."""
         stamp = conversions.ns_to_stamp(scene.stamp_ns)
         localization = scene.localization
         if localization is not None and localization.saliency is not None and self.saliency_wanted():
             self._saliency.publish(map_to_image(localization.saliency, stamp, scene.frame_id))
         now = time.monotonic()
         if self._annotated.get_subscription_count() and now - self._drawn_at >= 1.0 / rate:
-            # drawing needs fonts and more libraries: loaded when first looked at
+            # imported on first use: drawing needs fonts and more libraries
             from sticker_uq.evaluation.reporting.annotated_images import annotate
 
             self._drawn_at = now

@@ -1,6 +1,4 @@
-"""The same detections as vision_msgs 4, for tools that know only those; off where vision_msgs is not
-installed.
-"""
+"""The detections as vision_msgs 4 messages, for tools that expect them; off where vision_msgs is not installed."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ def detections_2d_to_msg(scene: sc.SceneAssessment, vision: ModuleType) -> objec
     """The clustered objects of ``scene`` as a ``Detection2DArray``.
 
     Boxes in pixels of the original image. Each foreground class is one hypothesis with its mean probability,
-    most probable first; ``class_id`` is the number that label_info names. ``id`` stays empty: it is for
-    trackers.
+    most probable first; ``class_id`` is the number that label_info names. ``id`` stays empty: it is
+    meant for trackers.
     """
     header = header_of(scene.stamp_ns, scene.frame_id)
     detections = [_detection(observed, header, vision) for observed in scene.objects]

@@ -1,8 +1,8 @@
 """Node ``recorder``: writes the cell's topics to an mcap bag, where ``ros2 bag record`` does not exist.
 
-Messages are stored as they came over the wire, so that a replay sees the same bytes as the cell did. A full disk ends the
-recording, not the node: what was written stays readable, the loss is logged once and counted, and the process ends with
-exit status 1 when its time has come.
+Messages are stored in serialised form, so that a replay reads the same bytes as the cell. A full disk ends the recording, not
+the node: what was written stays readable, the loss is logged once and counted, and the process exits with status 1 when it
+is stopped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sticker_uq_msgs.msg import (
     WorkpieceDone,
 )
 
-#: So long after the start scenes without a recorded image are called a fault, s.
+#: Time after the start at which scenes without a recorded image are reported, s.
 NO_IMAGE_S = 10.0
 
 TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
@@ -53,8 +53,8 @@ TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
 class Recorder(Node):
     """The node; see the module's docstring.
 
-    ``recorded`` counts the messages written per topic, ``lost`` those from the one on that the disk refused. What still lay in
-    the writer's buffer then is lost too.
+    ``recorded`` counts the messages written per topic, ``lost`` those since the first write error. What was in the writer's
+    buffer at that time is lost too.
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -73,7 +73,7 @@ class Recorder(Node):
             write = self._writing(topic, type_name)
             self.create_subscription(message_class, topic, write, profile, raw=True)
         self._transport = settings.image_transport
-        # cameras of which no image came yet, by the topic of their scenes
+        # cameras without an image so far, by their scene topic
         self._unseen: dict[str, RecordedImages] = {}
         for topic in ("image", *more_topics(settings.more_image_topics)):
             scene = f"{folder_of(topic)}scene"
@@ -110,7 +110,7 @@ class Recorder(Node):
         super().destroy_node()
 
     def _writing(self, topic: str, type_name: str) -> partial[None]:
-        """What records the messages of ``topic``, which it announces to the recording."""
+        """Registers ``topic`` in the recording; returns the callback that writes its messages."""
         name = self.resolve_topic_name(topic)
         self._writer.add_topic(name, type_name)
         return partial(self._write, name)
@@ -124,7 +124,7 @@ class Recorder(Node):
         except OSError as error:
             self.failed = True
             self.lost = 1
-            self.get_logger().error(f"the recording ends here, nothing more is written: {error}")
+            self.get_logger().error(f"recording stopped, nothing more is written: {error}")
         else:
             self.recorded[topic] += 1
 
@@ -137,7 +137,7 @@ class Recorder(Node):
                 del self._unseen[scene]
                 self.get_logger().warning(
                     f"scenes arrive on {scene} but no image on {images.name}, so the recording has none: "
-                    f"image_transport ({self._transport}) and the cameras' topics must be those of the detector"
+                    f"set image_transport ({self._transport}) and the cameras' topics as for the detector"
                 )
         if not self._unseen:
             self._image_check.cancel()

@@ -16,9 +16,9 @@ from sticker_uq.nodes.common.image_input import TRANSPORTS
 
 
 class RecordedImages:
-    """Hands every image of ``topic`` as it came over the wire to what ``writing`` makes of the topic and its type.
+    """Passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
 
-    It asks for reliable delivery, and for best effort once a publisher refuses. ``name``: the resolved topic.
+    Requests reliable delivery, or best effort once a publisher does not offer it. ``name``: the resolved topic.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class RecordedImages:
         self._topic = topic + suffix
         self.name = node.resolve_topic_name(self._topic)
         self._write = writing(self._topic, type_name)
-        # a subscription must not be replaced from inside its own event
+        # a subscription must not be replaced in its own event callback
         self._refused = node.create_guard_condition(self._take_best_effort)
         self._best_effort = False
         self._subscription = self._subscribe(qos.RECORDED_IMAGE_RELIABLE)
@@ -48,10 +48,10 @@ class RecordedImages:
         self._refused.trigger()
 
     def _take_best_effort(self) -> None:
-        """Go over to best effort, which every publisher can serve, because one does not offer reliable delivery."""
+        """Switch to best effort, because a publisher does not offer reliable delivery."""
         if self._best_effort:
             return
         self._best_effort = True
-        self._node.get_logger().info(f"{self.name}: asking for best effort now, as the publishers offer")
+        self._node.get_logger().info(f"{self.name}: requesting best effort, as offered by the publishers")
         self._node.destroy_subscription(self._subscription)
         self._subscription = self._subscribe(qos.RECORDED_IMAGE_BEST_EFFORT)

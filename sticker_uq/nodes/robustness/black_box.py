@@ -1,6 +1,6 @@
-"""A ROS node under assessment: images go in on one topic, its detections come back on another, and nothing else is known of it.
+"""A ROS node under assessment as a black box: images are published on one topic, its detections are received on another.
 
-Not a node that runs in a cell: it is used by ``sticker-uq robustness run --topic``.
+Not a node of a cell: it is used by ``sticker-uq robustness run --topic``.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _NAMES = {label.name.lower(): label for label in ObjectClass}
 
 
 class BlackBoxSettings(BaseModel):
-    """How a node is reached. A bad value raises pydantic's ``ValidationError``."""
+    """Topics and timeouts of the node under assessment. An invalid value raises pydantic's ``ValidationError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    image_topic: str = Field("image", min_length=1, description="topic on which the node awaits images")
-    detections_topic: str = Field("detections", min_length=1, description="topic on which it answers")
+    image_topic: str = Field("image", min_length=1, description="image topic that the node subscribes to")
+    detections_topic: str = Field("detections", min_length=1, description="detection topic that it publishes")
     timeout_s: float = Field(
-        5.0, gt=0, le=600, description="so long an answer is awaited, s; then the image counts as failed"
+        5.0, gt=0, le=600, description="timeout of an answer, s; then the image counts as failed"
     )
     start_timeout_s: float = Field(
-        60.0, gt=0, le=3600, description="so long the node is awaited before the first image, s"
+        60.0, gt=0, le=3600, description="timeout for the node to appear before the first image, s"
     )
 
 
@@ -53,14 +53,14 @@ class BlackBox:
     """The system behind two topics. An answer belongs to the image whose stamp it carries.
 
     Understands ``StickerDetectionArray`` and, where it is installed, ``vision_msgs/Detection2DArray`` (class ids 1 and 2 or the
-    names logo and sticker; boxes in px of the image). No answer in time is a failed answer: the cell would wait for a person.
+    names logo and sticker; boxes in px of the image). No answer in time counts as a failed assessment.
     Has a context, a node and an executor of its own; not thread-safe.
     """
 
     def __init__(self, settings: BlackBoxSettings) -> None:
-        """Wait until somebody listens to the images and somebody publishes detections.
+        """Wait until the image topic has a subscription and the detection topic a publisher.
 
-        Raises InvalidInput when nobody does within ``start_timeout_s``, or with messages of another type.
+        Raises InvalidInput when that takes longer than ``start_timeout_s``, or for messages of another type.
         """
         self.settings = settings
         self.name = f"node behind {settings.image_topic} and {settings.detections_topic}"
@@ -82,7 +82,7 @@ class BlackBox:
     def answer(self, image: Picture, key: str) -> Answer:
         """Publish ``image`` under a stamp of its own and wait for the detections with that stamp."""
         del key
-        # a new stamp for every image, also where the clock is coarse
+        # a unique stamp for every image, even with a coarse clock
         stamp = max(self._node.get_clock().now().nanoseconds, self._last_ns + _STEP_NS)
         self._last_ns = stamp
         self._answers.clear()  # late answers to earlier images
@@ -92,7 +92,7 @@ class BlackBox:
         return Answer(self._answers.pop(stamp))
 
     def close(self) -> None:
-        """Leave the graph."""
+        """Destroy the node and its context."""
         if hasattr(self, "_node"):
             self._executor.remove_node(self._node)
             self._node.destroy_node()
@@ -114,7 +114,7 @@ class BlackBox:
             raise InvalidInput(f"{topic} carries {', '.join(types)}, expected {_OURS} or {_THEIRS}")
         if not found:
             missing = (
-                f"nobody publishes {topic}" if not types else f"nobody listens to {self._images.topic_name}"
+                f"{topic} has no publisher" if not types else f"{self._images.topic_name} has no subscription"
             )
             raise InvalidInput(f"{missing} (waited {patience.start_timeout_s:g} s)")
         if _OURS in types:
@@ -127,9 +127,7 @@ class BlackBox:
             lambda: self._subscription.get_publisher_count() > 0, patience.start_timeout_s
         )
         if not matched:
-            raise InvalidInput(
-                f"{topic}: the publisher's quality of service does not fit a reliable subscription"
-            )
+            raise InvalidInput(f"{topic}: the publisher offers best effort, expected reliable")
 
     def _listen(self, message_type: type, topic: str, convert: Callable[[Any], Detections]) -> None:
         def take(message: Any) -> None:
@@ -148,13 +146,13 @@ class BlackBox:
 
 
 def detections_from_ours(message: StickerDetectionArray) -> Detections:
-    """The boxes of a ``StickerDetectionArray``; what is left of a score is background's."""
+    """The boxes of a ``StickerDetectionArray``; the rest of a score counts as background."""
     rows = [(box_from_msg(d.box), {int(d.label): float(d.score)}) for d in message.detections]
     return _detections(rows)
 
 
 def detections_from_vision(message: Any) -> Detections:
-    """The boxes of a ``Detection2DArray`` (upright ones: an angle is ignored); hypotheses of other classes are background's."""
+    """The boxes of a ``Detection2DArray`` (upright ones: an angle is ignored); other classes count as background."""
     rows = []
     for detection in message.detections:
         centre, width, height = detection.bbox.center.position, detection.bbox.size_x, detection.bbox.size_y

@@ -1,6 +1,6 @@
-"""Node ``cell_sim``: camera, arm and laptops in one, so that the whole cell runs without hardware.
+"""Node ``cell_sim``: simulated camera, arm and laptops, so that the whole cell runs without hardware.
 
-Publishes pictures of a rendered laptop, peels what the supervisor permits, takes it off the picture, and hands over the
+Publishes images of a rendered laptop, peels what the supervisor permits, removes it from the image, and presents the
 next laptop when this one is done.
 """
 
@@ -16,17 +16,17 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import ARM_FRAME, seen_at, sim_camera
+from sticker_uq.cell.simulation_geometry import ARM_FRAME, project_to_image, sim_camera
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
+from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import exit_process, request_exit, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
-from sticker_uq.nodes.common.poses import camera_to_msg
 from sticker_uq.nodes.common.qos import IMAGES, LATCHED
-from sticker_uq.nodes.simulation.person import SimulatedOperator
+from sticker_uq.nodes.simulation.simulated_operator import SimulatedOperator
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings, Touch
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import Workpiece, WorkpieceDone
@@ -41,7 +41,7 @@ _PHASES = (
 
 
 class RecordKeeper:
-    """Keeps the cell's record file up to date; a disk that does not take it is no reason to stop the cell."""
+    """Keeps the cell's record file up to date; a write error does not stop the cell."""
 
     def __init__(self, node: Node, cell: SimulatedCell) -> None:
         self._node = node
@@ -49,7 +49,7 @@ class RecordKeeper:
         self._failing = False
 
     def write(self) -> None:
-        """Write the records, under the cell's lock; a failure is logged once, until writing works again."""
+        """Write the records, under the cell's lock; logs the first of several failures in a row."""
         try:
             self._cell.write_record()
         except OSError as error:
@@ -61,7 +61,7 @@ class RecordKeeper:
 
 
 class SimulatedMotion:
-    """Moves the simulated blade; peels at the end of the peeling phase. Implements ``Motion``."""
+    """The simulated motion; peels at the end of the peeling phase. Implements ``Motion``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock, keeper: RecordKeeper) -> None:
         self._node = node
@@ -70,7 +70,7 @@ class SimulatedMotion:
         self._keeper = keeper
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The four phases; the sticker leaves the picture between peeling and retreat."""
+        """The four phases; the sticker is removed from the image between peeling and retreat."""
         self.check_pose(goal)
         with self._lock:
             fails = self._cell.motion_fails()
@@ -84,21 +84,21 @@ class SimulatedMotion:
             yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
 
     def stop(self) -> None:
-        """The simulated blade is away from the lid at once."""
+        """Does nothing: the simulated blade leaves the lid at once."""
 
     def check_pose(self, goal: RemoveSticker.Goal) -> None:
-        """Raise :class:`MotionFailed` when the goal's pose is not where the simulated camera sees the goal's box."""
+        """Raise :class:`MotionFailed` when the goal's pose does not project into the goal's box."""
         if not goal.pose_valid:
             return
         settings, where = self._cell.settings, goal.pose.pose.position
         if goal.frame_id != ARM_FRAME:
             raise MotionFailed(f"the pose is in frame {goal.frame_id!r}, expected {ARM_FRAME!r}")
-        camera = sim_camera(settings.width, settings.height)
-        x, y = seen_at(np.array([where.x, where.y, where.z]), camera)
+        camera = sim_camera(settings.width_px, settings.height_px)
+        x, y = project_to_image(np.array([where.x, where.y, where.z]), camera)
         box = goal.box
         if not (box.x1 <= x <= box.x2 and box.y1 <= y <= box.y2):
             raise MotionFailed(
-                f"the pose is seen at {x:.0f}, {y:.0f} px, outside the box of the goal (simulated)"
+                f"the pose projects to {x:.0f}, {y:.0f} px, outside the box of the goal (simulated)"
             )
 
     def _peel(self, goal: RemoveSticker.Goal) -> None:
@@ -120,11 +120,11 @@ class CellSim(Node):
         self._settings: SimulationSettings = read_settings(self, SimulationSettings)
         self._lock = threading.Lock()
         self._cell = SimulatedCell(self._settings)
-        self._cell.write_record()  # a path that cannot be written at all is told before the first laptop
+        self._cell.write_record()  # reports an unwritable path before the first laptop
         self._images = self.create_publisher(Image, "image", IMAGES)
         self._compressed = self.create_publisher(CompressedImage, "image/compressed", IMAGES)
         self._info = self.create_publisher(CameraInfo, "camera_info", IMAGES)
-        self._lens = sim_camera(self._settings.width, self._settings.height)
+        self._lens = sim_camera(self._settings.width_px, self._settings.height_px)
         self._workpiece = self.create_publisher(Workpiece, "workpiece", LATCHED)
         self._done_subscription = self.create_subscription(
             WorkpieceDone, "workpiece/done", self._on_done, LATCHED
@@ -136,7 +136,7 @@ class CellSim(Node):
             if self._settings.person == "ground_truth"
             else None
         )
-        # rendering takes a while: it must not hold up the gate, the arm or the person
+        # rendering is slow and must not block the gate, the arm or the operator
         camera_group = MutuallyExclusiveCallbackGroup()
         self._camera = self.create_timer(
             1.0 / self._settings.rate, self._publish_picture, callback_group=camera_group
@@ -179,14 +179,14 @@ class CellSim(Node):
         message.header.stamp = self.get_clock().now().to_msg()
         message.header.frame_id = self._settings.frame_id
         self._workpiece.publish(message)
-        self.get_logger().info(f"{record.workpiece_id} lies in the cell ({record.stickers} stickers)")
+        self.get_logger().info(f"{record.workpiece_id} is in the cell ({record.stickers} stickers)")
 
     def _on_done(self, message: WorkpieceDone) -> None:
         if message.result not in (WorkpieceDone.RESULT_CLEAN, WorkpieceDone.RESULT_LEFT_TO_OPERATOR):
             return
         with self._lock:
             record = self._cell.record
-            # a latched message of an earlier laptop or of an earlier run is none of ours
+            # ignores a latched message of an earlier laptop or run
             if message.workpiece_id != record.workpiece_id or self._cell.finished:
                 return
             more = self._cell.hand_over()

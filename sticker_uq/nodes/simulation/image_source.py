@@ -1,7 +1,7 @@
 """Node ``image_source``: plays a recording, a folder of pictures, a video or a camera device as images.
 
-Images are stamped with the node's time when they are read: what is downstream judges the age of an image, and
-a recording's own stamps lie in the past. Playing begins with the first subscriber, so that no image of a
+Images are stamped with the node's time when they are read, because the detector checks the age of an image and
+the stamps of a recording lie in the past. Playback starts with the first subscriber, so that no image of a
 short source is lost.
 """
 
@@ -22,8 +22,7 @@ from sticker_uq.nodes.common.images import bgr_to_compressed, bgr_to_image
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
 from sticker_uq.scene import InvalidInput
 
-#: A read of a camera may block this long before its thread is given up, and the last images may take so long,
-#: s.
+#: Longest wait for a blocking read of a camera at the end, and for the delivery of the last images, s.
 _PATIENCE_S = 5.0
 _POLL_S = 0.05
 
@@ -57,7 +56,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self.while_configured.callback(self.diagnostics.remove, "source")
 
     def activate(self) -> None:
-        """Play from the beginning, in a thread: a camera blocks while it waits for a picture."""
+        """Play from the beginning, in a thread, because reading a camera blocks."""
         self._published = self._unreadable = 0
         stop = threading.Event()
         player = threading.Thread(target=self._play, args=(stop,), name="player", daemon=True)
@@ -68,7 +67,9 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         stop.set()
         player.join(_PATIENCE_S)
         if player.is_alive():
-            self.get_logger().warning(f"{self.settings.source} still blocks in a read; it is left alone")
+            self.get_logger().warning(
+                f"{self.settings.source} still blocks in a read; its thread is abandoned"
+            )
 
     def _play(self, stop: threading.Event) -> None:
         try:
@@ -97,7 +98,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self._progress = "playing"
         for item in self._source:
             now = time.monotonic()
-            # A camera's images are read as fast as they come, else its driver would queue old ones.
+            # A camera is read at its own rate, or its driver would queue old images.
             if self._is_camera and now < due:
                 continue
             if stop.wait(max(0.0, due - now)):

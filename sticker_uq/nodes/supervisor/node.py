@@ -23,9 +23,9 @@ from sticker_uq.gate.state import GateState as State
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import Report
+from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
-from sticker_uq.nodes.common.poses import PoseSource
 from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, whereabouts
 from sticker_uq.nodes.supervisor.gate_watch import GateWatch
@@ -61,13 +61,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self.diagnostics.remove, "audit")
         self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
         self.while_configured.callback(self._out.destroy)
-        self._arm = RemovalClient(self, self._happen, settings.arm_silence)
+        self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
         self.while_configured.callback(self._arm.destroy)
-        self._poses = PoseSource(self, settings.poses())
+        self._poses = GeometrySource(self, settings.poses())
         self.while_configured.callback(self._poses.destroy)
         self._stop = CellStop(self, settings.stop())
         self.while_configured.callback(self._stop.destroy)
-        self._rivals = GateWatch(self, self._identity, settings.listen_time, self._impede)
+        self._rivals = GateWatch(self, self._identity, settings.discovery_time_s, self._impede)
         self.while_configured.callback(self._rivals.destroy)
         people = PeopleServices(self, self._happen, lambda: core.state, self._answered)
         self.while_configured.callback(people.destroy)

@@ -229,7 +229,7 @@ def test_the_command_looks_at_pictures_with_a_detector(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give --data with labelled pictures or --vectors"),
+        ((), "expected one of --data"),
         (("--vectors", "none.csv"), "none.csv: no such file"),
         (("--vectors", "x.csv", "--model", "ssd300_vgg16"), "--model and --weights need --data"),
         (("--data", "none"), "no such file"),

@@ -13,7 +13,7 @@ from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.augmentation import Sample, augmented
-from sticker_uq.lab.training.objectives import batch_loss, input_size, prepare_random, ssd_input
+from sticker_uq.lab.training.losses import batch_loss, input_size, prepare_random, ssd_input
 from sticker_uq.lab.training.optimisation import build_optimizer, highest_rate
 from sticker_uq.lab.training.training import Training, TrainSettings
 from sticker_uq.lab.training.unit_variance import scale_to_variance

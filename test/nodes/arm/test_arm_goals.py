@@ -45,7 +45,7 @@ def test_a_goal_that_waits_for_its_permit_makes_room_for_a_newer_one(rig: Rig) -
     assert newer.accepted
     status, code, text = rig.result(waiting)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
-    assert "a newer goal came" in text
+    assert "a newer goal replaced" in text
     assert rig.result(newer)[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)
 
 

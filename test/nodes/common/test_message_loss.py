@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Image
 
-from sticker_uq.cell.message_loss import SequenceWatch
+from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.nodes.common.images import bgr_to_image
 from test.helpers.ros import Bench, NodeProcess
 
@@ -20,10 +20,10 @@ WHILE_STOPPED = 12
 
 
 def watched(*numbers: int | None) -> int | None:
-    watch = SequenceWatch()
+    counter = MessageLossCounter()
     for number in numbers:
-        watch.saw(number)
-    return watch.missing
+        counter.received(number)
+    return counter.missing
 
 
 @given(st.integers(1, 50), st.sets(st.integers(0, 60)), st.integers(2, 40))
@@ -45,27 +45,27 @@ def test_a_publisher_that_begins_anew_is_not_a_gap() -> None:
 
 def test_another_publisher_is_no_gap_whenever_its_coming_is_told() -> None:
     for told_after in (False, True):
-        watch = SequenceWatch()
-        watch.saw(3)
-        watch.saw(4)
+        counter = MessageLossCounter()
+        counter.received(3)
+        counter.received(4)
         if not told_after:
-            watch.publishers(1)
-        watch.saw(900)
+            counter.publishers_changed(1)
+        counter.received(900)
         if told_after:
-            watch.publishers(1)
+            counter.publishers_changed(1)
         for number in (901, 903, 904):
-            watch.saw(number)
-        assert watch.missing == 1
+            counter.received(number)
+        assert counter.missing == 1
 
 
 def test_nothing_can_be_told_of_several_publishers_or_without_numbers() -> None:
-    watch = SequenceWatch()
-    watch.saw(1)
-    watch.publishers(2)
-    watch.saw(800)
-    assert watch.missing is None
-    watch.publishers(1)
-    assert watch.missing == 0
+    counter = MessageLossCounter()
+    counter.received(1)
+    counter.publishers_changed(2)
+    counter.received(800)
+    assert counter.missing is None
+    counter.publishers_changed(1)
+    assert counter.missing == 0
     assert watched(None, None) is None
 
 

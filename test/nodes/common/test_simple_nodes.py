@@ -9,7 +9,7 @@ from test.helpers.ros import Bench, overrides
 
 def test_the_simulated_cell_tells_which_laptop_it_holds(bench: Bench) -> None:
     reports = bench.diagnostics()
-    bench.add(CellSim(parameter_overrides=overrides(width=160, height=120, seed=7)))
+    bench.add(CellSim(parameter_overrides=overrides(width_px=160, height_px=120, seed=7)))
     bench.until(lambda: reports.value("cell_sim: cell", "laptop") == "laptop-7-1", "the cell's diagnostics")
     assert reports.value("cell_sim: cell", "wrongly_touched") == "0"
 

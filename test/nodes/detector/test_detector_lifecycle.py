@@ -61,7 +61,7 @@ def test_a_second_life_after_cleanup(bench: Bench, script: Script) -> None:
 def test_deactivation_does_not_wait_for_ever_and_drops_what_comes_late(
     bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sticker_uq.nodes.detector.node.PATIENCE_S", 0.2)
+    monkeypatch.setattr("sticker_uq.nodes.detector.node.STOP_TIMEOUT_S", 0.2)
     script.hold = True
     scenes = bench.collect(SceneAssessment, "scene")
     active(bench, script)
@@ -98,9 +98,7 @@ def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: S
     script.load_go.set()
     response = bench.until(answer.done, "the answer") and answer.result()
     assert response.success
-    assert response.message.startswith(
-        f"{OTHER} (weights {response.model_hash[:12]}) serves in place of ssdlite320"
-    )
+    assert response.message.startswith(f"{OTHER} (weights {response.model_hash[:12]}) replaces ssdlite320")
     camera.publish(image(2))
     bench.until(lambda: len(scenes) == 2, "a scene of the new model")
     assert [s.model for s in scenes] == ["ssdlite320_mobilenet_v3_large", OTHER]

@@ -44,10 +44,8 @@ def test_a_file_brings_all_parameters_of_its_model(bench: Bench, script: Script,
     file = parameter_file(tmp_path, model=OTHER, passes=7, dropout_rate=0.3, min_size=128)
     response = ask(bench, file=file)
     assert response.success, response.message
-    assert response.message.startswith(
-        f"{OTHER} (weights {response.model_hash[:12]}) serves in place of {SSDLITE}"
-    )
-    settings = node.models.present().settings
+    assert response.message.startswith(f"{OTHER} (weights {response.model_hash[:12]}) replaces {SSDLITE}")
+    settings = node.models.current().settings
     assert (settings.model, settings.passes, settings.dropout_rate, settings.min_size) == (OTHER, 7, 0.3, 128)
     assert settings.dil_every == 3, "what the file does not speak of stays"
     assert node.get_parameter("min_size").value == 128
@@ -69,11 +67,11 @@ def test_a_file_that_cannot_be_used_leaves_the_old_model(
 ) -> None:
     node = bench.add(detector_with(script)())
     assert node.start()
-    before = node.models.present()
+    before = node.models.current()
     response = ask(bench, file=parameter_file(tmp_path, **values), **extra)
     assert not response.success
     assert reason in response.message
-    assert node.models.present() is before
+    assert node.models.current() is before
     assert response.model_hash == before.model_hash
 
 
@@ -93,7 +91,7 @@ def test_what_no_longer_serves_is_let_go_of(bench: Bench, script: Script) -> Non
     for number, model in enumerate((OTHER, SSDLITE, OTHER), 1):
         camera.publish(picture(number))
         bench.until(lambda n=number: len(scenes) == n, "a scene")
-        served.append(weakref.ref(node.models.present()))
+        served.append(weakref.ref(node.models.current()))
         assert ask(bench, model=model).success
     gc.collect()
     assert [one() for one in served] == [None] * 3
@@ -147,14 +145,14 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         refused = ask(bench, model=SSDLITE, weights=str(broken))
         assert not refused.success
         assert str(broken) in refused.message
-        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) goes on")
+        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) stays in use")
         assert refused.model_hash == old
         assert not any(gate.reasons & BlockReason.MODEL_CHANGED for gate in gates)
 
         answer = ask(bench, file=file)
         assert answer.success, answer.message
         assert answer.model_hash == checksum != old
-        assert f"serves in place of {SSDLITE} (weights {old[:12]})" in answer.message
+        assert f"replaces {SSDLITE} (weights {old[:12]})" in answer.message
         bench.until(lambda: scenes[-1].model_hash == checksum, "a scene of the new weights")
         assert (scenes[-1].passes, scenes[-1].dropout_rate) == (6, pytest.approx(0.3))
         bench.until(said_so, "the gate to notice")

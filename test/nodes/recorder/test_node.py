@@ -123,7 +123,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_node(bench: Bench, tmp_path,
             publisher.publish(RAW_BYTES)
             bench.until(lambda lost=lost: node.lost == lost and node.recorded["/image"] == 1, "it goes on")
     log = capfd.readouterr().err
-    assert log.count("the recording ends here, nothing more is written: [Errno 28]") == 1
+    assert log.count("recording stopped, nothing more is written: [Errno 28]") == 1
     assert log.count("2 messages were not recorded") == 1
     assert _bytes(tmp_path / "bag", "/image") == [RAW_BYTES]
 
@@ -134,7 +134,7 @@ def test_the_process_tells_a_loss_by_its_exit_status(bench: Bench, tmp_path):
         publisher = bench.publisher_matched(Image, "image")
         publisher.publish(RAW_BYTES)
         publisher.publish(RAW_BYTES)
-        process.wait_for("the recording ends here")
+        process.wait_for("recording stopped")
         assert process.stop(signal.SIGTERM) == 1
     assert "1 messages were not recorded" in process.output
     assert Bag(tmp_path / "bag").counts["/image"] == 1

@@ -125,7 +125,7 @@ def test_another_type_of_message_is_named(foreign: Callable[..., Stranger]) -> N
 
 
 def test_nobody_there_is_told(ros_domain: object) -> None:
-    with pytest.raises(InvalidInput, match="nobody publishes /detections"):
+    with pytest.raises(InvalidInput, match="/detections has no publisher"):
         BlackBox(SETTINGS.model_copy(update={"start_timeout_s": 0.5}))
 
 

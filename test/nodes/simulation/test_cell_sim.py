@@ -27,7 +27,9 @@ def test_a_full_disk_does_not_fail_the_removal(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "record.json"
-    settings = SimulationSettings(seed=2, width=320, height=240, failure_rate=0.0, record_file=str(path))
+    settings = SimulationSettings(
+        seed=2, width_px=320, height_px=240, failure_rate=0.0, record_file=str(path)
+    )
     cell = SimulatedCell(settings)
     stickers = cell.missed([])
     assert len(stickers) >= 3
@@ -53,7 +55,7 @@ def test_a_full_disk_does_not_fail_the_removal(
 
 
 def test_the_simulated_arm_goes_nowhere_else_than_its_box(bench: Bench) -> None:
-    settings = SimulationSettings(seed=2, width=320, height=240, failure_rate=0.0)
+    settings = SimulationSettings(seed=2, width_px=320, height_px=240, failure_rate=0.0)
     cell = SimulatedCell(settings)
     node = bench.add(rclpy.create_node("cell_sim", enable_rosout=False))
     motion = SimulatedMotion(node, cell, threading.Lock(), RecordKeeper(node, cell))

@@ -13,7 +13,7 @@ from sticker_uq.cell.simulation_geometry import sim_camera
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
-from sticker_uq.nodes.common.poses import camera_to_msg
+from sticker_uq.nodes.common.geometry_source import camera_to_msg
 from sticker_uq_msgs.msg import (
     Exposure,
     GateState,

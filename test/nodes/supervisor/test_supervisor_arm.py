@@ -101,7 +101,7 @@ def test_a_stop_that_ros_cannot_name_is_refused(bench: Bench) -> None:
     for name in ("stop_service", "stop_topic"):
         node = bench.add(SupervisorNode(parameter_overrides=overrides(**{name: "no name!"})))
         assert not node.start()
-        assert "is no name that ROS accepts" in node.last_failure
+        assert "is not a valid ROS name" in node.last_failure
         node.destroy_node()
 
 
@@ -132,7 +132,7 @@ def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
 
 
 def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
-    cell = Cell(bench, arm_silence=3.0, cancel_timeout=30.0)
+    cell = Cell(bench, arm_heartbeat_timeout_s=3.0, cancel_timeout=30.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.falls_silent()  # type: ignore[union-attr]

@@ -44,7 +44,7 @@ def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: 
 
 
 def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench: Bench) -> None:
-    cell = Cell(bench, listen_time=60.0)
+    cell = Cell(bench, discovery_time_s=60.0)
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
     cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")

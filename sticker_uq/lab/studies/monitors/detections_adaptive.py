@@ -19,7 +19,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import crop_square
-from sticker_uq.lab.attacks.dag_targets import TargetOutputs, Targets, find_targets, see_with_maps
+from sticker_uq.lab.attacks.dag_targets import TargetOutputs, Targets, evaluate_with_maps, find_targets
 from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.detections import CROP_SIZE, LEVELS
@@ -60,7 +60,7 @@ def attacked_picture(
     rows = torch.arange(len(wanted), device=clean.device)
     for _ in range(steps):
         pixels = now.clone().requires_grad_(True)
-        sight, features, maps = see_with_maps(detector, pixels, targets)
+        sight, features, maps = evaluate_with_maps(detector, pixels, targets)
         believing = sight.probabilities.argmax(dim=1) == targets.labels
         fooled = float(1 - believing.float().mean())
         if fooled >= _FOOLED:

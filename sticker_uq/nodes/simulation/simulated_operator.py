@@ -1,6 +1,6 @@
-"""The person of the simulated cell: answers interventions from the simulation's ground truth, and says so in the log.
+"""The simulated operator, who answers interventions from ground truth.
 
-It exists so that a demonstration and a test can run unattended. A real cell has a real person.
+For unattended demos and tests only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ANSWERS = {
 
 
 class SimulatedOperator:
-    """Listens to ``intervention/request`` and ``decision`` on ``node`` and answers through ``intervention/resolve``."""
+    """Subscribes to ``intervention/request`` and ``decision`` on ``node`` and answers with ``intervention/resolve``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
         self._node = node
@@ -70,7 +70,7 @@ class SimulatedOperator:
     def _answer(self, message: InterventionRequest) -> None:
         self._stop_thinking()
         if not self._client.service_is_ready():
-            self._node.get_logger().warning("intervention/resolve is not there: the request stays open")
+            self._node.get_logger().warning("intervention/resolve is not available: the request stays open")
             return
         asked = [box_from_msg(verdict.box) for verdict in message.objects]
         known = asked + self._detected.get(message.decision_id, [])

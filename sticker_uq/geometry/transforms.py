@@ -12,7 +12,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 @dataclass(frozen=True)
 class Transform:
-    """Takes points of one frame to another: ``rotation`` (3, 3), ``translation`` (3,) m."""
+    """A rigid transform between two frames: ``rotation`` (3, 3), ``translation`` (3,) m."""
 
     rotation: FloatArray
     translation: FloatArray
@@ -45,7 +45,7 @@ class Transform:
 
     @property
     def inverse(self) -> Transform:
-        """The way back."""
+        """The inverse transform."""
         return Transform(self.rotation.T, -self.rotation.T @ self.translation)
 
 
@@ -72,7 +72,7 @@ class Plane:
 
     @classmethod
     def of_pose(cls, pose: Transform) -> Plane:
-        """The plane through the origin of a frame with the given pose, across its z axis."""
+        """The plane through the origin of a frame with the given pose, normal to its z axis."""
         normal = pose.rotation[:, 2]
         return cls(normal, -float(normal @ pose.translation))
 
@@ -85,7 +85,7 @@ class Plane:
 def quaternion(rotation: FloatArray) -> tuple[float, float, float, float]:
     """x, y, z, w of ``rotation`` (3, 3), w >= 0."""
     trace = float(np.trace(rotation))
-    # the largest of the four squares is at least 1/4, so that nothing is divided by a small number
+    # the largest of the four squares is at least 1/4, so that the divisor is never small
     squares = np.array([*(1.0 - trace + 2.0 * np.diag(rotation)), 1.0 + trace]) / 4.0
     largest = int(squares.argmax())
     root = float(np.sqrt(squares[largest]))

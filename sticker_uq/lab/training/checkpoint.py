@@ -1,4 +1,4 @@
-"""The files of a training besides its weights: the state to resume from and the table of its epochs."""
+"""Checkpoint of a training and its table of epochs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ METRICS = "metrics.csv"
 
 @dataclass
 class Position:
-    """How far a training is between two steps."""
+    """Position of a training between two steps."""
 
     step: int = 0
     loss: float = math.nan
     epoch_loss: float = 0.0
-    """Sum over the steps of the present epoch."""
+    """Sum over the steps of the current epoch."""
     seconds: float = 0.0
-    """Spent on the present epoch."""
+    """Spent on the current epoch."""
     best: tuple[int, float] = (0, 0.0)
     """Input size and mAP of the weights in best.safetensors; the size counts first."""
     initial: str = ""
-    """What the weights were at the beginning."""
+    """Description of the initial weights."""
     history: list[EpochResult] = field(default_factory=list)
 
     def smooth(self, loss: float) -> None:
-        """Take in the loss of a step."""
+        """Update the smoothed loss with that of a step."""
         self.epoch_loss += loss
         self.loss = loss if math.isnan(self.loss) else 0.98 * self.loss + 0.02 * loss
 
@@ -57,7 +57,7 @@ def load_state(
 ) -> Position:
     """Fill ``parts`` from the state file of ``out`` and return its position.
 
-    Raises InvalidInput when there is none, when it is broken, or when it belongs to a training with another
+    Raises InvalidInput when there is none, when it is corrupt, or when it belongs to a training with another
     ``fingerprint``.
     """
     path = out / STATE

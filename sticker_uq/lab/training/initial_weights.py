@@ -1,4 +1,4 @@
-"""Weights to start a training from."""
+"""Initial weights of a training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the 
 def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
     """Copy torchvision's COCO weights into ``model`` wherever the shapes agree: all but the class layers.
 
-    Returns their name, or "random" when they cannot be downloaded, after saying so in one line.
+    Returns their name, or "random" when they cannot be downloaded, which is reported through ``say``.
     """
     weights = get_model_weights(name).DEFAULT
     try:
@@ -41,12 +41,12 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
 def fill_from_file(
     model: nn.Module, name: str, path: PathLike, say: Callable[[str], None], take: Taken = "all"
 ) -> str:
-    """Fill ``model`` from a weights file; a few words on what they are.
+    """Load ``model`` from a weights file; returns a description of the weights.
 
-    With ``take`` "backbone" its body alone is taken, and all behind it stays as it was drawn: members of an ensemble that share a
-    start then differ in their pyramids or further layers, and in their heads. So it is for weights of another model with the same
-    backbone (four of the six have a ResNet-50). Raises InvalidInput as `load_into` does, and for weights of another model with
-    another backbone.
+    With ``take`` "backbone" only the backbone is loaded and all other layers stay random: members of an ensemble with the same
+    start then differ in their pyramids or further layers and in their heads. The same applies to weights of another model with
+    the same backbone (four of the six have a ResNet-50). Raises InvalidInput as
+    `load_into` does, and for weights of another model with another backbone.
     """
     state, metadata = load_weights(path)
     origin = metadata.get("model", name)
@@ -71,7 +71,7 @@ def fill_from_file(
 
 @contextmanager
 def _socket_timeout(seconds: float) -> Iterator[None]:
-    """urllib waits forever by default, and torch.hub gives no way to tell it otherwise."""
+    """Set a default socket timeout: urllib has none, and torch.hub has no option for it."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

@@ -1,4 +1,4 @@
-"""One replay as a value that another process can carry out."""
+"""A replay as a picklable job for another process."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from sticker_uq.scene import InvalidInput, SceneAssessment
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """What a replay came to. ``compared`` is "" where no live scenes were asked for; ``differing``: a line for some of those
-    that differ.
+class ReplayOutcome:
+    """Result of a replay. ``compared``: comparison with the live scenes, "" without ``verify``; ``differing``: a line for some
+    of those that differ.
     """
 
     summary: ReplaySummary
@@ -38,8 +38,8 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Replay:
-    """The replay of one source; ``processes`` over which its images are spread, 0: as many as pay."""
+class ReplayJob:
+    """The replay of one source; ``processes`` that share its images, 0: automatic."""
 
     source: Path
     topic: str | None
@@ -52,7 +52,7 @@ class Replay:
     processes: int
 
     def open(self) -> ImageSource:
-        """The images. Raises InvalidInput when there are none, or no recording where live scenes are to be compared."""
+        """The images. Raises InvalidInput without images, and for ``verify`` without a recording."""
         images = open_source(self.source, self.topic)
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
@@ -62,8 +62,8 @@ class Replay:
         self,
         load: Callable[[PerceptionSettings], Assessor] = load_perception,
         on_image: Callable[[], None] = lambda: None,
-    ) -> Replayed:
-        """Carry it out; ``on_image`` is called after every image. Raises what opening and replaying raise."""
+    ) -> ReplayOutcome:
+        """Run the replay; ``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
         images = self.open()
         live = live_scenes(Bag(self.source), images.topic) if self.verify else None
         count = operator.length_hint(images, 0)
@@ -90,15 +90,15 @@ class Replay:
             environment=_environment(self.settings),
             on_image=seen,
         )
-        return Replayed(summary, True) if live is None else _compared(summary, live)
+        return ReplayOutcome(summary, True) if live is None else _compared(summary, live)
 
 
-def run_side_by_side(replays: Sequence[Replay], processes: int) -> Iterator[Replayed]:
-    """Carry out ``replays`` in that many processes; results in their order. Raises what one of them raises."""
+def run_in_parallel(replays: Sequence[ReplayJob], processes: int) -> Iterator[ReplayOutcome]:
+    """Run ``replays`` in ``processes`` processes; yields results in their order. Raises what one of them raises."""
     context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
     pool = ProcessPoolExecutor(processes, context, _end_on_sigterm)
     try:
-        yield from pool.map(Replay.run, replays)
+        yield from pool.map(ReplayJob.run, replays)
     except BaseException:
         for process in multiprocessing.active_children():
             process.terminate()
@@ -108,12 +108,12 @@ def run_side_by_side(replays: Sequence[Replay], processes: int) -> Iterator[Repl
 
 
 def _end_on_sigterm() -> None:
-    """A signal ends the work by an exception, which leaves no half-written file."""
+    """Raise an exception on SIGTERM, which leaves no partially written file."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def _compared(summary: ReplaySummary, live: Comparison) -> Replayed:
-    """How far the replay equals the live cell, in words."""
+def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:
+    """The outcome with the comparison of the replay with the live scenes."""
     lines = live.differing()
     if live.different > len(lines):
         lines.append(f"... and {live.different - len(lines)} more")
@@ -121,7 +121,7 @@ def _compared(summary: ReplaySummary, live: Comparison) -> Replayed:
         f"{live.identical} of {live.count} live assessments of {live.topic} repeated byte for byte, "
         f"{live.different} differ, {live.missing} without a recorded image"
     )
-    return Replayed(summary, live.agrees, compared, tuple(lines))
+    return ReplayOutcome(summary, live.agrees, compared, tuple(lines))
 
 
 def _environment(settings: PerceptionSettings) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Something between the camera and the laptop: a gripper or a hand."""
+"""Occlusion by a gripper or a hand between camera and laptop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sticker_uq.lab.rendering.painting import Image, Pen, grain
 from sticker_uq.lab.rendering.scene_spec import Colour
 
 _LARGEST = 0.4
-"""Length of the largest finger against the width of the picture."""
+"""Highest length of a finger, in widths of the picture."""
 
 _TOOLS: dict[str, tuple[Callable[[Pen, Colour], None], tuple[Colour, ...]]] = {
     "gripper": (draw_gripper, METALS),
@@ -49,10 +49,10 @@ def _painted(
 def occlusion(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, tool: str = "any"
 ) -> LabelledPicture:
-    """A gripper or a hand reaches in from outside, in two of three cases towards an object.
+    """Occlude the picture by a gripper or a hand from outside, in two of three cases over an object.
 
-    ``tool``: "gripper", "hand" or "any". Boxes shrink to what still shows; an object of which less
-    than a quarter shows is hidden.
+    ``tool``: "gripper", "hand" or "any". Boxes shrink to the visible part; an object of which less
+    than a quarter is visible is hidden.
     """
     chosen("occlusion", "tool", tool, ("any", *_TOOLS))
     kind = tool if tool != "any" else str(rng.choice(tuple(_TOOLS)))
@@ -79,8 +79,8 @@ def _fitted(
 ) -> tuple[float, tuple[float, float]]:
     """Length of a finger, px, and where its tip is, so that the tool covers `share` of a picture.
 
-    Found by bisection on a small picture: the tool grows with its tip at `aim` up to the largest that a camera would see, then
-    reaches further in.
+    Found by bisection on a small picture: the tool grows with its tip at `aim` up to its highest size, then reaches
+    further in.
     """
     shrink = 160 / max(size)
     small = (max(16, round(size[0] * shrink)), max(16, round(size[1] * shrink)))

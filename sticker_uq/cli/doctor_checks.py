@@ -1,4 +1,4 @@
-"""What ``sticker-uq doctor`` looks at. Every check says what it found and, unless all is well, what to do."""
+"""The checks of ``sticker-uq doctor``. Each returns what it found and, unless that is OK, what to do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 
 
 class Level(StrEnum):
-    """OK: as it should be; WARN: works with a restriction; FAIL: something does not work."""
+    """OK: no problem; WARN: works with a restriction; FAIL: something does not work."""
 
     OK = "OK"
     WARN = "WARN"
@@ -33,7 +33,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. ``advice`` says what to do, "" where there is nothing to do."""
+    """One finding. ``advice`` says what to do, "" for nothing."""
 
     name: str
     level: Level
@@ -42,7 +42,7 @@ class Check:
 
 
 def run_checks() -> Iterator[Check]:
-    """All checks, one after the other; a check that breaks is itself a finding."""
+    """The findings of all checks; a check that raises is a finding too."""
     for name, check in CHECKS.items():
         try:
             level, found, advice = check()
@@ -66,7 +66,7 @@ def _python() -> Finding:
 
 
 def _package(module: str, distribution: str | None = None, optional: str = "") -> Callable[[], Finding]:
-    """A check that `module` can be imported; `optional` says what the package does without it."""
+    """A check that `module` can be imported; `optional`: what works without it."""
 
     def check() -> Finding:
         if optional and find_spec(module) is None:
@@ -92,7 +92,7 @@ def _ros() -> Finding:
     if distro is None:
         return _ok("rclpy from PyPI (Jazzy), no ROS installation sourced")
     if distro != "jazzy":
-        return Level.WARN, f"ROS 2 {distro}", "made and tested for ROS 2 Jazzy"
+        return Level.WARN, f"ROS 2 {distro}", "developed and tested for ROS 2 Jazzy"
     return _ok("ROS 2 jazzy")
 
 
@@ -103,7 +103,7 @@ def _middleware() -> Finding:
     return (
         Level.WARN,
         name,
-        "images were tested over rmw_fastrtps_cpp; see to it that yours carries 3 MB messages",
+        "images were tested with rmw_fastrtps_cpp; check that your middleware carries 3 MB messages",
     )
 
 
@@ -136,13 +136,13 @@ def _torch() -> Finding:
         return (
             Level.FAIL,
             f"{found}: {error}",
-            f"they are builds for different versions of each other: {_SETUP}",
+            f"the versions do not match: {_SETUP}",
         )
     if kept != [0]:
         return Level.FAIL, f"{found}: box suppression gives {kept}", _SETUP
-    wanted = int(torch.__version__.split(".")[1]) + 15  # torch 2.x goes with torchvision 0.(x + 15)
+    wanted = int(torch.__version__.split(".")[1]) + 15  # torch 2.x matches torchvision 0.(x + 15)
     if int(torchvision.__version__.split(".")[1]) != wanted:
-        return Level.WARN, found, f"torch {torch.__version__} goes with torchvision 0.{wanted}"
+        return Level.WARN, found, f"torch {torch.__version__} needs torchvision 0.{wanted}"
     return _ok(found)
 
 
@@ -167,7 +167,7 @@ def _weights() -> Finding:
         return (
             Level.FAIL,
             f"none for {default}",
-            "sticker-uq train makes them; check that the package is installed whole",
+            "create them with sticker-uq train; check that the package is completely installed",
         )
     checked = [f"{name} {weights.load_weights(path)[1]['checksum'][:12]}" for name, path in present.items()]
     return _ok(f"checksums right: {', '.join(checked)}")
@@ -194,11 +194,13 @@ def _socket_buffers() -> Finding:
         return (
             Level.WARN,
             f"{RMEM_MAX} cannot be read",
-            "see to it that sockets may receive images of several MB",
+            "check that socket buffers can hold images of several MB",
         )
     found = f"at most {largest / MIB:.1f} MiB"
     if largest < 4 * MIB:
-        advice = "best-effort images get lost and reliable ones are late: sudo sysctl -w net.core.rmem_max=16777216"
+        advice = (
+            "best-effort images are lost and reliable ones late: sudo sysctl -w net.core.rmem_max=16777216"
+        )
         return Level.WARN, found, advice
     return _ok(found)
 
@@ -207,7 +209,7 @@ def _disk() -> Finding:
     free = shutil.disk_usage(Path.cwd()).free
     found = f"{free / 2**30:.1f} GiB free in {Path.cwd()}"
     if free < 200 * MIB:
-        return Level.FAIL, found, "make room: recordings and reports go here"
+        return Level.FAIL, found, "free space: recordings and reports are written here"
     return (Level.WARN, found, "a recording takes about 1 GiB per hour") if free < 2**31 else _ok(found)
 
 
@@ -233,7 +235,11 @@ def _command() -> Finding:
             f"build again: {_SETUP}",
         )
     if Path(interpreter).absolute().parent != Path(sys.executable).absolute().parent:
-        return Level.WARN, f"{path} runs {interpreter}, not {sys.executable}", "two environments are mixed"
+        return (
+            Level.WARN,
+            f"{path} runs {interpreter}, not {sys.executable}",
+            "two Python environments are mixed",
+        )
     return _ok(f"{path} runs {interpreter}")
 
 

@@ -20,13 +20,13 @@ _SMALLER = {
     "ssdlite320_mobilenet_v3_large": ((0.5, 192), (0.75, 256)),
     "ssd300_vgg16": ((0.7, 128), (0.9, 208)),
 }
-"""Until which part of a training an SSD sees pictures of which size, before those of its own size."""
+"""Progressive resizing of SSDs: (progress up to which, input size) before their own size."""
 
 
 def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] | None:
-    """(width, height) to resize pictures to when a part ``progress`` (0..1) of the training is done.
+    """(width, height) to resize pictures to at ``progress`` (0..1) of the training.
 
-    None where the model resizes by itself. The SSDs begin with small pictures: a step takes a third of the time,
+    None if the model resizes. SSDs start with small pictures: a step takes a third of the time,
     and their default boxes are relative to the picture (progressive resizing, Tan and Le 2021, EfficientNetV2).
     """
     if not is_ssd(name):
@@ -60,7 +60,7 @@ def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.d
 def _ssd(
     model: Any, samples: Sequence[Sample], targets: list[dict[str, Tensor]], device: torch.device
 ) -> Tensor:
-    """SSD on pictures of one size, without torchvision's picture by picture preparation."""
+    """SSD loss on pictures of one size, without torchvision's per-picture preparation."""
     images = ssd_input(model, samples, device)
     maps = backbone_maps(model.backbone, images)
     outputs = model.head(maps)
@@ -70,7 +70,7 @@ def _ssd(
 
 
 _FIRST_LOGITS = 0.1
-"""Standard deviation of what the heads of a network without normalisation say at first: nearly nothing."""
+"""Initial standard deviation of the head outputs of a network without normalisation."""
 
 
 def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> None:
@@ -83,7 +83,7 @@ def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: tor
 
 
 def ssd_input(model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
-    """What enters the backbone of an SSD: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
+    """Input of an SSD backbone: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
     batch = torch.from_numpy(np.stack([sample.image[..., ::-1] for sample in samples])).to(device)
     # (n, H, W, 3) in memory is already what channels_last means
     images = batch.permute(0, 3, 1, 2).float()

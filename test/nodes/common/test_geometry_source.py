@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY, seen_at, sim_camera
+from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY, project_to_image, sim_camera
 from sticker_uq.cell.supervisor_settings import PoseSettings
 from sticker_uq.geometry import CellGeometry
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
-from sticker_uq.nodes.common.poses import PoseSource, camera_from_msg, camera_to_msg
+from sticker_uq.nodes.common.geometry_source import GeometrySource, camera_from_msg, camera_to_msg
 from sticker_uq.scene import InvalidInput
 from test.helpers.ros import Bench
 
@@ -33,7 +33,7 @@ class Rig:
     def __init__(self, bench: Bench, **settings: object) -> None:
         self.bench = bench
         self.node = bench.add(rclpy.create_node("poses", enable_rosout=False))
-        self.source = PoseSource(self.node, PoseSettings(**settings))  # type: ignore[arg-type]
+        self.source = GeometrySource(self.node, PoseSettings(**settings))  # type: ignore[arg-type]
         self._info = bench.publisher_matched(CameraInfo, "camera_info", qos.IMAGES)
 
     def tell(self, message: CameraInfo) -> None:
@@ -57,7 +57,7 @@ def test_everything_known_makes_a_geometry(bench: Bench) -> None:
 
 
 def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> None:
-    rig = Rig(bench, **KNOWN, max_calibration_age=2.0)
+    rig = Rig(bench, **KNOWN, max_calibration_age_s=2.0)
     rig.tell(info())
     assert isinstance(rig.says(STAMP + 2_000_000_000), CellGeometry)
     assert rig.says(STAMP + 2_100_000_000) == "CameraInfo and picture lie 2.1 s apart"
@@ -83,7 +83,9 @@ def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
 def test_without_tf2_a_transform_that_is_not_set_is_missing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sticker_uq.nodes.common.poses._TransformTree.where_it_exists", lambda node: None)
+    monkeypatch.setattr(
+        "sticker_uq.nodes.common.geometry_source._TransformTree.if_installed", lambda node: None
+    )
     rig = Rig(bench, lid_plane=KNOWN["lid_plane"])
     rig.tell(info())
     assert "tf2_ros is not installed, set camera_pose" in str(rig.says())
@@ -127,4 +129,6 @@ def test_of_a_rectified_picture_p_counts_and_the_lens_does_not() -> None:
 
 def test_the_simulated_cell_knows_its_own_geometry() -> None:
     PoseSettings(**{k: v for k, v in SIMULATED_GEOMETRY.items() if k in PoseSettings.model_fields})  # type: ignore[arg-type]
-    np.testing.assert_allclose(seen_at(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360])
+    np.testing.assert_allclose(
+        project_to_image(np.array([0.45, 0.0, 0.25]), sim_camera(960, 720)), [480, 360]
+    )

@@ -1,4 +1,4 @@
-"""``sticker-uq dataset from-audit``: people's answers as training data."""
+"""``sticker-uq dataset from-audit``: operators' answers as training data."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sticker_uq.io.coco import EncodedScene, encode_picture, write_coco
 from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
 from sticker_uq.scene import InvalidInput
 
-_DESCRIPTION = "Answered questions of the cell: boxes by a person, or by the policy where it was sure"
+_DESCRIPTION = "Answered interventions of the cell: boxes by an operator, or by the policy"
 
 
 def command(
     audit: Annotated[Path, typer.Option(help="Folder of the supervisor's audit log.")],
     recording: Annotated[
         list[Path],
-        typer.Option(help="Recording of the same time; name the option again for each further one."),
+        typer.Option(help="Recording of the same time; may be repeated."),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write images/ and annotations.json to.")],
     topic: Annotated[
-        str | None, typer.Option(help="Image topic of the recordings, where there are several.")
+        str | None, typer.Option(help="Image topic of the recordings, if they have several.")
     ] = None,
 ) -> None:
-    """Write every answered question as a labelled picture of a COCO folder, ready for train and calibrate.
+    """Write every answered intervention as a labelled picture of a COCO folder, for train and calibrate.
 
-    The log is verified first: an answer that somebody changed teaches nothing. A picture on which anything stayed open is left
+    The log is verified first, so that no altered answer is used. A picture with an unanswered object is left
     out. "Peel it" and a drawn box become a sticker, "leave it" a logo, "nothing is there" no box; what was not in question is
     labelled as the policy decided, with "source": "policy" in its annotation.
     """
@@ -52,7 +52,7 @@ def command(
         raise InvalidInput(f"{audit}: none of {sum(left_out.values())} answers gives a labelled picture")
     people = said[BY_PERSON]
     typer.echo(
-        f"{written} pictures in {out}: {people} boxes by people, {sum(said.values()) - people} by the policy"
+        f"{written} pictures in {out}: {people} boxes by operators, {sum(said.values()) - people} by the policy"
     )
 
 

@@ -1,4 +1,4 @@
-"""The calibration of the cell as ROS tells it: CameraInfo, the lid, and where the camera is in the arm's frame."""
+"""The cell geometry from ROS: CameraInfo, the pose of the lid, and the pose of the camera in the arm's frame."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sticker_uq.nodes.common.qos import LATCHED, NEWEST_IMAGE_BEST_EFFORT
 from sticker_uq.scene import InvalidInput
 
 
-class PoseSource:
-    """Listens on ``node`` to what the calibration consists of, and puts it together for each picture."""
+class GeometrySource:
+    """Subscribes on ``node`` to the parts of the calibration and combines them for each image."""
 
     def __init__(self, node: Node, settings: PoseSettings) -> None:
         self._settings = settings
@@ -35,19 +35,17 @@ class PoseSource:
             self._subscriptions.append(
                 node.create_subscription(PoseStamped, "lid_pose", self._on_lid, LATCHED)
             )
-        self._tf = (
-            None if settings.camera_pose and settings.lid_plane else _TransformTree.where_it_exists(node)
-        )
+        self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
-        """Listen no longer."""
+        """Destroy the subscriptions."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         if self._tf is not None:
             self._tf.destroy()
 
     def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | str:
-        """The calibration for the picture of ``frame_id`` at ``stamp_ns``, or the words why there is none."""
+        """The calibration for the image of ``frame_id`` at ``stamp_ns``, or a text with the reason why it is missing."""
         try:
             camera = self._camera(frame_id, stamp_ns)
             pose = self._camera_pose(frame_id, stamp_ns)
@@ -69,7 +67,7 @@ class PoseSource:
                 f"CameraInfo is of {self._info.header.frame_id!r}, the picture of {frame_id!r}"
             )
         apart = abs(stamp_ns - stamp_to_ns(self._info.header.stamp))
-        if apart > nanoseconds(self._settings.max_calibration_age):
+        if apart > nanoseconds(self._settings.max_calibration_age_s):
             raise InvalidInput(f"CameraInfo and picture lie {apart / 1e9:.1f} s apart")
         return camera_from_msg(self._info, self._settings.image_rectified)
 
@@ -99,7 +97,7 @@ class PoseSource:
 
 
 class _TransformTree:
-    """The transforms that others publish. tf2 comes with a ROS installation only."""
+    """Transforms from tf2, which comes with a ROS installation only."""
 
     def __init__(self, node: Node, tf2: Any) -> None:
         self._tf2 = tf2
@@ -107,7 +105,7 @@ class _TransformTree:
         self._listener = tf2.TransformListener(self._buffer, node)
 
     @classmethod
-    def where_it_exists(cls, node: Node) -> _TransformTree | None:
+    def if_installed(cls, node: Node) -> _TransformTree | None:
         try:
             return cls(node, importlib.import_module("tf2_ros"))
         except ImportError:
@@ -117,7 +115,7 @@ class _TransformTree:
         self._listener.unregister()
 
     def look_up(self, target: str, source: str, stamp_ns: int) -> Transform:
-        """Takes points of ``source`` to ``target`` at that time; never waits."""
+        """The transform from ``source`` to ``target`` at that time; does not wait for it."""
         try:
             found = self._buffer.lookup_transform(target, source, Time(nanoseconds=stamp_ns))
         except self._tf2.TransformException as error:
@@ -129,7 +127,7 @@ class _TransformTree:
 def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
     """The camera that ``message`` describes, its binning and region of interest included.
 
-    Raises :class:`InvalidInput` when it describes none.
+    Raises :class:`InvalidInput` for an invalid calibration.
     """
     matrix = (
         np.array(message.p, float).reshape(3, 4)[:, :3] if rectified else np.array(message.k).reshape(3, 3)
@@ -148,7 +146,7 @@ def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
 
 
 def camera_to_msg(camera: Camera, header: Header) -> CameraInfo:
-    """``camera``, whose lens does not distort, as a message."""
+    """``camera``, without lens distortion, as a message."""
     matrix = np.asarray(camera.matrix, float)
     message = CameraInfo(header=header, width=camera.image_size[0], height=camera.image_size[1])
     message.distortion_model = "plumb_bob"
