@@ -14,7 +14,7 @@ from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
 from sticker_uq.calibration.measuring import Ablation, Count, Measured, Score, ablation, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
-from sticker_uq.calibration.selective import Area
+from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 
@@ -238,5 +238,5 @@ def _count(count: Count) -> tuple[str, str]:
     return shown, f"{_percent(low)} to {_percent(high)}"
 
 
-def _area(area: Area) -> str:
+def _area(area: Interval) -> str:
     return f"{area.value:.2g} ({area.low:.2g} to {area.high:.2g})"

@@ -9,7 +9,7 @@ import pytest
 
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.robustness.estimators import edge_widths, estimate, exposure, noise
-from sticker_uq.lab.robustness.frequencies import binomial_interval, coverage, describe_source
+from sticker_uq.lab.robustness.frequencies import coverage, describe_source
 from sticker_uq.lab.robustness.sources import SourceSet
 from test.lab.robustness.conftest import specification_of
 
@@ -98,13 +98,6 @@ def test_tags_decide_where_there_are_any(source: SourceSet) -> None:
         describe_source(specification_of({"name": "noisy", "probability": 0.9}), few)[0].status
         == "under-represented"
     )
-
-
-def test_clopper_pearson() -> None:
-    # Clopper and Pearson (1934): 0 of 10 at 95 %; 1 - 0.025^(1/10)
-    assert binomial_interval(0, 10, 0.95) == pytest.approx((0, 1 - 0.025**0.1))
-    assert binomial_interval(10, 10, 0.95) == pytest.approx((0.025**0.1, 1))
-    assert binomial_interval(5, 10, 0.95) == pytest.approx((0.1871, 0.8129), abs=1e-4)
 
 
 def test_coverage_is_that_of_the_published_sheet() -> None:
