@@ -38,14 +38,13 @@ from sticker_uq.calibration.measuring import (
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.records import Record
 from sticker_uq.calibration.report import (
-    Block,
     ablation_table,
-    as_markdown,
     curve_drawing,
     guarantee_text,
     measured_table,
     proof_table,
 )
+from sticker_uq.evaluation.reporting.document import Block, as_markdown
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception import PerceptionSettings

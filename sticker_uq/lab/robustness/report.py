@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
+from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.robustness.charts import forest_plot, sweep_plot
 from sticker_uq.lab.robustness.frequencies import coverage
-from sticker_uq.lab.robustness.plots import forest_plot, sweep_plot
 from sticker_uq.lab.robustness.result import Assessment, SweepResult
 from sticker_uq.lab.robustness.spec import Circumstance
 from sticker_uq.lab.robustness.tables import Table, all_tables, write_tables
@@ -58,15 +57,7 @@ def write_report(assessment: Assessment, folder: Path) -> None:
 
 def render_report(assessment: Assessment, tables: Sequence[Table], folder: Path) -> str:
     """The HTML of the report."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("sticker_uq.lab.robustness"), PackageLoader("sticker_uq.evaluation.reporting")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("sticker_uq.lab.robustness")
     environment.filters |= {"figure": figure, "tone": lambda finding: TONES.get(finding, "plain")}
     by_metric = {
         metric: [c for c in assessment.checks if c.metric == metric]

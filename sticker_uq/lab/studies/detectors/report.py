@@ -10,22 +10,23 @@ from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.reliability import Bin
-from sticker_uq.evaluation.reporting.quality_charts import COLOURS, reliability_diagram
+from sticker_uq.evaluation.reporting.charts import reliability_diagram
+from sticker_uq.evaluation.reporting.document import templates
+from sticker_uq.evaluation.reporting.figures import COLOURS
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
-from sticker_uq.lab.studies.detectors.plots import (
+from sticker_uq.lab.studies.detectors.charts import (
     correlation_map,
     critical_differences,
     rate_curves,
     tier_map,
     transfer_map,
 )
+from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
 from sticker_uq.lab.studies.detectors.ranks import mean_ranks
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
@@ -104,20 +105,8 @@ def _html(
     study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame], scores: pd.DataFrame, folder: Path
 ) -> tuple[str, pd.DataFrame]:
     """The page, and the figures of the pictures on it."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("sticker_uq.lab.studies.detectors"),
-                PackageLoader("sticker_uq.evaluation.reporting"),
-            ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     render = partial(
-        environment.get_template("study.html").render,
+        templates("sticker_uq.lab.studies.detectors").get_template("study.html").render,
         lead=lead(study),
         answers=in_short(study, analysis),
         tables=[(told, *as_text(told.table)) for told in shown(study, tables)],

@@ -6,29 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import Environment
 
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
 
 Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 """By the detector's name, by the table's title."""
 
-_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Distinctive localization on abnormal scenes</title>
-<style>body{font:15px/1.5 system-ui;margin:2rem;color-scheme:light dark}table{border-collapse:collapse;margin:.5rem 0 2rem}
-td,th{padding:.25rem .6rem;border-bottom:1px solid #8886;text-align:right;font-variant-numeric:tabular-nums}
-td:first-child,th:first-child{text-align:left}div{overflow-x:auto}</style>
-<h1>Distinctive localization on abnormal scenes</h1><p>Brackets are 95 % bootstrap intervals over scenes.</p>
-{% for detector, tables in study.items() %}<h2>{{ detector }}</h2>
-{% for title, table in tables.items() %}<h3>{{ title }}</h3><div><table><tr>{% for name in table.columns %}<th>{{ name }}</th>
-{% endfor %}</tr>{% for row in table.itertuples(index=False) %}<tr>{% for value in row %}<td>{{ figure(value) }}</td>{% endfor %}
-</tr>{% endfor %}</table></div>{% endfor %}{% endfor %}</html>
-"""
-
 
 def write_study(study: Tables, out: Path) -> list[Path]:
     """Write `study.md`, `study.html` and one CSV file per detector and table to the folder ``out``; the files written."""
-    page = Environment(autoescape=True).from_string(_PAGE).render(study=study, figure=figure)
-    texts = {"study.md": as_markdown(study), "study.html": page}
+    title = "Distinctive localization on abnormal scenes"
+    page = as_html(
+        title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]
+    )
+    texts = {"study.md": as_markdown(blocks(study)), "study.html": page}
     for detector, tables in study.items():
         for title, table in tables.items():
             name = f"{detector}_{title}".lower().replace(" ", "-").replace(",", "").replace("/", "-")
@@ -39,17 +31,15 @@ def write_study(study: Tables, out: Path) -> list[Path]:
     return [out / name for name in texts]
 
 
-def as_markdown(study: Tables) -> str:
-    """The tables as Markdown."""
-    lines = []
+def blocks(study: Tables) -> list[Block]:
+    """The tables below the names of the detectors and their own titles."""
+    found: list[Block] = []
     for detector, tables in study.items():
-        lines.append(f"## {detector}\n")
+        found.append(f"## {detector}")
         for title, table in tables.items():
-            head = "| " + " | ".join(map(str, table.columns)) + " |"
-            rule = "|" + "---|" * len(table.columns)
-            body = ["| " + " | ".join(map(figure, row)) + " |" for row in table.itertuples(index=False)]
-            lines += [f"### {title}\n", head, rule, *body, ""]
-    return "\n".join(lines)
+            rows = [list(map(figure, row)) for row in table.itertuples(index=False)]
+            found += [f"### {title}", Table(list(map(str, table.columns)), rows)]
+    return found
 
 
 def figure(value: object) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dil import app
+from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
@@ -19,7 +20,7 @@ from sticker_uq.lab.studies.dil.records import (
     STRANGENESS,
     SceneRecord,
 )
-from sticker_uq.lab.studies.dil.report import as_markdown, write_study
+from sticker_uq.lab.studies.dil.report import blocks, write_study
 from sticker_uq.lab.studies.dil.study import (
     PAPER_DIL,
     effects,
@@ -148,7 +149,7 @@ def test_report_in_three_forms(study, tmp_path):
     }
     files = {path.name for path in write_study(tables, tmp_path)}
     assert files == {"study.md", "study.html", "ssd_clean-against-abnormal.csv", "ssd_one.csv"}
-    assert "| 0.123 |" in as_markdown(tables)
+    assert "| 0.123 |" in as_markdown(blocks(tables))
     assert "a&lt;b" in (tmp_path / "study.html").read_text()
     assert pd.read_csv(tmp_path / "ssd_one.csv")["a<b"][0] == pytest.approx(0.12345)
 
