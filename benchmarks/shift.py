@@ -13,8 +13,8 @@ from benchmarks.rendered import Recipe
 from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, svg
 from sticker_uq.evaluation.reporting.document import Table
-from sticker_uq.evaluation.reporting.figures import COLOURS, svg
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.assumptions.familiarity import METRIC
 from sticker_uq.lab.corruptions import TRANSFORMATIONS

@@ -23,14 +23,14 @@ from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, generate
-from sticker_uq.lab.studies.monitors.attacks import EPSILONS, adversarial, fgsm
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.lab.studies.monitors.classifiers import (
+from sticker_uq.lab.studies.monitors.classifier_attacks import EPSILONS, adversarial, fgsm
+from sticker_uq.lab.studies.monitors.classifier_study import (
     AmbiguousCrops,
     StudySettings,
     ambiguous_crops,
     train_members,
 )
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.monitors import Objects, monitor_named

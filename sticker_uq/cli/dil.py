@@ -17,9 +17,8 @@ from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
-from sticker_uq.lab.studies.dil.records import DOUBT, SUSPICION, record_case
-from sticker_uq.lab.studies.dil.report import Tables, blocks, write_study
-from sticker_uq.lab.studies.dil.study import (
+from sticker_uq.lab.studies.dil.dil_report import Tables, blocks, write_study
+from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
     SCORE,
     effects,
@@ -28,6 +27,7 @@ from sticker_uq.lab.studies.dil.study import (
     separation,
     thresholds,
 )
+from sticker_uq.lab.studies.dil.scene_records import DOUBT, SUSPICION, record_case
 from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
 from sticker_uq.novelty.head import load_novelty_model, save_head

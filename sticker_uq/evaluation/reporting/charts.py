@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.reliability import Bin
-from sticker_uq.evaluation.reporting.figures import COLOURS, INK, legend_below, svg
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.evaluation.reporting.report_model import Course
 from sticker_uq.scene import FloatArray
 

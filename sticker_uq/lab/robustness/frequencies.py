@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.io.coco import read_picture
 from sticker_uq.lab.robustness.estimators import Estimates, estimate
-from sticker_uq.lab.robustness.sources import SourceImage, SourceSet
+from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 
 MISSING, UNDER, COVERED, OVER, UNKNOWN = (

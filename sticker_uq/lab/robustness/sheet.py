@@ -19,7 +19,7 @@ from sticker_uq.lab.corruptions import LabelledPicture, transformation_named
 from sticker_uq.lab.robustness.drawing import check_transformations, circumstance_set, with_transformation
 from sticker_uq.lab.robustness.followups import applied_to
 from sticker_uq.lab.robustness.image_distances import compare
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 

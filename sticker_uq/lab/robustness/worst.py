@@ -17,10 +17,10 @@ from sticker_uq.evaluation.reporting.annotated_images import CLASS_COLOURS, ORAN
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import Picture, encode_jpeg
-from sticker_uq.lab.robustness.answers import Answer, act_on_detections, consequence
 from sticker_uq.lab.robustness.evaluating import AnsweredSet, hides_sticker
 from sticker_uq.lab.robustness.result import WorstImage
 from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.systems_interface import Answer, act_on_detections, consequence
 from sticker_uq.scene import ObjectClass
 
 FOLDER = "worst"

@@ -10,7 +10,7 @@ import pytest
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.robustness.estimators import edge_widths, estimate, exposure, noise
 from sticker_uq.lab.robustness.frequencies import coverage, describe_source
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from test.lab.robustness.conftest import specification_of
 
 
@@ -102,7 +102,7 @@ def test_tags_decide_where_there_are_any(source: SourceSet) -> None:
 
 def test_coverage_is_that_of_the_published_sheet() -> None:
     from sticker_uq.lab.robustness.frequencies import CoverageRow
-    from sticker_uq.lab.robustness.published import MDS_SOURCE_FREQUENCIES, mds_specification
+    from test.lab.robustness.published import MDS_SOURCE_FREQUENCIES, mds_specification
 
     rows = []
     for circumstance in mds_specification().circumstances:

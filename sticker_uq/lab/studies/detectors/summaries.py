@@ -11,9 +11,9 @@ from sticker_uq.evaluation.metrics.probability_quality import calibration_error
 from sticker_uq.evaluation.metrics.reliability import localization_aware_calibration_error, reliability
 from sticker_uq.lab.studies.detectors.analysis import Analysis
 from sticker_uq.lab.studies.detectors.measures import in_order
-from sticker_uq.lab.studies.detectors.plan import ADVERSARIAL, PATCHED, TRANSFER
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL, PATCHED, TRANSFER
+from sticker_uq.lab.studies.detectors.study_run import Study
 
 REFERENCE_RATE = 0.2
 _HEADLINE = ("map", "shannon_entropy", "relative_total_variance", "rs_map", "rs_uqm")

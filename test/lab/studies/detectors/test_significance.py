@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
-from sticker_uq.lab.studies.detectors.ordering import best_everywhere, mean_tiers, recommended, tiers
+from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
 from sticker_uq.lab.studies.detectors.significance import (
     Pair,
     band,
@@ -109,7 +109,6 @@ def test_best_and_recommended() -> None:
     assert best_everywhere([("a", "b"), ("b", "c")]) == ("b",)
     assert best_everywhere([("a",), ("b",)]) == ()
     assert recommended([("a",), ("b",), ("b",)]) == ("b",)
-    assert mean_tiers([(("a",), ("b",)), (("a", "b"),)]) == {"a": 1.0, "b": 1.5}
 
 
 def test_correlations_leave_out_what_was_not_measured() -> None:

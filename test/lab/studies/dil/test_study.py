@@ -12,22 +12,22 @@ from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.studies.dil.records import (
-    DIL_SIGNALS,
-    MC_SIGNALS,
-    OVERLOOKED,
-    OVERSIGHT,
-    STRANGENESS,
-    SceneRecord,
-)
-from sticker_uq.lab.studies.dil.report import blocks, write_study
-from sticker_uq.lab.studies.dil.study import (
+from sticker_uq.lab.studies.dil.dil_report import blocks, write_study
+from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
     effects,
     missed_detection,
     rates,
     separation,
     thresholds,
+)
+from sticker_uq.lab.studies.dil.scene_records import (
+    DIL_SIGNALS,
+    MC_SIGNALS,
+    OVERLOOKED,
+    OVERSIGHT,
+    STRANGENESS,
+    SceneRecord,
 )
 from sticker_uq.scene import InvalidInput
 

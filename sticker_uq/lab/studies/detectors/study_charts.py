@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.figures import COLOURS, INK, MARKERS, legend_below, svg
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, MARKERS, legend_below, svg
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
 
 if TYPE_CHECKING:

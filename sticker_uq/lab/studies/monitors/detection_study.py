@@ -21,9 +21,9 @@ from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
-from sticker_uq.lab.studies.monitors.cell import PAIRS, RAAE, crops_of
-from sticker_uq.lab.studies.monitors.detections_adaptive import ATTACKED, EPSILON, attacked_picture
-from sticker_uq.lab.studies.monitors.measures import missed_share, threshold_at
+from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.detection_attacks import ATTACKED, EPSILON, attacked_picture
+from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
 from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass

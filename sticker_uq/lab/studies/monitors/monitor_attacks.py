@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.threads import single_thread
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.crop_network import CropClassifier

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from sticker_uq.evaluation.reporting.figures import COLOURS, INK, svg
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, svg
 from sticker_uq.lab.robustness.result import SweepResult
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 

@@ -24,12 +24,12 @@ from sticker_uq.lab.studies.ambiguity.sampling import (
     diversity,
     generate,
 )
-from sticker_uq.lab.studies.monitors.adaptive import ATTACKED, Adaptive, attack_supervisor
-from sticker_uq.lab.studies.monitors.attacks import adversarial
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
 from sticker_uq.lab.studies.monitors.corruption import corrupt
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.measures import (
+from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_supervisor
+from sticker_uq.lab.studies.monitors.monitor_measures import (
     Ambiguity,
     ambiguous_row,
     missed_share,

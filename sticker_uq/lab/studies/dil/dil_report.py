@@ -9,6 +9,7 @@ import pandas as pd
 
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.table_files import write_tables
 
 Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 """By the detector's name, by the table's title."""
@@ -21,14 +22,16 @@ def write_study(study: Tables, out: Path) -> list[Path]:
         title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]
     )
     texts = {"study.md": as_markdown(blocks(study)), "study.html": page}
-    for detector, tables in study.items():
-        for title, table in tables.items():
-            name = f"{detector}_{title}".lower().replace(" ", "-").replace(",", "").replace("/", "-")
-            texts[f"{name}.csv"] = table.to_csv(index=False)
     for name, text in texts.items():
         with atomic_write(out / name, "w") as stream:
             stream.write(text)
-    return [out / name for name in texts]
+    tables = {
+        f"{detector}_{title}".lower().replace(" ", "-").replace(",", "").replace("/", "-"): table
+        for detector, found in study.items()
+        for title, table in found.items()
+    }
+    write_tables(tables, out)
+    return [out / name for name in (*texts, *(f"{name}.csv" for name in tables))]
 
 
 def blocks(study: Tables) -> list[Block]:

@@ -8,9 +8,9 @@ from dataclasses import fields
 import numpy as np
 
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
-from sticker_uq.lab.studies.monitors.adaptive import EPSILON, Adaptive
-from sticker_uq.lab.studies.monitors.classifiers import SETS, StudyResult
-from sticker_uq.lab.studies.monitors.measures import Ambiguity
+from sticker_uq.lab.studies.monitors.classifier_study import SETS, StudyResult
+from sticker_uq.lab.studies.monitors.monitor_attacks import EPSILON, Adaptive
+from sticker_uq.lab.studies.monitors.monitor_measures import Ambiguity
 
 
 def as_markdown(result: StudyResult) -> str:

@@ -18,7 +18,7 @@ from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage
-from sticker_uq.lab.studies.dil.records import (
+from sticker_uq.lab.studies.dil.scene_records import (
     DIL_SIGNALS,
     DOUBT,
     INDECISION,

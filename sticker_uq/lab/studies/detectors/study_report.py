@@ -13,24 +13,25 @@ import pandas as pd
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.reliability import Bin
+from sticker_uq.evaluation.reporting.chart_style import COLOURS
 from sticker_uq.evaluation.reporting.charts import reliability_diagram
 from sticker_uq.evaluation.reporting.document import templates
-from sticker_uq.evaluation.reporting.figures import COLOURS
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.charts import (
+from sticker_uq.lab.studies.detectors.captions import as_text, in_short, lead, shown
+from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
+from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
+from sticker_uq.lab.studies.detectors.ranks import mean_ranks
+from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
+from sticker_uq.lab.studies.detectors.study_charts import (
     correlation_map,
     critical_differences,
     rate_curves,
     tier_map,
     transfer_map,
 )
-from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
-from sticker_uq.lab.studies.detectors.ranks import mean_ranks
-from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
     attack_table,
     circumstance_table,
@@ -40,8 +41,7 @@ from sticker_uq.lab.studies.detectors.summaries import (
     reliability_table,
     transfer_table,
 )
-from sticker_uq.lab.studies.detectors.tables import write_tables
-from sticker_uq.lab.studies.detectors.wording import as_text, in_short, lead, shown
+from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import ObjectClass
 
 REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
@@ -79,7 +79,6 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
     }
     summary = _summary(study, analysis, tables)
     html, pictures = _html(study, analysis, tables, scores, folder)
-    (folder / TABLES).mkdir(exist_ok=True)
     write_tables(tables | {"pictures": pictures}, folder / TABLES)
     with atomic_write(folder / REPORT, "w") as stream:
         stream.write(html)
