@@ -28,7 +28,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.studies.detectors.plan import ModelChoice
+from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.cascade import CascadeStage, Unsure, escalate
 from sticker_uq.perception.factory import asks_a_person

@@ -24,6 +24,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, STEPS, Shifted, recipes, shift_drawing, shift_table, shifted
 from sticker_uq.calibration.cache import AssessmentCache
+from sticker_uq.calibration.calibration_report import (
+    ablation_table,
+    curve_drawing,
+    guarantee_text,
+    measured_table,
+    proof_table,
+)
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import (
     COMBINED,
@@ -37,15 +44,7 @@ from sticker_uq.calibration.measuring import (
 )
 from sticker_uq.calibration.outcomes import MATCH_IOU, outcomes_of
 from sticker_uq.calibration.records import Record
-from sticker_uq.calibration.report import (
-    Block,
-    ablation_table,
-    as_markdown,
-    curve_drawing,
-    guarantee_text,
-    measured_table,
-    proof_table,
-)
+from sticker_uq.evaluation.reporting.document import Block, as_markdown
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception import PerceptionSettings

@@ -26,10 +26,10 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.panel_laptops import KINDS, Course, Looks, Variant, ambiguous_crops, laptop, run
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.studies.monitors.report import clopper_pearson
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 

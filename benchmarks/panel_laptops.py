@@ -18,8 +18,8 @@ from sticker_uq.lab.rendering.scene_spec import SceneSpec
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages, generate
-from sticker_uq.lab.studies.monitors.cell import PAIRS, RAAE, crops_of
-from sticker_uq.lab.studies.monitors.detections import plain
+from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.detection_study import plain
 from sticker_uq.perception import Perception
 from sticker_uq.scene import ObjectClass, Outcome, SceneAssessment, Verdict
 

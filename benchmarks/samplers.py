@@ -24,9 +24,9 @@ import numpy as np
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.detection.samplers import Ensemble, Sampler, TestTimeAugmentation
 from sticker_uq.evaluation.metrics.probability_quality import calibration_error
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.studies.monitors.measures import auc
 from sticker_uq.uncertainty import iou_matrix, observe
 
 FIRST_SEED = 60_000_000
@@ -68,7 +68,7 @@ class Seen:
         """The row of the table."""
         wrong, scores = np.array(self.wrong, bool), np.array(self.scores)
         columns = np.column_stack([np.array(self.signals).reshape(-1, len(SIGNALS)), 1 - scores])
-        areas = [auc(column[~wrong], column[wrong]) for column in columns.T]
+        areas = [area_under_roc(column[~wrong], column[wrong]) for column in columns.T]
         brier = float(np.mean((scores - ~wrong) ** 2))
         found, cost = self.found / self.labelled, np.median(self.milliseconds)
         return (

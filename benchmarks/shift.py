@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import beta
@@ -13,11 +13,15 @@ from benchmarks.rendered import Recipe
 from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
-from sticker_uq.calibration.report import Table
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, svg
+from sticker_uq.evaluation.reporting.document import Table
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.assumptions.familiarity import METRIC
 from sticker_uq.lab.corruptions import TRANSFORMATIONS
 from sticker_uq.scene import Outcome, Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CIRCUMSTANCES = ("glare", "motion_blur", "sensor_noise", "occlusion", "unknown_make", "sticker_residue")
 STEPS = (1, 3, 5)
@@ -125,35 +129,38 @@ def shift_table(rows: Sequence[Shifted]) -> Table:
 
 def shift_drawing(rows: Sequence[Shifted]) -> str:
     """Shares of images with a question and with a wrongful removal over the strength of each circumstance, as SVG."""
-    from matplotlib.figure import Figure
-
     names = [*dict.fromkeys(row.circumstance for row in rows if row.step)]
     names = [*names, "all"] if len(names) > 1 else names
     known = [*rows, *(pooled(rows, step) for step in sorted({row.step for row in rows if row.step}))]
     start = [row for row in rows if not row.step]
-    figure = Figure(figsize=(2.1 * len(names), 4.6), layout="constrained")
-    grid = figure.subplots(2, len(names), sharex=True, sharey="row", squeeze=False)
-    for column, name in enumerate(names):
-        line = [
-            *start,
-            *sorted((r for r in known if r.circumstance == name and r.step), key=lambda r: r.step),
-        ]
-        for axes, part in zip(grid[:, column], ("asked", "wrongful"), strict=True):
-            for rule, label, colour in (("gate", "gate", "C0"), ("plain", "score threshold", "C1")):
-                counts: list[Count] = [getattr(getattr(row, rule), part) for row in line]
-                steps = [row.step for row in line]
-                axes.plot(steps, [c.rate for c in counts], marker="o", ms=3, color=colour, label=label)
-                low, high = beta.interval(
-                    0.8, [c.events + 0.5 for c in counts], [c.of - c.events + 0.5 for c in counts]
-                )
-                axes.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
-        grid[0, column].set_title(name.replace("_", " "), fontsize="small")
-        grid[1, column].set_xticks(range(len(NAMES)), NAMES, rotation=60, fontsize="x-small")
-    grid[0, 0].set_ylabel("images with a question")
-    grid[1, 0].set_ylabel("with a wrongful removal")
-    grid[0, 0].set_ylim(0, 1)
-    grid[1, 0].set_ylim(0, None)
-    grid[0, 0].legend(fontsize="x-small")
-    stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None})
-    return stream.getvalue()[stream.getvalue().index("<svg") :]
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(2, len(names), sharex=True, sharey="row", squeeze=False)
+        for column, name in enumerate(names):
+            line = [
+                *start,
+                *sorted((r for r in known if r.circumstance == name and r.step), key=lambda r: r.step),
+            ]
+            for axes, part in zip(grid[:, column], ("asked", "wrongful"), strict=True):
+                for rule, label, colour in (
+                    ("gate", "gate", COLOURS[0]),
+                    ("plain", "score threshold", COLOURS[1]),
+                ):
+                    counts: list[Count] = [getattr(getattr(row, rule), part) for row in line]
+                    steps = [row.step for row in line]
+                    axes.plot(steps, [c.rate for c in counts], marker="o", ms=3, color=colour, label=label)
+                    low, high = beta.interval(
+                        0.8, [c.events + 0.5 for c in counts], [c.of - c.events + 0.5 for c in counts]
+                    )
+                    axes.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+            grid[0, column].set_title(name.replace("_", " "), fontsize="small")
+            grid[1, column].set_xticks(range(len(NAMES)), NAMES, rotation=60, fontsize="x-small")
+        grid[0, 0].set_ylabel("images with a question")
+        grid[1, 0].set_ylabel("with a wrongful removal")
+        grid[0, 0].set_ylim(0, 1)
+        grid[1, 0].set_ylim(0, None)
+        grid[0, 0].legend(fontsize="x-small")
+
+    return svg(
+        draw, 2.1 * len(names), 4.6, "questions and wrongful removals over the strength of each circumstance"
+    )

@@ -16,7 +16,7 @@ import torch
 
 from sticker_uq.detection import DetectorSettings, StochasticDetector, build_model
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.studies.detectors.plan import RATES
+from sticker_uq.lab.studies.detectors.study_plan import RATES
 
 
 def main() -> None:

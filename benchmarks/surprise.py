@@ -19,20 +19,20 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TRAINING_DELTA, AmbiguousImages, generate
-from sticker_uq.lab.studies.monitors.attacks import EPSILONS, adversarial, fgsm
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.lab.studies.monitors.classifiers import (
+from sticker_uq.lab.studies.monitors.classifier_attacks import EPSILONS, adversarial, fgsm
+from sticker_uq.lab.studies.monitors.classifier_study import (
     AmbiguousCrops,
     StudySettings,
     ambiguous_crops,
     train_members,
 )
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.measures import auc
 from sticker_uq.monitors import Objects, monitor_named
 from sticker_uq.monitors.crop_network import CropClassifier
 from sticker_uq.scene import FloatArray
@@ -54,7 +54,7 @@ def dsa_rows(
 
     def area(fitted: Objects, ambiguous: Objects = other, share: float = 0.3) -> float:
         supervisor = monitor_named("dsa", share=share).fit(fitted)
-        return auc(supervisor.score(nominal), supervisor.score(ambiguous))
+        return area_under_roc(supervisor.score(nominal), supervisor.score(ambiguous))
 
     def distances(objects: Objects) -> tuple[FloatArray, FloatArray]:
         assert objects.features is not None
@@ -83,8 +83,8 @@ def dsa_rows(
             share=1.0,
         ),
         "fitted on nominal digits alone": area(seen[own]),
-        "its numerator alone, all activations": auc(a_nominal, a_other),
-        "its denominator alone (small: surprising), all activations": auc(-b_nominal, -b_other),
+        "its numerator alone, all activations": area_under_roc(a_nominal, a_other),
+        "its denominator alone (small: surprising), all activations": area_under_roc(-b_nominal, -b_other),
     }
 
 
@@ -97,7 +97,7 @@ def autoencoder_rows(model: CropClassifier, material: Material, fitted: Objects)
 
     def area(crops: FloatArray, which: str = "usual") -> float:
         supervisor = {"usual": usual, "wide": wide}[which]
-        return auc(_scores(supervisor, material.test), _scores(supervisor, crops))
+        return area_under_roc(_scores(supervisor, material.test), _scores(supervisor, crops))
 
     rows = {
         "as in the study": area(attacked),

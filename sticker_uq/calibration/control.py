@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
@@ -52,20 +52,6 @@ def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
     held = [(t.events + 1) / (t.images + 1) <= level for t in tested]
     first_broken = held.index(False) if False in held else len(held)
     return first_broken - 1
-
-
-def upper_bound(events: int, images: int, delta: float) -> float:
-    """The rate that ``events`` of ``images`` exclude with confidence 1 - ``delta`` (Clopper and Pearson, one-sided)."""
-    return 1.0 if events >= images else float(beta.ppf(1.0 - delta, events + 1, images - events))
-
-
-def interval(events: int, images: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson interval of a rate, two-sided; (0, 1) without an image."""
-    if images == 0:
-        return 0.0, 1.0
-    tail = (1.0 - confidence) / 2.0
-    low = 0.0 if events == 0 else float(beta.ppf(tail, events, images - events + 1))
-    return low, upper_bound(events, images, tail)
 
 
 def smallest_level(images: int, delta: float) -> float:

@@ -21,6 +21,7 @@ from sticker_uq.calibration.outcomes import (
 )
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
@@ -205,7 +206,7 @@ def _proof(chosen: Trial, level: float, delta: float, expected: float | None, or
         method=f"Learn-then-Test, exact binomial, fixed sequence ({order})",
         images=chosen.images,
         events=chosen.events,
-        bound=control.upper_bound(chosen.events, chosen.images, delta),
+        bound=upper_bound(chosen.events, chosen.images, delta),
         smallest_level=control.smallest_level(chosen.images, delta),
         limit=chosen.limit,
         expected_limit=expected,

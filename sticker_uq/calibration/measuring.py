@@ -9,21 +9,20 @@ import numpy as np
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import limits_to_try, removal_tests
-from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, outcomes_of
+from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, met, outcomes_of
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.calibration.selective import Area, Curve, areas, curve
+from sticker_uq.calibration.selective import Curve, areas, curve
+from sticker_uq.evaluation.metrics.statistics import Interval, clopper_pearson
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import (
     FloatArray,
     ObjectClass,
     ObjectVerdict,
-    ObservedObject,
     Outcome,
     SceneDecision,
     Verdict,
 )
-from sticker_uq.uncertainty import iou_matrix
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Count:
     @property
     def interval(self) -> tuple[float, float]:
         """Clopper-Pearson interval of the rate at 95 %."""
-        return control.interval(self.events, self.of)
+        return clopper_pearson(self.events, self.of)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
         if any(number < 0 for number in found):
             wrongful.add(unit)
         removed += len({number for number in found if number >= 0})
-        on_logo += sum(_touches_logo(v.object, record, match_iou) for v in allowed)
+        touched = [met(v.object, record, match_iou)[0] for v in allowed]
+        on_logo += sum(place >= 0 and record.labels[place] == ObjectClass.LOGO for place in touched)
         if decision.outcome is Outcome.CLEAN:
             clean.add(unit)
             if len(record.stickers):
@@ -102,14 +102,6 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
 
 def _allowed(decision: SceneDecision) -> list[ObjectVerdict]:
     return list(decision.removable()) if decision.outcome is Outcome.WORK else []
-
-
-def _touches_logo(observed: ObservedObject, record: Record, match_iou: float) -> bool:
-    if not len(record.boxes):
-        return False
-    overlaps = iou_matrix(observed.box[None], record.boxes)[0]
-    best = int(overlaps.argmax())
-    return bool(overlaps[best] >= match_iou and record.labels[best] == ObjectClass.LOGO)
 
 
 @dataclass(frozen=True)
@@ -171,8 +163,8 @@ class Ablation:
     removed: Count | None
     wrongful: Count | None
     at_equal_risk: float
-    aurc: Area
-    augrc: Area
+    aurc: Interval
+    augrc: Interval
 
 
 def ablation(

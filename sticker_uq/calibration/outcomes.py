@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, ObservedObject, Outcome, Verdict
-from sticker_uq.uncertainty import iou_matrix
 
 MATCH_IOU = 0.3
 """IoU from which the blade meets a labelled object; partly covered stickers are labelled by what is seen of them."""
@@ -113,7 +113,8 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
         for observed in record.assessment.objects:
             if observed.label is not ObjectClass.STICKER:
                 continue
-            truth, overlap = _met(observed, record, match_iou)
+            place, overlap = met(observed, record, match_iou)
+            truth = _sticker(record, place)
             badness = 1.0 if truth < 0 else max(0.0, 1.0 - (overlap - match_iou) / _WELL_MET)
             signals = object_signals(observed, record.assessment)
             risk = float("nan") if judging.risk is None else judging.risk(signals)
@@ -145,24 +146,25 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
     )
 
 
-def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """Which of the stickers of ``record`` a removal of ``observed`` would take, -1 if none.
+def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
+    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU with it.
 
     What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
     """
-    return _met(observed, record, match_iou)[0]
+    places, overlaps = best_overlap(observed.box[None], record.boxes, match_iou)
+    return int(places[0]), float(overlaps[0])
 
 
-def _met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """As :func:`matching`, and the overlap (IoU) with whatever is labelled there."""
-    if not len(record.boxes):
-        return -1, 0.0
-    overlaps = iou_matrix(observed.box[None], record.boxes)[0]
-    best = int(overlaps.argmax())
-    overlap = float(overlaps[best])
-    if overlap < match_iou or record.labels[best] != ObjectClass.STICKER:
-        return -1, overlap
-    return int((record.labels[:best] == ObjectClass.STICKER).sum()), overlap
+def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
+    """Which of the stickers of ``record`` a removal of ``observed`` would take, -1 if none; see :func:`met`."""
+    return _sticker(record, met(observed, record, match_iou)[0])
+
+
+def _sticker(record: Record, place: int) -> int:
+    """The number among the stickers of the labelled object ``place``, -1 for none."""
+    if place < 0 or record.labels[place] != ObjectClass.STICKER:
+        return -1
+    return int((record.labels[:place] == ObjectClass.STICKER).sum())
 
 
 def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArray:

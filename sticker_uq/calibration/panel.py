@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.detection import StochasticDetector
+from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import OperatorAnswers, Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import cut_crops, empty_boxes
@@ -22,7 +23,6 @@ from sticker_uq.monitors.panel import PanelMember
 from sticker_uq.monitors.task_network import KINDS, TaskCascade, TaskNetwork
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
-from sticker_uq.uncertainty import iou_matrix
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
 """Who is fitted where nobody says: one for each thing that is known of an object without a further look at the picture."""
@@ -80,8 +80,10 @@ def examine(
         chosen = {v.object.id for v in judge(scene, policy, LOOKED_OVER).removable()}
         removable += [one.id in chosen for one in found]
         boxes = np.array([one.box for one in found], np.float32).reshape(-1, 4)
-        labels, known = _what_lies_there(boxes, item, shares)
-        parts.append(replace(objects, labels=labels, fractions=known))
+        place, _ = best_overlap(boxes, item.boxes, MATCH_IOU)
+        # -1, nothing there, picks the background at the end
+        labels = np.append(item.labels, int(ObjectClass.BACKGROUND))[place]
+        parts.append(replace(objects, labels=labels, fractions=np.append(shares, 0.0)[place]))
         lids = empty_boxes(
             (item.width, item.height), item.boxes, _LIDS, np.random.default_rng([seed, number])
         )
@@ -103,17 +105,6 @@ def examine(
         np.array(removable, bool),
         len(parts),
     )
-
-
-def _what_lies_there(
-    boxes: FloatArray, item: LabelledImage, shares: FloatArray
-) -> tuple[NDArray[np.int64], FloatArray]:
-    if not len(item.boxes) or not len(boxes):
-        return np.zeros(len(boxes), np.int64), np.zeros(len(boxes))
-    overlaps = iou_matrix(boxes, item.boxes)
-    best = overlaps.argmax(axis=1)
-    met = overlaps[np.arange(len(boxes)), best] >= MATCH_IOU
-    return np.where(met, item.labels[best], int(ObjectClass.BACKGROUND)), np.where(met, shares[best], 0.0)
 
 
 def fit_panel(

@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, minimize_scalar
+from scipy.optimize import isotonic_regression
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.matching import overlapping
+from sticker_uq.evaluation.metrics.recalibration import temperature
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
-from sticker_uq.uncertainty import iou_matrix
 
 Kind = Literal["isotonic", "temperature", "none"]
 _DIGITS = 6
@@ -50,7 +51,7 @@ def class_observations(
         boxes = record.boxes[record.labels == label]
         for observed in record.assessment.objects:
             probabilities.append(float(observed.probabilities[label]))
-            right.append(bool(len(boxes)) and iou_matrix(observed.box[None], boxes).max() >= match_iou)
+            right.append(bool(overlapping(observed.box[None], boxes, match_iou)[0]))
     return np.array(probabilities, float), np.array(right, bool)
 
 
@@ -78,13 +79,5 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """The temperature with the smallest negative log likelihood of ``right`` (Guo et al. 2017, section 4.2)."""
-    p = np.clip(np.asarray(probabilities, float), 1e-6, 1 - 1e-6)
-    odds = np.log(p / (1 - p))
-    sign = np.where(right, 1.0, -1.0)
-
-    def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0.0, -sign * odds / np.exp(log_temperature)).sum())
-
-    found = minimize_scalar(loss, bounds=(np.log(0.05), np.log(20.0)), method="bounded")
-    return Temperature(temperature=round(float(np.exp(found.x)), _DIGITS))
+    """The temperature with the highest likelihood, see :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`."""
+    return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.outcomes import Objects
+from sticker_uq.evaluation.metrics.statistics import Interval, bootstrap
 from sticker_uq.scene import FloatArray, IntArray
 
 
@@ -104,30 +105,18 @@ def _steps(
     return accepted[last], joint[last]
 
 
-@dataclass(frozen=True)
-class Area:
-    """An area under a curve and its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 def areas(
     objects: Objects, doubt: FloatArray, images: int, resamples: int = 500, seed: int = 0
-) -> tuple[Area, Area]:
-    """AURC and AUGRC of ``doubt`` (N,) with intervals from ``resamples`` draws of ``images`` images with replacement."""
-    wrong, rng = ~objects.right, np.random.default_rng(seed)
-    draws = []
-    for _ in range(resamples):
-        times = np.bincount(rng.integers(0, images, images), minlength=images)
-        weights = times[objects.image].astype(float)
-        draws.append((aurc(wrong, doubt, weights), augrc(wrong, doubt, weights)))
-    table = np.array(draws).reshape(-1, 2)
-    values = (aurc(wrong, doubt), augrc(wrong, doubt))
-    low, high = (
-        np.nanpercentile(table, [2.5, 97.5], axis=0) if np.isfinite(table).any() else np.full((2, 2), np.nan)
-    )
-    return tuple(  # type: ignore[return-value]
-        Area(float(value), float(a), float(b)) for value, a, b in zip(values, low, high, strict=True)
+) -> tuple[Interval, Interval]:
+    """AURC and AUGRC of ``doubt`` (N,) with 95 % intervals from ``resamples`` draws of ``images`` images with replacement."""
+    wrong = ~objects.right
+
+    def both(drawn: IntArray) -> tuple[float, float]:
+        weights = np.bincount(drawn, minlength=images)[objects.image].astype(float)
+        return aurc(wrong, doubt, weights), augrc(wrong, doubt, weights)
+
+    low, high = bootstrap(both, [images], resamples, seed)
+    return (
+        Interval(aurc(wrong, doubt), float(low[0]), float(high[0])),
+        Interval(augrc(wrong, doubt), float(low[1]), float(high[1])),
     )

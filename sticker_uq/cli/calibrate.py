@@ -19,9 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sticker_uq.calibration.cache import AssessmentCache
+from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, Record, assess, units_of
-from sticker_uq.calibration.report import calibration_report
 from sticker_uq.cli.options import settings_options
 from sticker_uq.cli.replay import load_perception
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side

@@ -14,11 +14,11 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings
+from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import read_coco
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage, read_abnormal
-from sticker_uq.lab.studies.dil.records import DOUBT, SUSPICION, record_case
-from sticker_uq.lab.studies.dil.report import Tables, as_markdown, write_study
-from sticker_uq.lab.studies.dil.study import (
+from sticker_uq.lab.studies.dil.dil_report import Tables, blocks, write_study
+from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
     SCORE,
     effects,
@@ -27,6 +27,7 @@ from sticker_uq.lab.studies.dil.study import (
     separation,
     thresholds,
 )
+from sticker_uq.lab.studies.dil.scene_records import DOUBT, SUSPICION, record_case
 from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
 from sticker_uq.novelty.head import load_novelty_model, save_head
@@ -101,7 +102,7 @@ def study(
         for settings, file in zip(chosen, heads, strict=True)
     }
     written = write_study(tables, out)
-    typer.echo(as_markdown(tables))
+    typer.echo(as_markdown(blocks(tables)))
     typer.echo(f"{len(written)} files in {out}")
 
 

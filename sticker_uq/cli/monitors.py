@@ -20,13 +20,13 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TEST_DELTA, diversity, generate
-from sticker_uq.lab.studies.monitors.cell import cell_material, coco_material, study_material
-from sticker_uq.lab.studies.monitors.classifiers import StudySettings, run_study
-from sticker_uq.lab.studies.monitors.detections import DetectionSettings, run_detections
-from sticker_uq.lab.studies.monitors.detections import as_markdown as as_detections
+from sticker_uq.lab.studies.monitors.cell_crops import cell_material, coco_material, study_material
+from sticker_uq.lab.studies.monitors.classifier_report import as_markdown
+from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, run_study
+from sticker_uq.lab.studies.monitors.detection_study import DetectionSettings, run_detections
+from sticker_uq.lab.studies.monitors.detection_study import as_markdown as as_detections
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.report import as_markdown
 from sticker_uq.lab.studies.monitors.task_labels import sticker_class
 from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
 from sticker_uq.lab.studies.monitors.task_report import as_csv

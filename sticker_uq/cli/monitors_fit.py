@@ -16,11 +16,11 @@ from rich.table import Table
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cli.options import settings_options
 from sticker_uq.detection.detector import load_detector
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import read_coco
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.studies.monitors.report import clopper_pearson
 from sticker_uq.monitors.folder import PanelFile
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput

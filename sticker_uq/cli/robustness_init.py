@@ -46,7 +46,7 @@ def sheet(
 ) -> None:
     """Write a sheet of pictures: every circumstance at three strengths, with its distance and the permitted change epsilon."""
     from sticker_uq.lab.robustness.sheet import write_sheet
-    from sticker_uq.lab.robustness.sources import SourceSet
+    from sticker_uq.lab.robustness.source_set import SourceSet
 
     shown = write_sheet(Specification.load(specification), SourceSet.load(data), out, image)
     typer.echo(f"{shown} circumstances on {out}")

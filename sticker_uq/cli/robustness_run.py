@@ -19,13 +19,13 @@ from rich.table import Table
 from sticker_uq.cli.options import settings_options
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
-from sticker_uq.lab.robustness.answers import System
+from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
-from sticker_uq.lab.robustness.report import REPORT, SUMMARY, breaks_words, lead, write_report
 from sticker_uq.lab.robustness.result import RESULT, Assessment
-from sticker_uq.lab.robustness.running import CASES, Plan, Prepared, assess, prepare
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.robustness_report import REPORT, SUMMARY, breaks_words, lead, write_report
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.systems_interface import System
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 

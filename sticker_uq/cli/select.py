@@ -31,8 +31,8 @@ def command(
     ] = None,
 ) -> None:
     """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
-    from sticker_uq.lab.studies.detectors.running import Study
-    from sticker_uq.lab.studies.detectors.selection import advice, parameters, rank
+    from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
+    from sticker_uq.lab.studies.detectors.study_run import Study
     from sticker_uq.lab.studies.detectors.summaries import reference_rate
 
     found = Study.load(study)

@@ -111,9 +111,9 @@ def run(
     from sticker_uq.lab.attacks.dag import DagSettings
     from sticker_uq.lab.studies.detectors.executors import executor
     from sticker_uq.lab.studies.detectors.labelled import with_topics
-    from sticker_uq.lab.studies.detectors.plan import RATES, Circumstance, DataSet, ModelChoice
-    from sticker_uq.lab.studies.detectors.report import write_report
-    from sticker_uq.lab.studies.detectors.running import run_study
+    from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
+    from sticker_uq.lab.studies.detectors.study_report import write_report
+    from sticker_uq.lab.studies.detectors.study_run import run_study
 
     values: dict[str, Any] = {
         "rates": _rates(rates) or RATES,
@@ -157,9 +157,9 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
 ) -> None:
-    """Rewrite the report, the summary and the tables of a study."""
-    from sticker_uq.lab.studies.detectors.report import write_report
-    from sticker_uq.lab.studies.detectors.running import Study
+    """Write the report, the summary and the tables of a study again."""
+    from sticker_uq.lab.studies.detectors.study_report import write_report
+    from sticker_uq.lab.studies.detectors.study_run import Study
 
     if resamples < 0:
         raise InvalidInput(f"--resamples {resamples}: expected 0 or more")
@@ -172,7 +172,7 @@ app.command()(report)
 
 
 def _settings(values: dict[str, Any]) -> Any:
-    from sticker_uq.lab.studies.detectors.plan import StudySettings
+    from sticker_uq.lab.studies.detectors.study_plan import StudySettings
 
     try:
         return StudySettings.model_validate(values)

@@ -14,7 +14,7 @@ from rich.table import Table
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label
 from sticker_uq.lab.studies.detectors.results import read_results
-from sticker_uq.lab.studies.detectors.tables import write_tables
+from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import InvalidInput
 
 

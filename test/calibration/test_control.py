@@ -10,6 +10,7 @@ from mapie.risk_control import BinaryClassificationController, BinaryRisk
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.control import Trial
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
 from sticker_uq.scene import InvalidInput
 
 
@@ -77,8 +78,8 @@ def test_a_promise_is_broken_as_seldom_as_its_confidence_says() -> None:
 @given(st.integers(1, 2000), st.data())
 def test_bounds_are_consistent_with_the_tests(images: int, data: st.DataObject) -> None:
     events = data.draw(st.integers(0, min(images, 20)))
-    bound = control.upper_bound(events, images, 0.1)
-    low, high = control.interval(events, images)
+    bound = upper_bound(events, images, 0.1)
+    low, high = clopper_pearson(events, images)
     assert low <= events / images <= bound <= max(high, bound)
     if 0 < bound < 0.99:
         held = [

@@ -11,14 +11,10 @@ import numpy as np
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.evaluation.metrics.average_precision import FOREGROUND, average_precisions, coco_result
+from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, assign, match_classes
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.scene import CLASS_COUNT, METRICS, Detections, InvalidInput, ObjectClass, ObservedObject
 from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
-
-MATCH_IOU = 0.5
-"""IoU from which a detection and an object of the same class are the same thing."""
-DECISION_SCORE = 0.5
-"""Score from which a detection counts for precision and recall."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,7 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one image: objects found, detections that found none, objects not found."""
+    """Objects found, detections that found none, objects not found."""
 
     true_positives: int
     false_positives: int
@@ -95,14 +91,11 @@ class Counts:
 def count_matches(
     detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
 ) -> Counts:
-    """Counts over logo and sticker of detections with at least ``score`` that overlap an object of their class by ``iou``."""
-    hits = found = 0
-    for label in FOREGROUND:
-        chosen = (detected.foreground_labels == label) & (detected.scores >= score)
-        order = np.argsort(-detected.scores[chosen], kind="stable")
-        hits += _matches(detected.boxes[chosen][order], truth.boxes[truth.labels == label], iou)
-        found += len(order)
-    return Counts(hits, found - hits, len(truth.boxes) - hits)
+    """Counts of one image: detections with at least ``score`` that overlap an object of their class by ``iou``."""
+    kept = detected.scores >= score
+    chosen = Detections(detected.boxes[kept], detected.probabilities[kept])
+    hits = int((match_classes(chosen, truth, iou)[0] >= 0).sum())
+    return Counts(hits, len(chosen) - hits, len(truth.boxes) - hits)
 
 
 def evaluate_detector(
@@ -191,26 +184,15 @@ def _class_accuracy(
 ) -> ClassAccuracy:
     hits = found = objects = 0
     for detected, truth in zip(detections, truths, strict=True):
+        own = truth.labels == label
         chosen = (detected.foreground_labels == label) & (detected.scores >= DECISION_SCORE)
-        order = np.argsort(-detected.scores[chosen], kind="stable")
-        wanted = truth.boxes[truth.labels == label]
-        hits += _matches(detected.boxes[chosen][order], wanted)
-        found += len(order)
-        objects += len(wanted)
+        overlaps = iou_matrix(detected.boxes[chosen], truth.boxes[own])
+        hits += int((assign(overlaps, detected.scores[chosen])[0] >= 0).sum())
+        found += int(chosen.sum())
+        objects += int(own.sum())
     return ClassAccuracy(
         objects,
         average_precision,
         hits / found if found else math.nan,
         hits / objects if objects else math.nan,
     )
-
-
-def _matches(boxes: np.ndarray, wanted: np.ndarray, iou: float = MATCH_IOU) -> int:
-    """How many of ``boxes``, the surest first, take an object of ``wanted`` that none before took."""
-    overlaps = iou_matrix(boxes, wanted)
-    free = np.ones(len(wanted), bool)
-    for row in overlaps:
-        candidates = np.where(free, row, 0.0)
-        if len(candidates) and candidates.max() >= iou:
-            free[candidates.argmax()] = False
-    return int((~free).sum())

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.accuracy import MATCH_IOU
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
 from sticker_uq.uncertainty import iou_matrix
+
+MATCH_IOU = 0.5
+"""IoU from which a detection and an object of the same class are the same thing."""
+DECISION_SCORE = 0.5
+"""Score from which a detection counts for precision and recall."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,6 @@ class MatchedDetections:
         """The most probable class of each detection other than background, (N,)."""
         return self.probabilities[:, 1:].argmax(axis=1) + 1
 
-    @property
-    def scores(self) -> FloatArray:
-        """The probability of that class, (N,)."""
-        return self.probabilities[:, 1:].max(axis=1)
-
 
 def match(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> MatchedDetections:
     """``found``, one for every image of ``truths``, with the labelled object that each detection shows.
@@ -52,17 +51,13 @@ def match(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> Match
     probabilities, truth, image, right, iou = [], [], [], [], []
     missed = {ObjectClass.LOGO: 0, ObjectClass.STICKER: 0}
     for number, (detected, labelled) in enumerate(zip(found, truths, strict=True)):
-        overlaps = iou_matrix(detected.boxes, labelled.boxes)
-        order = np.argsort(-detected.scores, kind="stable")
-        place = _assign(overlaps, order)
-        same = detected.foreground_labels[:, None] == labelled.labels[None, :]
-        hit = _assign(np.where(same, overlaps, 0.0), order)
+        place, _ = assign(iou_matrix(detected.boxes, labelled.boxes), detected.scores)
+        hit, overlap = match_classes(detected, labelled)
         probabilities.append(detected.probabilities)
         truth.append(np.where(place >= 0, np.append(labelled.labels, 0)[place], int(ObjectClass.BACKGROUND)))
         image.append(np.full(len(detected), number))
         right.append(hit >= 0)
-        padded = np.column_stack([overlaps, np.zeros(len(detected))])
-        iou.append(padded[np.arange(len(detected)), hit])
+        iou.append(overlap)
         for label in missed:
             seen = place[place >= 0]
             missed[label] += int((labelled.labels == label).sum() - (labelled.labels[seen] == label).sum())
@@ -76,13 +71,44 @@ def match(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> Match
     )
 
 
-def _assign(overlaps: FloatArray, order: IntArray) -> IntArray:
-    """For each detection, the surest first, the free object it overlaps most, from MATCH_IOU on; -1: none. (N,)"""
-    taken = np.full(len(overlaps), -1)
+def match_classes(
+    detected: Detections, truth: LabelledImage, min_iou: float = MATCH_IOU
+) -> tuple[IntArray, FloatArray]:
+    """:func:`assign` of the detections of one image to the labelled objects of their foreground class."""
+    same = detected.foreground_labels[:, None] == truth.labels[None, :]
+    return assign(np.where(same, iou_matrix(detected.boxes, truth.boxes), 0.0), detected.scores, min_iou)
+
+
+def assign(
+    overlaps: FloatArray, scores: FloatArray, min_iou: float = MATCH_IOU
+) -> tuple[IntArray, FloatArray]:
+    """Greedy matching: each detection, the highest score first, takes the free object that it overlaps most.
+
+    ``overlaps`` (N, M): IoU of N detections and M objects; ``scores`` (N,). Returns for every detection the number of its object
+    (N,), -1 for none with an IoU of at least ``min_iou`` > 0, and the IoU with it (N,), 0 for none.
+    """
+    taken, iou = np.full(len(overlaps), -1), np.zeros(len(overlaps))
     free = np.ones(overlaps.shape[1], bool)
-    for row in order if overlaps.shape[1] else []:
+    for row in np.argsort(-scores, kind="stable") if len(free) else ():
         candidates = np.where(free, overlaps[row], 0.0)
         best = int(candidates.argmax())
-        if candidates[best] >= MATCH_IOU:
-            taken[row], free[best] = best, False
-    return taken
+        if candidates[best] >= min_iou:
+            taken[row], iou[row], free[best] = best, candidates[best], False
+    return taken, iou
+
+
+def best_overlap(boxes: FloatArray, objects: FloatArray, min_iou: float) -> tuple[IntArray, FloatArray]:
+    """The object that each of ``boxes`` (N, 4) overlaps most, -1 below ``min_iou``, and the IoU with it, (N,) each.
+
+    Several boxes may lie on the same of the ``objects`` (M, 4).
+    """
+    if not len(objects) or not len(boxes):
+        return np.full(len(boxes), -1), np.zeros(len(boxes))
+    overlaps = iou_matrix(boxes, objects)
+    iou = overlaps.max(axis=1)
+    return np.where(iou >= min_iou, overlaps.argmax(axis=1), -1), iou
+
+
+def overlapping(boxes: FloatArray, others: FloatArray, min_iou: float) -> NDArray[np.bool_]:
+    """Which of ``boxes`` (N, 4) overlap any of ``others`` (M, 4) by at least ``min_iou`` > 0, (N,)."""
+    return best_overlap(boxes, others, min_iou)[0] >= 0

@@ -7,7 +7,6 @@ probabilities ``p`` (N, K), rows summing to 1, and true classes ``y`` (N,) in [0
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -124,6 +123,9 @@ def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
 def calibration_error(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
     """Mean over the objects of the gap between confidence and share that is right in the bin of each, 0..1.
 
+    Of the scores of detections this is D-ECE (Küppers et al. 2020, without the box); ``right`` (N,) says of each whether it found
+    an object of its class at IoU 0.5 that no surer one found.
+
     ``bins`` of equal width, open below and closed above: (0, 0.1], (0.1, 0.2] and so on, 0 belongs to the first.
     """
     if not len(confidence):
@@ -155,34 +157,6 @@ def bin_index(confidence: FloatArray, bins: int) -> IntArray:
     """The bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
     edges = np.linspace(0.0, 1.0, bins + 1)
     return np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
-
-
-def bootstrap(
-    statistic: Callable[[IntArray], FloatArray],
-    units: IntArray,
-    resamples: int,
-    seed: int = 0,
-    level: float = 0.95,
-) -> tuple[FloatArray, FloatArray]:
-    """Percentile interval of ``statistic``, an array computed from the numbers of the objects that take part.
-
-    Whole ``units`` (N,) (the images that the objects are in) are drawn with replacement, because the objects of one image are
-    not independent. NaN without objects; NaN results of single resamples are left out.
-    """
-    found, owner = np.unique(units, return_inverse=True)
-    members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
-    rng = np.random.default_rng(seed)
-    drawn = []
-    for _ in range(resamples if len(found) else 0):
-        chosen = rng.integers(0, len(found), len(found))
-        drawn.append(statistic(np.concatenate([members[i] for i in chosen])))
-    if not drawn:
-        empty = np.full_like(statistic(np.zeros(0, np.int64)), np.nan)
-        return empty, empty
-    tail = (1 - level) / 2
-    with np.errstate(invalid="ignore"):
-        low, high = np.nanquantile(np.array(drawn), [tail, 1 - tail], axis=0)
-    return low, high
 
 
 def _mean(values: FloatArray | NDArray[np.bool_]) -> float:

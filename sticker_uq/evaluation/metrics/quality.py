@@ -13,10 +13,10 @@ from sticker_uq.evaluation.metrics.probability_vectors import Vectors
 from sticker_uq.evaluation.metrics.recalibration import FOLDS, Method, cross_calibrated
 from sticker_uq.evaluation.metrics.reliability import (
     Bin,
-    detection_calibration_error,
     localization_aware_calibration_error,
     reliability,
 )
+from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 State = Literal["as is", "isotonic", "temperature"]
@@ -115,7 +115,7 @@ def _measure(vectors: Vectors, settings: QualitySettings, state: State) -> Quali
         return _values(vectors, chosen, settings, drawn)
 
     if settings.resamples:
-        low, high = pq.bootstrap(resampled, vectors.units, settings.resamples, settings.seed)
+        low, high = cluster_bootstrap(resampled, vectors.units, settings.resamples, settings.seed)
     else:
         low = high = np.full(len(values), np.nan)
     rows = []
@@ -162,9 +162,9 @@ def _values(
     if scored is not None:
         label, right, iou = scored.label[chosen], scored.right[chosen], scored.iou[chosen]
         score = p[np.arange(len(y)), label]
-        values.append(detection_calibration_error(score, right, bins))
+        values.append(pq.calibration_error(score, right, bins))
         of_class = [label == c for c in _foreground(vectors)]
-        values += [detection_calibration_error(score[own], right[own], bins) for own in of_class]
+        values += [pq.calibration_error(score[own], right[own], bins) for own in of_class]
         aware = [localization_aware_calibration_error(score[own], right[own], iou[own]) for own in of_class]
         known = [value for value in aware if not np.isnan(value)]
         values += [float(np.mean(known)) if known else float("nan"), *aware]

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression, minimize_scalar
+from scipy.special import expit, logit
 
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
@@ -32,7 +33,7 @@ def cross_calibrated(
     if len(found) < folds:
         raise InvalidInput(f"{len(found)} images with objects, expected at least {folds} to calibrate")
     fold = np.random.default_rng(seed).permutation(np.arange(len(found)) % folds)[owner]
-    fit = _isotonic if method == "isotonic" else _temperature
+    fit = _isotonic if method == "isotonic" else _tempered
     calibrated = np.empty(p.shape)
     for number in range(folds):
         held_out = fold == number
@@ -53,19 +54,24 @@ def _isotonic(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
     return lambda values: np.interp(values, points, levels)
 
 
-def _temperature(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
-    """The log odds divided by the temperature with the highest likelihood (Guo et al. 2017), from 0.05 to 20."""
-    clipped = np.clip(p, _EDGE, 1 - _EDGE)
-    odds = np.log(clipped / (1 - clipped))
+def temperature(p: FloatArray, right: NDArray[np.bool_]) -> float:
+    """What to divide the log odds of ``p`` (N,) by for the highest likelihood of ``right`` (N,), from 0.05 to 20.
+
+    Guo et al. 2017, section 4.2.
+    """
+    odds = _log_odds(p)
     sign = np.where(right, 1.0, -1.0)
 
     def loss(log_temperature: float) -> float:
-        return float(np.logaddexp(0, -sign * odds / np.exp(log_temperature)).sum())
+        return float(np.logaddexp(0.0, -sign * odds / np.exp(log_temperature)).sum())
 
-    best = np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x)
+    return float(np.exp(minimize_scalar(loss, bounds=np.log([0.05, 20.0]), method="bounded").x))
 
-    def scaled(values: FloatArray) -> FloatArray:
-        inside = np.clip(values, _EDGE, 1 - _EDGE)
-        return np.asarray(1 / (1 + np.exp(-np.log(inside / (1 - inside)) / best)))
 
-    return scaled
+def _tempered(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
+    best = temperature(p, right)
+    return lambda values: expit(_log_odds(values) / best)
+
+
+def _log_odds(p: FloatArray) -> FloatArray:
+    return np.asarray(logit(np.clip(p, _EDGE, 1 - _EDGE)))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.probability_quality import BINS, bin_index, calibration_error
+from sticker_uq.evaluation.metrics.probability_quality import BINS, bin_index
+from sticker_uq.evaluation.metrics.statistics import wilson
 from sticker_uq.scene import FloatArray
 
 LAECE_BINS = 25
@@ -49,24 +50,6 @@ def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BI
             )
         )
     return tuple(found)
-
-
-def wilson(hits: int, count: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's score interval of a share, 95 % unless ``z`` says otherwise; NaN of nothing."""
-    if not count:
-        return math.nan, math.nan
-    share, spread = hits / count, z * z / count
-    middle = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / count + spread / count / 4) / (1 + spread)
-    return middle - half, middle + half
-
-
-def detection_calibration_error(score: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """D-ECE over the score, 0..1: gap between score and precision (Küppers et al. 2020, without the box).
-
-    ``score`` (N,) of the detections, ``right`` (N,): it found an object of its class at IoU 0.5 that no surer one found.
-    """
-    return calibration_error(score, right, bins)
 
 
 def localization_aware_calibration_error(

@@ -23,7 +23,6 @@ GATE_STATES = (
     "fault",
 )
 """Names of ``GateState.STATE_*`` in the order of their values."""
-OPEN_STATES = ("permitted", "removing")
 
 
 @dataclass(frozen=True)

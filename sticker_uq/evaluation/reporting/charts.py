@@ -1,80 +1,117 @@
-"""Small charts as SVG: no script, no file beside the report, readable in light and dark."""
+"""The charts of cell, replay and quality reports."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from markupsafe import Markup, escape
+import numpy as np
+from markupsafe import Markup
 
+from sticker_uq.evaluation.metrics.reliability import Bin
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.evaluation.reporting.report_model import Course
+from sticker_uq.scene import FloatArray
 
-WIDTH, HEIGHT = 300, 80
-_MOST_POINTS = 600
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MOST_POINTS = 250
+"""Of each class and detector; the mean is that of all."""
+_Column = Callable[["Axes", float, float, int, int], None]
+"""Draws the column from ``left`` on, ``width`` wide, of the detector and of the class with these numbers."""
 
 
 def course_chart(course: Course) -> Markup:
-    """The values of `course` as a line with gaps where there is none, and its limit as a dashed line."""
-    values = _thinned(course.values)
-    finite = [v for v in values if math.isfinite(v)]
-    top = max([*finite, 0.0 if math.isnan(course.limit) else course.limit * 1.2]) or 1.0
-    step = WIDTH / max(len(values) - 1, 1)
-    parts = []
-    run: list[str] = []
-    for index, value in enumerate([*values, math.nan]):
-        if math.isfinite(value):
-            run.append(f"{index * step:.1f},{_height(value, top):.1f}")
-        elif run:
-            parts.append(_stroke(run))
-            run = []
-    limit = ""
-    if math.isfinite(course.limit):
-        y = _height(course.limit, top)
-        limit = f'<line class="limit" x1="0" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    drawing = f'<line class="axis" x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>{limit}{"".join(parts)}'
-    return _svg(
-        drawing, WIDTH, HEIGHT, f"{course.label}, highest {max(finite, default=math.nan):.3g}", "course"
+    """The values of ``course`` as a line with gaps where there is none, and its limit as a dashed line."""
+    values = np.asarray(course.values, float)
+    known = np.isfinite(values)
+    alone = known & ~np.append(False, known[:-1]) & ~np.append(known[1:], False)
+    highest = values[known].max(initial=0.0)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.plot(values, marker=".", markevery=np.flatnonzero(alone).tolist(), clip_on=False)
+        if math.isfinite(course.limit):
+            axes.axhline(course.limit, color=COLOURS[1], ls="--", lw=1.2)
+        axes.set_ylim(0, max(highest, 0.0 if math.isnan(course.limit) else course.limit * 1.2) or 1.0)
+        axes.set_xticks([])
+
+    return svg(draw, 4.0, 1.1, f"{course.label}, highest {highest:.3g}")
+
+
+def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
+    """ACE of the subsets by class, one column of points per detector, its mean as a line (Ullah et al., figures 2a and 3a).
+
+    ``series``: name and errors (m, K) of each detector; ``unit`` of the errors.
+    """
+
+    def column(axes: Axes, left: float, width: float, number: int, group: int) -> None:
+        values = series[number][1][:, group]
+        shown = values[:: max(1, len(values) // _MOST_POINTS)][:_MOST_POINTS]
+        # a fixed scatter, so that the same figures give the same chart
+        x = left + width * (0.1 + 0.8 * (np.arange(len(shown)) * 0.618034 % 1.0))
+        axes.plot(x, shown, ".", ms=2.5, mew=0, alpha=0.45, color=_colour(number))
+        axes.hlines(values.mean(), left, left + width, color=_colour(number), lw=2.5)
+
+    return _by_class(
+        classes, series, column, f"Absolute class error of random subsets, {unit}; the line is EACE"
     )
 
 
-def stage_chart(timings: Mapping[str, float]) -> Markup:
-    """The stages of one image side by side, each as wide as its milliseconds; a stage called total is left out."""
-    stages = {name: ms for name, ms in timings.items() if name != "total" and ms > 0}
-    total = sum(stages.values())
-    if not total:
-        return Markup("")
-    x, parts = 0.0, []
-    for index, (name, ms) in enumerate(stages.items()):
-        width = 1000 * ms / total
-        title = f"{escape(name)} {ms:.1f} ms"
-        parts.append(
-            f'<rect class="stage{index % 6}" x="{x:.1f}" y="0" width="{max(width - 2, 1):.1f}" height="26" rx="3">'
-            f"<title>{title}</title></rect>"
-        )
-        x += width
-    return _svg("".join(parts), 1000, 26, "time per stage", "stages")
+def variance_bars(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
+    """VACE by class, one bar per detector (Ullah et al., figures 2b and 3b). ``series``: name and variances (K,)."""
+
+    def bar(axes: Axes, left: float, width: float, number: int, group: int) -> None:
+        axes.bar(left, series[number][1][group], width, align="edge", color=_colour(number))
+
+    return _by_class(classes, series, bar, f"Variance of the absolute class error (VACE), {unit} squared")
 
 
-def _stroke(points: Sequence[str]) -> str:
-    if len(points) == 1:
-        x, y = points[0].split(",")
-        return f'<circle class="line" cx="{x}" cy="{y}" r="1.5"/>'
-    return f'<polyline class="line" points="{" ".join(points)}"/>'
+def reliability_diagram(title: str, bins: Sequence[Bin], colour: str = COLOURS[0]) -> Markup:
+    """Share that is right over confidence, with its interval; on the diagonal confidence is calibrated.
+
+    The bars below say how many objects lie in each bin.
+    """
+    found = [b for b in bins if b.count]
+
+    def draw(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, sharex=True, height_ratios=(6, 1))
+        upper.plot([0, 1], [0, 1], color=INK, ls="--", lw=1)
+        x, y = [b.confidence for b in found], [b.right for b in found]
+        upper.vlines(x, [b.right_low for b in found], [b.right_high for b in found], color=colour, alpha=0.55)
+        upper.plot(x, y, "o", ms=4, color=colour, clip_on=False)
+        upper.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1), title=title)
+        edges = [b.low for b in bins]
+        lower.bar(edges, np.sqrt([b.count for b in bins]), 1 / len(bins), align="edge", color=INK, alpha=0.5)
+        lower.set_yticks([])
+
+    return svg(draw, 2.6, 3.0, f"Reliability diagram: {title}")
 
 
-def _height(value: float, top: float) -> float:
-    return 2 + (HEIGHT - 4) * (1 - min(value / top, 1.0))
+def _by_class(
+    classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], column: _Column, label: str
+) -> Markup:
+    """One group of columns per class, one column per detector; ``column`` draws it from ``left`` on."""
+    width = 0.84 / max(len(series), 1)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for group in range(len(classes)):
+            for number in range(len(series)):
+                column(axes, group - 0.42 + (number + 0.1) * width, 0.8 * width, number, group)
+        for number, (name, _) in enumerate(series):
+            axes.plot([], [], "s", color=_colour(number), label=name)
+        axes.set_xticks(range(len(classes)), classes)
+        axes.set_ylim(0, None)
+        axes.set_title(label, loc="left")
+        axes.grid(False, axis="x")
+        legend_below(figure, axes, columns=4)
+
+    return svg(draw, 7.5, 3.2, label)
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
-    """At most 600 values; of each stretch the largest stays, because peaks are what a reader looks for."""
-    size = math.ceil(len(values) / _MOST_POINTS) or 1
-    stretches = [values[i : i + size] for i in range(0, len(values), size)]
-    return [max((v for v in stretch if math.isfinite(v)), default=math.nan) for stretch in stretches]
-
-
-def _svg(drawing: str, width: int, height: int, label: str, kind: str) -> Markup:
-    return Markup(
-        f'<svg class="{kind}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(label)}">{drawing}</svg>'
-    )
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]

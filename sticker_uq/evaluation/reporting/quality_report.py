@@ -8,23 +8,19 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.quality import AS_IS, MEASURES, OVERALL, Quality, QualitySettings, Row
-from sticker_uq.evaluation.reporting.quality_charts import (
-    COLOURS,
-    error_scatter,
-    reliability_diagram,
-    variance_bars,
-)
+from sticker_uq.evaluation.reporting.chart_style import COLOURS
+from sticker_uq.evaluation.reporting.charts import error_scatter, reliability_diagram, variance_bars
+from sticker_uq.evaluation.reporting.document import Table, templates
+from sticker_uq.evaluation.reporting.document import as_markdown as markdown_of
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
 
 _OVERALL = ("accuracy", "brier", "nll", "ece", "ece_true_class", "d_ece", "laece")
 _PER_CLASS = ("eace", "vace", "brier", "class_ece", "d_ece", "laece")
 _COLUMNS = ("name", "state", "class", "measure", "value", "low", "high", "objects")
-Table = list[list[str]]
 
 
 def write_quality(
@@ -60,15 +56,7 @@ def as_csv(measured: Sequence[Quality]) -> str:
 
 def as_markdown(measured: Sequence[Quality], settings: QualitySettings, notes: Sequence[str]) -> str:
     """The two tables of the report, overall and by class."""
-    parts = [f"{note}\n" for note in notes]
-    parts.append(f"{_legend(settings)}\n")
-    for header, rows in (_overall_table(measured), _class_table(measured)):
-        parts.append("| " + " | ".join(header) + " |")
-        words = header.index("calibration") + 1
-        parts.append("|" + "---|" * words + "---:|" * (len(header) - words))
-        parts += ["| " + " | ".join(row) + " |" for row in rows]
-        parts.append("")
-    return "\n".join(parts)
+    return markdown_of([*notes, _legend(settings), _overall_table(measured), _class_table(measured)])
 
 
 def _legend(settings: QualitySettings) -> str:
@@ -80,14 +68,14 @@ def _legend(settings: QualitySettings) -> str:
     )
 
 
-def _overall_table(measured: Sequence[Quality]) -> tuple[list[str], Table]:
+def _overall_table(measured: Sequence[Quality]) -> Table:
     known = [m for m in _OVERALL if any(_find(q, m, OVERALL) for q in measured)]
     header = ["detector", "calibration", *(MEASURES[m] for m in known)]
     rows = [[q.vectors.name, q.state, *(_cell(_find(q, m, OVERALL)) for m in known)] for q in measured]
-    return header, rows
+    return Table(header, rows)
 
 
-def _class_table(measured: Sequence[Quality]) -> tuple[list[str], Table]:
+def _class_table(measured: Sequence[Quality]) -> Table:
     subjects = measured[0].vectors.classes
     known = [m for m in _PER_CLASS if any(_find(q, m, s) for q in measured for s in subjects)]
     header = ["class", "detector", "calibration", *(MEASURES[m] for m in known)]
@@ -96,7 +84,7 @@ def _class_table(measured: Sequence[Quality]) -> tuple[list[str], Table]:
         for s in subjects
         for q in measured
     ]
-    return header, rows
+    return Table(header, rows)
 
 
 def _find(quality: Quality, measure: str, subject: str) -> Row | None:
@@ -134,17 +122,14 @@ def _file_name(text: str) -> str:
 def _html(
     measured: Sequence[Quality], settings: QualitySettings, notes: Sequence[str], charts: dict[str, Markup]
 ) -> str:
-    environment = Environment(
-        loader=PackageLoader("sticker_uq.evaluation.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("quality.html").render(
-        notes=notes,
-        legend=_legend(settings),
-        tables=[("Overall", *_overall_table(measured)), ("By class", *_class_table(measured))],
-        comparison=[charts["error_scatter"], charts["error_variance"]],
-        diagrams=[chart for name, chart in charts.items() if name.startswith("reliability_")],
+    return (
+        templates()
+        .get_template("quality.html")
+        .render(
+            notes=notes,
+            legend=_legend(settings),
+            tables=[("Overall", _overall_table(measured)), ("By class", _class_table(measured))],
+            comparison=[charts["error_scatter"], charts["error_variance"]],
+            diagrams=[chart for name, chart in charts.items() if name.startswith("reliability_")],
+        )
     )

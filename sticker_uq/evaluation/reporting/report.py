@@ -13,10 +13,10 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.reporting.charts import course_chart, stage_chart
+from sticker_uq.evaluation.reporting.charts import course_chart
+from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.evaluation.reporting.report_model import Report, ReportEntry, Tone
 from sticker_uq.evaluation.reporting.wording import (
     CLASS,
@@ -91,17 +91,10 @@ def write_report(report: Report, path: Path) -> None:
 
 def render_report(report: Report) -> str:
     """The HTML of `report`."""
-    environment = Environment(
-        loader=PackageLoader("sticker_uq.evaluation.reporting"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates()
     environment.filters |= {"cell": _cell, "sign": _sign}
     environment.globals |= {
         "course_chart": course_chart,
-        "stage_chart": stage_chart,
         "rows_of": lambda entry: _rows(entry, report.limits),
         "dil_bar": lambda entry: _dil_bar(entry, report.limits),
         "scene_tone": _scene_tone,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from sticker_uq.scene import InvalidInput
 
-LAPTOP_WIDTH = 1000.0
 FRAME_HEIGHT = 0.75
 """Height of the reference frame, whose width is 1."""
 

@@ -2,13 +2,13 @@
 
 A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures
 which of them the source images show (task 3). :mod:`drawing` and :mod:`followups` make follow-up images (task 4,
-:class:`FollowUpCase`). :mod:`running` assesses a system on source and follow-up images (tasks 5 to 7). :func:`laptop_cell`
+:class:`FollowUpCase`). :mod:`assessment_run` assesses a system on source and follow-up images (tasks 5 to 7). :func:`laptop_cell`
 returns the specification to start from.
 """
 
 from sticker_uq.lab.robustness.cases import Application, FollowUpCase
 from sticker_uq.lab.robustness.preset import laptop_cell
-from sticker_uq.lab.robustness.relation import Piece, Relation, continuous_relation, paper_relation
+from sticker_uq.lab.robustness.relation import Piece, Relation, continuous_relation
 from sticker_uq.lab.robustness.spec import PERFORMANCE_METRICS, Circumstance, Measured, Specification
 
 __all__ = [
@@ -22,5 +22,4 @@ __all__ = [
     "Specification",
     "continuous_relation",
     "laptop_cell",
-    "paper_relation",
 ]

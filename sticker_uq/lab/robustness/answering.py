@@ -20,9 +20,9 @@ import cv2
 import numpy as np
 
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.lab.robustness.answers import Action, Answer, System
 from sticker_uq.lab.robustness.cases import FollowUpCase
 from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
+from sticker_uq.lab.robustness.systems_interface import Action, Answer, System
 from sticker_uq.scene import CLASS_COUNT, Detections, InvalidInput
 
 _FORMAT = 1

@@ -12,7 +12,6 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 Matrix = NDArray[np.float64]
 
-LINKAGES = ("single", "complete", "average", "centroid")
 _FLOOR_SPLITS = 10
 
 

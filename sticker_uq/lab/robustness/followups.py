@@ -22,7 +22,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.robustness.cases import Application, CaseSet, FollowUpCase
 from sticker_uq.lab.robustness.drawing import Draft, DraftSet
-from sticker_uq.lab.robustness.sources import SourceImage, SourceSet
+from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 _JPEG_QUALITY = 95

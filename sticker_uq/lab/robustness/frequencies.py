@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from pydantic import BaseModel, ConfigDict
-from scipy.stats import beta
 
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.io.coco import read_picture
 from sticker_uq.lab.robustness.estimators import Estimates, estimate
-from sticker_uq.lab.robustness.sources import SourceImage, SourceSet
+from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 
 MISSING, UNDER, COVERED, OVER, UNKNOWN = (
@@ -97,14 +97,6 @@ def coverage(frequencies: Sequence[CoverageRow]) -> Coverage:
     )
 
 
-def binomial_interval(count: int, images: int, confidence: float) -> tuple[float, float]:
-    """Clopper-Pearson interval of a share of which `count` of `images` were seen."""
-    tail = (1 - confidence) / 2
-    low = float(beta.ppf(tail, count, images - count + 1)) if count else 0.0
-    high = float(beta.ppf(1 - tail, count + 1, images - count)) if count < images else 1.0
-    return low, high
-
-
 def _frequency(
     spec: Specification,
     circumstance: Circumstance,
@@ -121,7 +113,7 @@ def _frequency(
     else:
         found_by, count = "", 0
     images = len(source)
-    low, high = binomial_interval(count, images, spec.confidence) if found_by else (math.nan, math.nan)
+    low, high = clopper_pearson(count, images, spec.confidence) if found_by else (math.nan, math.nan)
     return CoverageRow(
         circumstance=circumstance.name,
         significance=circumstance.significance,

@@ -70,9 +70,7 @@ class Reference:
         other = _brightness(followup)
         mse = float(mean_squared_error(self.picture, followup))
         psnr = float("inf") if mse == 0 else float(10 * np.log10(RANGE**2 / mse))
-        return ImageDistances(
-            mse, psnr, ssim(self._brightness, other), _similarity(self._bands, _bands(other))
-        )
+        return ImageDistances(mse, psnr, ssim(self._brightness, other), cw_ssim(self._bands, _bands(other)))
 
 
 def compare(source: Picture, followup: Picture) -> ImageDistances:
@@ -102,17 +100,13 @@ def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
     return float(value)
 
 
-def cw_ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Complex wavelet structural similarity of two brightness images (H, W), 0..1 (Sampat et al. 2009, eq 7).
+def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
+    """Complex wavelet structural similarity of two pictures by their sub-bands, 0..1 (Sampat et al. 2009, eq 7).
 
     Insensitive to small shifts, turns and scalings, which move the phase of all coefficients of a window alike. Mean over 7 x 7
     windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations; the published K is a "small
     positive constant", here that of SSIM's contrast term.
     """
-    return _similarity(_bands(one), _bands(other))
-
-
-def _similarity(one: list[Complex], other: list[Complex]) -> float:
     return float(np.mean([_band_similarity(a, b) for a, b in zip(one, other, strict=True)]))
 
 

@@ -97,14 +97,6 @@ class Relation(BaseModel):
         return before[1]
 
 
-def paper_relation() -> Relation:
-    """The published example, with its jump: 0.01 up to d = 0.25, d beyond (Wozniak et al., box 7)."""
-    return Relation(
-        pieces=(Piece(up_to=0.25, intercept=0.01), Piece(slope=1.0)),
-        continuous=False,
-    )
-
-
 def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:
     """The published example without its jump: ``flat`` up to d = ``until``, growing as much as d beyond."""
     return Relation(pieces=(Piece(up_to=until, intercept=flat), Piece(slope=1.0, intercept=flat - until)))

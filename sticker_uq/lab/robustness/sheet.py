@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
-from jinja2 import Environment
 
+from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import Picture, encode_jpeg
 from sticker_uq.lab.corruptions import LabelledPicture, transformation_named
 from sticker_uq.lab.robustness.drawing import check_transformations, circumstance_set, with_transformation
 from sticker_uq.lab.robustness.followups import applied_to
 from sticker_uq.lab.robustness.image_distances import compare
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 
@@ -92,9 +92,12 @@ def write_sheet(spec: Specification, source: SourceSet, path: Path, number: int 
                 ],
             }
         )
-    html = Environment(autoescape=True).from_string(_TEMPLATE)
-    text = html.render(
-        spec=spec, rows=rows, source=_inline(marked(picture)), name=source.images[number].item.path.name
+    text = (
+        templates("sticker_uq.lab.robustness")
+        .get_template("sheet.html")
+        .render(
+            spec=spec, rows=rows, source=_inline(marked(picture)), name=source.images[number].item.path.name
+        )
     )
     with atomic_write(path, "w") as stream:
         stream.write(text)
@@ -106,35 +109,3 @@ def _inline(image: Picture) -> str:
         image, (_WIDTH, round(_WIDTH * image.shape[0] / image.shape[1])), interpolation=cv2.INTER_AREA
     )
     return base64.b64encode(encode_jpeg(small, 80)).decode()
-
-
-_TEMPLATE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Circumstances of {{ spec.system.name }}</title>
-<style>
-body { font: 15px/1.4 system-ui, sans-serif; margin: 2rem auto; max-width: 1400px; padding: 0 1rem; color: #1b1f24; }
-figure { display: inline-block; margin: 0 .8rem 1rem 0; width: 420px; max-width: 100%; vertical-align: top; }
-img { width: 100%; border-radius: 4px; } figcaption { font-size: 13px; color: #444; }
-section { border-top: 1px solid #ccc; padding-top: .6rem; } .views { color: #555; }
-</style>
-<h1>Circumstances of {{ spec.system.name }}</h1>
-<p>For each circumstance: is it realistic at these strengths, and is the allowed change of performance right for what a
-person still sees? d is the distance ({{ spec.distance }}) of the picture from its source; the changes are epsilon(d) for the
-significance of the circumstance. Boxes are what a detector is expected to find: logos blue, stickers green.</p>
-<figure><img alt="source" src="data:image/jpeg;base64,{{ source }}"><figcaption>source: {{ name }}</figcaption></figure>
-{% for row in rows %}
-<section><h2>{{ row.circumstance.name }}</h2>
-<p class="views">{% for view, text in row.circumstance.views.items() %}{{ view }}: {{ text }}. {% endfor %}
-Significance {{ row.circumstance.significance }}, frequency {{ "%g" % row.circumstance.frequency }}.
-Strength: {{ row.known.strength }}, {{ row.known.unit }}.</p>
-{% for sample in row.samples %}
-<figure><img alt="{{ row.circumstance.name }}, {{ sample.of.word }}" src="data:image/jpeg;base64,{{ sample.jpeg }}">
-<figcaption>{{ sample.of.word }}: {{ "%.3g" % sample.of.strength }} {{ row.known.unit }}.
-{% if sample.of.distance is none %}{{ spec.distance }} is a distance between sets: a single picture has none.
-{% else %}d = {{ "%.3f" % sample.of.distance }}. Allowed:
-{% for metric, value in sample.of.allowed.items() %}{{ metric }} {{ "%.3f" % value }}{{ ", " if not loop.last }}{% endfor %}
-{% endif %}</figcaption></figure>
-{% endfor %}</section>
-{% endfor %}
-</html>
-"""

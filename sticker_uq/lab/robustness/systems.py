@@ -19,7 +19,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.images import Picture
-from sticker_uq.lab.robustness.answers import Answer, act_on_decision, no_detections
+from sticker_uq.lab.robustness.systems_interface import Answer, act_on_decision, no_detections
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, InvalidInput, ObjectClass, Status
 

@@ -23,7 +23,6 @@ Samples = NDArray[np.float64]
 
 FEWEST_IMAGES = 10
 """With fewer source images nothing is decided."""
-_SIGNIFICANCE_DIGITS = 12
 
 
 class Finding(StrEnum):
@@ -58,25 +57,6 @@ class RelationCheck:
     epsilon: float
     finding: Finding
     reason: str = ""
-
-    @property
-    def difference(self) -> float:
-        """Delta P, the absolute change (M18)."""
-        return abs(self.change)
-
-
-def plain_check(
-    metric: str, source: float, target: float, distance: float, epsilon: float, circumstance: str = "all"
-) -> RelationCheck:
-    """The relation as the paper checks it, on two numbers: |source - target| <= epsilon, without an interval."""
-    change = round(target - source, _SIGNIFICANCE_DIGITS)  # 0.5 - 0.49 must not exceed 0.01
-    finding = Finding.HOLDS if abs(change) <= epsilon else Finding.VIOLATED
-    if math.isnan(change) or math.isnan(epsilon):
-        finding = Finding.UNDECIDED
-    nan = math.nan
-    return RelationCheck(
-        circumstance, metric, 0, source, target, change, nan, nan, distance, epsilon, finding
-    )
 
 
 @dataclass(frozen=True)

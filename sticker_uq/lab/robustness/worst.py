@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from sticker_uq.evaluation.metrics.accuracy import count_matches
+from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.evaluation.reporting.annotated_images import CLASS_COLOURS, ORANGE, RED
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import Picture, encode_jpeg
-from sticker_uq.lab.robustness.answers import Answer, act_on_detections, consequence
 from sticker_uq.lab.robustness.evaluating import AnsweredSet, hides_sticker
 from sticker_uq.lab.robustness.result import WorstImage
 from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.systems_interface import Answer, act_on_detections, consequence
 from sticker_uq.scene import ObjectClass
-from sticker_uq.uncertainty import iou_matrix
 
 FOLDER = "worst"
 _WIDTH = 560  # of each of the two pictures, px
@@ -118,13 +118,12 @@ def _drawn(spec: Specification, item: LabelledImage, answer: Answer, title: str)
         _box(pen, box * scale, CLASS_COLOURS[kind], f"{kind.name.lower()} {score:.2f}", font, 2)
     for box, label in zip(item.boxes, item.labels, strict=True):
         same = sure & (labels == label)
-        if not (iou_matrix(found.boxes[same], box[None]) >= spec.match_iou).any():
+        if not overlapping(box[None], found.boxes[same], spec.match_iou)[0]:
             _box(pen, box * scale, RED, f"missed {ObjectClass(int(label)).name.lower()}", font, 3)
     action = answer.action or act_on_detections(found, spec.decision_score)
     stickers = item.boxes[item.labels == ObjectClass.STICKER]
-    for box in action.removed:
-        if not (iou_matrix(box[None], stickers) >= spec.match_iou).any():
-            _box(pen, box * scale, ORANGE, "would be removed", font, 4)
+    for box in action.removed[~overlapping(action.removed, stickers, spec.match_iou)]:
+        _box(pen, box * scale, ORANGE, "would be removed", font, 4)
     state = (
         "no answer" if answer.failure else "asks" if action.asked else "clean" if action.clean else "works"
     )

@@ -19,7 +19,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.io.images import Picture
 from sticker_uq.io.messages import box_from_msg, stamp_to_ns
-from sticker_uq.lab.robustness.answers import Answer, no_detections
+from sticker_uq.lab.robustness.systems_interface import Answer, no_detections
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.images import bgr_to_image

@@ -16,11 +16,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sticker_uq.evaluation.metrics import probability_quality as pq
 from sticker_uq.evaluation.metrics.recalibration import cross_calibrated
 from sticker_uq.evaluation.metrics.reliability import (
-    detection_calibration_error,
     localization_aware_calibration_error,
     reliability,
-    wilson,
 )
+from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.scene import InvalidInput
 
 P = np.array([[0.8, 0.2], [0.6, 0.4], [0.3, 0.7], [0.95, 0.05]])
@@ -105,7 +104,7 @@ def test_a_better_model_can_have_the_worse_error_of_one_class() -> None:
         drawn = (pq.class_errors(p[chosen], y[chosen], pq.Sampling(200, 0.05, True)) for p in (better, worse))
         return np.subtract(*(one.eace for one in drawn))
 
-    low, _ = pq.bootstrap(excess, np.arange(len(y)), 100)
+    low, _ = cluster_bootstrap(excess, np.arange(len(y)), 100)
     assert low[2] > 0, "not by chance"
 
 
@@ -180,28 +179,13 @@ def test_reliability_bins_count_everything_once() -> None:
     assert math.isnan(empty.right)
 
 
-def test_wilson_interval() -> None:
-    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
-    assert wilson(0, 20)[0] == pytest.approx(0.0, abs=1e-12)
-
-
 def test_detection_errors_worked_out_by_hand() -> None:
     score = np.array([0.95, 0.95, 0.35, 0.35])
     right = np.array([True, False, True, False])
     iou = np.array([0.8, 0.0, 0.6, 0.0])
-    assert detection_calibration_error(score, right) == pytest.approx((0.45 + 0.15) / 2)
+    assert pq.calibration_error(score, right) == pytest.approx((0.45 + 0.15) / 2)
     # precision 1/2 times IoU 0.8 and 0.6 against the scores
     assert localization_aware_calibration_error(score, right, iou) == pytest.approx((0.55 + 0.05) / 2)
-
-
-def test_bootstrap_draws_whole_images() -> None:
-    """Ten images of 20 equal objects each are ten observations, not 200."""
-    rng = np.random.default_rng(5)
-    units = np.repeat(np.arange(10), 20)
-    right = (rng.random(10) < 0.5)[units]
-    low, high = pq.bootstrap(lambda chosen: np.array([right[chosen].mean()]), units, 300)
-    alone = pq.bootstrap(lambda chosen: np.array([right[chosen].mean()]), np.arange(200), 300)
-    assert high[0] - low[0] > 3 * (alone[1][0] - alone[0][0])
 
 
 def test_of_nothing_nothing_is_measured() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from sticker_uq.io.images import Picture
-from sticker_uq.lab.robustness.answers import Answer
+from sticker_uq.lab.robustness.systems_interface import Answer
 from sticker_uq.scene import Detections
 
 

@@ -21,7 +21,7 @@ from sticker_uq.lab.robustness.drawing import (
     with_transformation,
 )
 from sticker_uq.lab.robustness.followups import produce
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of

@@ -13,7 +13,7 @@ from sticker_uq.lab.robustness.drawing import check_transformations
 from sticker_uq.lab.robustness.preset import laptop_cell
 from sticker_uq.lab.robustness.questions import SCALES, ask_all, questions
 from sticker_uq.lab.robustness.sheet import write_sheet
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
 

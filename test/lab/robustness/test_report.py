@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from sticker_uq.cli import app
 from sticker_uq.lab.robustness.frequencies import CoverageRow
-from sticker_uq.lab.robustness.report import breaks_words, figure, summary, write_report
 from sticker_uq.lab.robustness.result import (
     RESULT,
     Assessment,
@@ -22,6 +21,7 @@ from sticker_uq.lab.robustness.result import (
     SweepResult,
     WorstImage,
 )
+from sticker_uq.lab.robustness.robustness_report import breaks_words, figure, summary, write_report
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of

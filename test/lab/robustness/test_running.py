@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.robustness.answering import AnswerLog, answer_all
+from sticker_uq.lab.robustness.assessment_run import ANSWERS, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.result import RESULT, Assessment
-from sticker_uq.lab.robustness.running import ANSWERS, Plan, Prepared, assess, prepare
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.sweeps import first_break
 from sticker_uq.lab.robustness.verdicts import Finding
 from sticker_uq.scene import InvalidInput

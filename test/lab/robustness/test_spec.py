@@ -15,9 +15,9 @@ from sticker_uq.lab.robustness import (
     Relation,
     Specification,
     continuous_relation,
-    paper_relation,
 )
 from sticker_uq.scene import InvalidInput
+from test.lab.robustness.published import paper_relation
 
 
 def circumstance(name: str = "glare", **changes: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ import pytest
 
 from sticker_uq.gate import Policy, judge
 from sticker_uq.lab.rendering import render, sample_scene
-from sticker_uq.lab.robustness.answers import act_on_decision
 from sticker_uq.lab.robustness.systems import CellSystem, DetectorSystem, ResultsSystem
+from sticker_uq.lab.robustness.systems_interface import act_on_decision
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
 

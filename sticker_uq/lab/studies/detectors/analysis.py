@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
+from sticker_uq.evaluation.metrics.statistics import bca_mean_interval
 from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import (
     ACCURACY,
@@ -23,7 +22,7 @@ from sticker_uq.lab.studies.detectors.measures import (
 from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
 from sticker_uq.lab.studies.detectors.results import CLEAN, conditions, measures_of, paired
 from sticker_uq.lab.studies.detectors.significance import ALPHA, Alternative, compare_pairs, friedman
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import InvalidInput
 
 RECOMMENDED = "recommended"
 RESAMPLES = 1000
@@ -111,21 +110,6 @@ def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([*rows, {"dataset": RECOMMENDED} | {m: _joined(last[m]) for m in measures}])
 
 
-def mean_interval(values: FloatArray, resamples: int, seed: int = 0) -> tuple[float, float, float]:
-    """Mean of ``values`` (N,) with its 95 % bootstrap interval (BCa), NaN where there is nothing to draw from."""
-    if not len(values):
-        return math.nan, math.nan, math.nan
-    mean = float(np.mean(values))
-    if not resamples or len(values) < 2:
-        return mean, math.nan, math.nan
-    if np.ptp(values) == 0:
-        return mean, mean, mean
-    found = stats.bootstrap(
-        (values,), np.mean, n_resamples=resamples, method="BCa", rng=np.random.default_rng(seed)
-    )
-    return mean, float(found.confidence_interval.low), float(found.confidence_interval.high)
-
-
 class _Rows:
     """Rows of the tables while they grow."""
 
@@ -144,14 +128,9 @@ def _means(
     for model in in_order(set(rows["model"])):
         values = rows.loc[rows["model"] == model, measure.name].to_numpy(float)
         known = values[~np.isnan(values)]
-        mean, low, high = mean_interval(known, resamples, seed)
-        counts = {"images": len(values), "measured": len(known)}
-        found.append(
-            where
-            | {"measure": measure.name, "model": model}
-            | counts
-            | {"mean": mean, "low": low, "high": high}
-        )
+        mean = bca_mean_interval(known, resamples, seed)
+        counts = {"measure": measure.name, "model": model, "images": len(values), "measured": len(known)}
+        found.append(where | counts | {"mean": mean.value, "low": mean.low, "high": mean.high})
     return found
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtr
 
-from sticker_uq.evaluation.metrics.accuracy import DECISION_SCORE, MATCH_IOU
+from sticker_uq.evaluation.metrics.accuracy import as_detections
+from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, match_classes
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import FloatArray, ObservedObject
-from sticker_uq.uncertainty import iou_matrix
 
 _LEAST_DEVIATION = 0.5
 """Standard deviation of a corner below which a box cannot be drawn, px."""
@@ -55,25 +55,15 @@ def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQ
     corners of a box are Gaussian with the variances over the passes.
     """
     found = [o for o in objects if o.score >= DECISION_SCORE and o.label != 0]
-    boxes = np.array([o.box for o in found], np.float64).reshape(-1, 4)
-    overlaps = iou_matrix(boxes, truth.boxes)
-    same = np.array([[int(o.label) == int(c) for c in truth.labels] for o in found], bool).reshape(
-        overlaps.shape
-    )
-    free = np.ones(len(truth.boxes), bool)
-    hits, error = 0, 0.0
-    for row in np.argsort([-o.score for o in found], kind="stable"):
-        candidates = np.where(free & same[row], overlaps[row], 0.0)
-        if len(candidates) and candidates.max() >= MATCH_IOU:
-            free[candidates.argmax()] = False
-            hits += 1
-            error += (1.0 - float(candidates.max())) / (1.0 - MATCH_IOU)
+    places, overlaps = match_classes(as_detections(found), truth)
+    hits = int((places >= 0).sum())
+    error = float((1.0 - overlaps[places >= 0]).sum()) / (1.0 - MATCH_IOU)
     pairs = np.array(
         [
             [pairwise_pdq(o, box, int(c)) for box, c in zip(truth.boxes, truth.labels, strict=True)]
             for o in found
         ]
-    ).reshape(overlaps.shape)
+    ).reshape(len(found), len(truth.boxes))
     rows, columns = linear_sum_assignment(pairs, maximize=True)
     return BoxQuality(
         hits, len(found) - hits, len(truth.boxes) - hits, error, float(pairs[rows, columns].sum())

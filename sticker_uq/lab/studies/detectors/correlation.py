@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from sticker_uq.evaluation.metrics.probability_quality import bootstrap
+from sticker_uq.evaluation.metrics.statistics import cluster_bootstrap
 from sticker_uq.lab.studies.detectors.significance import Alternative, holm
 from sticker_uq.scene import FloatArray, IntArray
 
@@ -100,6 +100,6 @@ def pooled_correlation(
     rho = float(statistic(np.arange(len(accuracy)))[0])
     low = high = math.nan
     if resamples and not math.isnan(rho):
-        lows, highs = bootstrap(statistic, images, resamples, seed)
+        lows, highs = cluster_bootstrap(statistic, images, resamples, seed)
         low, high = float(lows[0]), float(highs[0])
     return PooledCorrelation(len(np.unique(images)), len(accuracy), rho, low, high)

@@ -14,8 +14,8 @@ from typing import Any
 
 import cv2
 
-from sticker_uq.lab.studies.detectors.plan import StudySettings
-from sticker_uq.lab.studies.detectors.tasks import Task, perform
+from sticker_uq.lab.studies.detectors.study_plan import StudySettings
+from sticker_uq.lab.studies.detectors.study_tasks import Task, perform
 from sticker_uq.scene import InvalidInput
 
 Executor = Callable[[Sequence[Task], StudySettings], Iterator[dict[str, Any]]]

@@ -14,10 +14,10 @@ import pandas as pd
 from markupsafe import Markup
 
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
-from sticker_uq.lab.studies.detectors.pictures import Picture, Pictures
-from sticker_uq.lab.studies.detectors.plan import ADVERSARIAL, PATCHED
+from sticker_uq.lab.studies.detectors.report_pictures import Picture, Pictures
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL, PATCHED
+from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import reference_rate
 from sticker_uq.scene import ObjectClass
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, encode_picture, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.labelled_images import LabelledSource
-from sticker_uq.lab.studies.detectors.plan import DataSet
+from sticker_uq.lab.studies.detectors.study_plan import DataSet
 from sticker_uq.scene import InvalidInput
 
 _RECORDING = "metadata.yaml"

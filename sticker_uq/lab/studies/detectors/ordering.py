@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -40,16 +40,6 @@ def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         return shared
     counts = Counter(cell for cell in cells if cell)
     return counts.most_common(1)[0][0] if counts else ()
-
-
-def mean_tiers(ordered: Sequence[Tiers]) -> Mapping[str, float]:
-    """The mean number of the tier (1 = best) of every model over several orders."""
-    numbers: dict[str, list[int]] = {}
-    for order in ordered:
-        for number, tier in enumerate(order, 1):
-            for model in tier:
-                numbers.setdefault(model, []).append(number)
-    return {model: float(np.mean(values)) for model, values in numbers.items()}
 
 
 def _layers(models: Sequence[str], beats: set[tuple[str, str]]) -> Tiers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sticker_uq.detection.detector import StochasticDetector
-from sticker_uq.evaluation.metrics.accuracy import DECISION_SCORE, MATCH_IOU
+from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, overlapping
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.dag import Adversarial
 from sticker_uq.lab.attacks.dpatch import craft_patch
@@ -43,6 +43,4 @@ def _detected(detector: StochasticDetector, image: np.ndarray, boxes: FloatArray
     """Which of ``boxes`` (N, 4) of stickers a pass without dropout detects, (N,) bool."""
     found = detector.detect(detector.encode(image))
     sure = (found.foreground_labels == ObjectClass.STICKER) & (found.scores >= DECISION_SCORE)
-    if not sure.any():
-        return np.zeros(len(boxes), bool)
-    return np.asarray((iou_matrix(boxes, found.boxes[sure]) >= MATCH_IOU).any(axis=1))
+    return overlapping(boxes, found.boxes[sure], MATCH_IOU)

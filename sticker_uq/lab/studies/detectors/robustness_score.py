@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, RELATIVE, UNCERTAINTY, Measure, Profile
-from sticker_uq.lab.studies.detectors.plan import ADVERSARIAL
 from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL
 from sticker_uq.scene import FloatArray
 
 _CELL = ["dataset", "dropout_rate", "model", "image"]

@@ -23,7 +23,6 @@ Alternative = Literal["two-sided", "greater", "less"]
 _DEVIATIONS = 2.0
 """The published direction rule looks whether 0 is within so many median absolute deviations of the median."""
 _BANDS = ((0.1, "negligible"), (0.3, "small"), (0.5, "medium"))
-_CORRELATION_BANDS = ((0.3, "negligible"), (0.5, "low"), (0.7, "moderate"), (0.9, "high"))
 RELEVANT = ("medium", "large")
 """Effects that count for an order of models."""
 
@@ -127,13 +126,6 @@ def band(value: float) -> str:
     if math.isnan(value) or value == 0.0:
         return "no"
     return next((name for limit, name in _BANDS if abs(value) < limit), "large")
-
-
-def correlation_band(value: float) -> str:
-    """How large a correlation is: negligible, low, moderate, high, very high; "no" where it is undefined."""
-    if math.isnan(value):
-        return "no"
-    return next((name for limit, name in _CORRELATION_BANDS if abs(value) < limit), "very high")
 
 
 def holm(p: FloatArray) -> NDArray[np.float64]:

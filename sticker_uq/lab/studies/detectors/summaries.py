@@ -7,16 +7,13 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from sticker_uq.evaluation.metrics.reliability import (
-    detection_calibration_error,
-    localization_aware_calibration_error,
-    reliability,
-)
+from sticker_uq.evaluation.metrics.probability_quality import calibration_error
+from sticker_uq.evaluation.metrics.reliability import localization_aware_calibration_error, reliability
 from sticker_uq.lab.studies.detectors.analysis import Analysis
 from sticker_uq.lab.studies.detectors.measures import in_order
-from sticker_uq.lab.studies.detectors.plan import ADVERSARIAL, PATCHED, TRANSFER
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_plan import ADVERSARIAL, PATCHED, TRANSFER
+from sticker_uq.lab.studies.detectors.study_run import Study
 
 REFERENCE_RATE = 0.2
 _HEADLINE = ("map", "shannon_entropy", "relative_total_variance", "rs_map", "rs_uqm")
@@ -77,7 +74,7 @@ def quality(study: Study) -> pd.DataFrame:
             mine[n].to_numpy(float) if len(mine) else np.zeros(0) for n in ("score", "right", "iou")
         )
         right = hit > 0
-        row["d_ece"] = detection_calibration_error(score, right)
+        row["d_ece"] = calibration_error(score, right)
         by_class = [mine["label"].to_numpy() == c if len(mine) else np.zeros(0, bool) for c in (1, 2)]
         aware = [localization_aware_calibration_error(score[c], right[c], iou[c]) for c in by_class]
         row["laece"] = float(np.nanmean(aware)) if not np.isnan(aware).all() else np.nan

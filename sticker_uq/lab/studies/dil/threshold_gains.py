@@ -10,10 +10,9 @@ import numpy as np
 
 from sticker_uq.dil.settings import ThresholdRule
 from sticker_uq.dil.thresholds import accepted
-from sticker_uq.evaluation.metrics.accuracy import MATCH_IOU
+from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, Localization
-from sticker_uq.uncertainty import iou_matrix
 
 
 @dataclass(frozen=True)
@@ -81,15 +80,8 @@ def _figures(hits: np.ndarray, predicted: np.ndarray, objects: np.ndarray) -> tu
 
 
 def _counts(found: Detections, truth: LabelledImage) -> tuple[int, int, int]:
-    """Right detections, detections and objects of one image; a detection takes the best free object of its class."""
-    overlaps = iou_matrix(found.boxes, truth.boxes)
-    free = np.ones(len(truth.labels), np.bool_)
-    hits = 0
-    for index in np.argsort(-found.scores, kind="stable"):
-        fits = overlaps[index] * free * (truth.labels == found.foreground_labels[index])
-        if len(fits) and fits.max() >= MATCH_IOU:
-            free[int(fits.argmax())] = False
-            hits += 1
+    """Right detections, detections and objects of one image."""
+    hits = int((match_classes(found, truth)[0] >= 0).sum())
     return hits, len(found), len(truth.labels)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.studies.monitors.classifiers import fingerprint
+from sticker_uq.lab.studies.monitors.classifier_study import fingerprint
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.task_labels import (
     LabelledCrops,
@@ -32,7 +32,6 @@ from sticker_uq.monitors.crop_network import Training, class_vectors, train_clas
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 THRESHOLDS = tuple(k / 10 for k in range(1, 10))
-ACTIONS = ("keep", "ask", "remove")
 ASK_ABOVE, REMOVE_ABOVE = 0.3, 0.7
 """The cascade: above the higher one the sticker is removed, above the lower one a person is asked, else it is kept."""
 LABELS = ("blur", "ambiguess", "annotators")
@@ -130,7 +129,7 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """Which of ACTIONS the cascade takes, from the decisions of its two networks: who removes is asked first."""
+    """What the cascade does, 0 keep, 1 ask, 2 remove, from the decisions of its two networks: who removes is asked first."""
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.probability_quality import bootstrap
-from sticker_uq.lab.studies.monitors.measures import auc
+from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
 from sticker_uq.lab.studies.monitors.task_networks import (
     ASK_ABOVE,
     REMOVE_ABOVE,
@@ -20,8 +19,6 @@ from sticker_uq.lab.studies.monitors.task_networks import (
 from sticker_uq.scene import FloatArray, IntArray
 
 _RESAMPLES = 400
-Interval = tuple[float, float, float]
-"""A figure and its 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,9 @@ def rates_at(scores: TaskScores, threshold: float) -> Rates:
 
     cells = _with_interval(rates, scores.sources)
     outputs = (scores.task[:, THRESHOLDS.index(threshold)], scores.probabilistic)
-    areas = [float(np.mean([auc(one[~above], one[above]) for one in output])) for output in outputs]
+    areas = [
+        float(np.mean([area_under_roc(one[~above], one[above]) for one in output])) for output in outputs
+    ]
     return Rates(
         threshold, float(above.mean()), cells[0], cells[2], cells[1], cells[3], cells[4], areas[0], areas[1]
     )
@@ -112,8 +111,8 @@ def _cascade(
 
 def _with_interval(statistic: Callable[[IntArray], FloatArray], sources: IntArray) -> list[Interval]:
     value = statistic(np.arange(len(sources)))
-    low, high = bootstrap(statistic, sources, _RESAMPLES)
-    return [(float(a), float(b), float(c)) for a, b, c in zip(value, low, high, strict=True)]
+    low, high = cluster_bootstrap(statistic, sources, _RESAMPLES)
+    return [Interval(float(a), float(b), float(c)) for a, b, c in zip(value, low, high, strict=True)]
 
 
 def _share(hits: NDArray[np.bool_], rows: IntArray, among: NDArray[np.bool_]) -> float:
@@ -132,7 +131,13 @@ def as_csv(found: dict[str, TaskScores]) -> str:
         for row in (rates_at(scores, threshold) for threshold in THRESHOLDS):
             for network in ("task", "probabilistic"):
                 fnr, fpr = getattr(row, f"{network}_fnr"), getattr(row, f"{network}_fpr")
-                numbers = (row.above, *fnr, *fpr, getattr(row, f"{network}_auc"), *row.difference)
+                numbers = (
+                    row.above,
+                    *astuple(fnr),
+                    *astuple(fpr),
+                    getattr(row, f"{network}_auc"),
+                    *astuple(row.difference),
+                )
                 lines.append(
                     f"{name},{row.threshold:g},{network}," + ",".join(f"{number:.6g}" for number in numbers)
                 )
@@ -181,5 +186,5 @@ def as_markdown(material: str, found: dict[str, TaskScores]) -> str:
 
 
 def _cell(interval: Interval) -> str:
-    value, low, high = interval
-    return f"{value:.3f} ({low:.3f} to {high:.3f})" if np.isfinite(value) else "n/a"
+    known = np.isfinite(interval.value)
+    return f"{interval.value:.3f} ({interval.low:.3f} to {interval.high:.3f})" if known else "n/a"

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from sticker_uq.lab.studies.detectors.analysis import analyse
-from sticker_uq.lab.studies.detectors.plots import critical_differences, transfer_map
 from sticker_uq.lab.studies.detectors.ranks import mean_ranks
+from sticker_uq.lab.studies.detectors.study_charts import critical_differences, transfer_map
 
 IMAGES = 30
 

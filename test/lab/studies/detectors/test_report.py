@@ -12,11 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 from sticker_uq.io.coco import EncodedScene, write_coco
-from sticker_uq.lab.studies.detectors import report
+from sticker_uq.lab.studies.detectors import study_report
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
-from sticker_uq.lab.studies.detectors.plan import DataSet, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.report import write_report
-from sticker_uq.lab.studies.detectors.running import Study, Work
+from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_report import write_report
+from sticker_uq.lab.studies.detectors.study_run import Study, Work
 from test.helpers.browser import chromium
 
 GOOD, BAD = "good", "bad"
@@ -239,7 +239,7 @@ def test_a_report_never_grows_beyond_its_bound(tmp_path, monkeypatch):
     found = study(tmp_path)
     write_report(found, tmp_path, resamples=0)
     whole = (tmp_path / "report.html").stat().st_size
-    monkeypatch.setattr(report, "MOST_BYTES", whole - 600_000)
+    monkeypatch.setattr(study_report, "MOST_BYTES", whole - 600_000)
     write_report(found, tmp_path, resamples=0)
     html = (tmp_path / "report.html").read_text()
     assert len(html.encode()) <= whole - 600_000

@@ -21,12 +21,15 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import executors
 from sticker_uq.lab.studies.detectors.executors import executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
-from sticker_uq.lab.studies.detectors.plan import Circumstance, DataSet, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.running import CELLS, TIMINGS, Study, run_study
 from sticker_uq.lab.studies.detectors.store import Store
+from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
+from sticker_uq.lab.studies.detectors.study_tasks import perform
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
-from sticker_uq.lab.studies.detectors.tasks import perform
 from sticker_uq.scene import InvalidInput, ObjectClass
+
+TIMINGS = ("encode_ms", "look_ms", "decode_ms")
+"""Columns of the results that another run does not repeat."""
 
 MODEL = "ssdlite320_mobilenet_v3_large"
 

@@ -10,13 +10,13 @@ from hypothesis.extra.numpy import arrays
 
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.studies.detectors.box_quality import box_quality, pairwise_pdq
+from sticker_uq.lab.studies.detectors.image_scores import score
 from sticker_uq.lab.studies.detectors.legacy import legacy_metrics, perimeter_sum
 from sticker_uq.lab.studies.detectors.robustness_score import (
     accuracy_score,
     robustness_scores,
     uncertainty_score,
 )
-from sticker_uq.lab.studies.detectors.scoring import score
 from sticker_uq.scene import StochasticSamples
 from sticker_uq.uncertainty import observe
 from test.helpers.samples import samples, seen

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sticker_uq.lab.studies.detectors.analysis import analyse, mean_interval
+from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import ACCURACY, BY_NAME
-from sticker_uq.lab.studies.detectors.ordering import best_everywhere, mean_tiers, recommended, tiers
+from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
 from sticker_uq.lab.studies.detectors.significance import (
     Pair,
     band,
@@ -109,7 +109,6 @@ def test_best_and_recommended() -> None:
     assert best_everywhere([("a", "b"), ("b", "c")]) == ("b",)
     assert best_everywhere([("a",), ("b",)]) == ()
     assert recommended([("a",), ("b",), ("b",)]) == ("b",)
-    assert mean_tiers([(("a",), ("b",)), (("a", "b"),)]) == {"a": 1.0, "b": 1.5}
 
 
 def test_correlations_leave_out_what_was_not_measured() -> None:
@@ -130,15 +129,6 @@ def test_cluster_bootstrap_is_wider_than_one_that_takes_rows_for_images() -> Non
     assert by_image.images == 30
     assert by_image.rho == by_row.rho
     assert by_image.high - by_image.low > 2 * (by_row.high - by_row.low)
-
-
-def test_mean_interval() -> None:
-    values = np.random.default_rng(0).uniform(0, 1, 100)
-    mean, low, high = mean_interval(values, 500)
-    assert low < mean < high
-    assert high - low == pytest.approx(2 * 1.96 * values.std() / 10, rel=0.25)
-    assert mean_interval(np.ones(4), 500) == (1.0, 1.0, 1.0)
-    assert math.isnan(mean_interval(np.zeros(0), 500)[0])
 
 
 def made(shift: float) -> pd.DataFrame:

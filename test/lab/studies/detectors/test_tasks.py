@@ -1,7 +1,7 @@
 """What a process of a study keeps in memory."""
 
 from sticker_uq.detection import DetectorSettings
-from sticker_uq.lab.studies.detectors.tasks import _detectors
+from sticker_uq.lab.studies.detectors.study_tasks import _detectors
 
 
 def test_the_rates_of_a_model_share_its_weights_and_their_fast_copies() -> None:

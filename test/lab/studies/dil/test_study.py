@@ -4,25 +4,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dil import app
-from sticker_uq.evaluation.metrics.roc import area_under_roc, mean_interval, roc_interval, share_above
+from sticker_uq.evaluation.reporting.document import as_markdown
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.studies.dil.records import (
-    DIL_SIGNALS,
-    MC_SIGNALS,
-    OVERLOOKED,
-    OVERSIGHT,
-    STRANGENESS,
-    SceneRecord,
-)
-from sticker_uq.lab.studies.dil.report import as_markdown, write_study
-from sticker_uq.lab.studies.dil.study import (
+from sticker_uq.lab.studies.dil.dil_report import blocks, write_study
+from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
     effects,
     missed_detection,
@@ -30,31 +21,18 @@ from sticker_uq.lab.studies.dil.study import (
     separation,
     thresholds,
 )
+from sticker_uq.lab.studies.dil.scene_records import (
+    DIL_SIGNALS,
+    MC_SIGNALS,
+    OVERLOOKED,
+    OVERSIGHT,
+    STRANGENESS,
+    SceneRecord,
+)
 from sticker_uq.scene import InvalidInput
 
 NAMES = (*DIL_SIGNALS, *MC_SIGNALS)
 values = st.lists(st.integers(0, 6).map(float), min_size=1, max_size=12).map(np.array)
-
-
-@given(values, values)
-def test_area_is_the_share_of_pairs_in_the_right_order(negative, positive):
-    pairs = positive[:, None] - negative[None]
-    expected = ((pairs > 0) + 0.5 * (pairs == 0)).mean()
-    assert area_under_roc(negative, positive) == pytest.approx(expected)
-    assert area_under_roc(positive, negative) == pytest.approx(1 - expected)
-
-
-def test_interval_holds_the_figure_and_narrows_with_more_scenes():
-    rng = np.random.default_rng(0)
-    widths = []
-    for n in (20, 500):
-        found = roc_interval(rng.normal(0, 1, n), rng.normal(1, 1, n))
-        assert found.low < found.value < found.high
-        widths.append(found.high - found.low)
-    assert widths[1] < 0.5 * widths[0]
-    assert str(roc_interval(np.zeros(0), np.ones(3))) == "-"
-    assert str(mean_interval(np.array([np.nan, 2.0, 2.0]))) == "2.000 [2.000, 2.000]"
-    assert share_above(np.array([1.0, 2.0, 3.0]), 2.0) == pytest.approx(1 / 3)
 
 
 def record(case, dil, boxes=(), scores=(), missed=0, regions=()):
@@ -171,7 +149,7 @@ def test_report_in_three_forms(study, tmp_path):
     }
     files = {path.name for path in write_study(tables, tmp_path)}
     assert files == {"study.md", "study.html", "ssd_clean-against-abnormal.csv", "ssd_one.csv"}
-    assert "| 0.123 |" in as_markdown(tables)
+    assert "| 0.123 |" in as_markdown(blocks(tables))
     assert "a&lt;b" in (tmp_path / "study.html").read_text()
     assert pd.read_csv(tmp_path / "ssd_one.csv")["a<b"][0] == pytest.approx(0.12345)
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from sticker_uq.lab.studies.monitors.adaptive import ATTACKED, EPSILON, attack_supervisor, score_of, targeted
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
+from sticker_uq.lab.studies.monitors.monitor_attacks import (
+    ATTACKED,
+    EPSILON,
+    attack_supervisor,
+    score_of,
+    targeted,
+)
 from sticker_uq.monitors import monitor_named
 from sticker_uq.monitors.crop_network import CropClassifier, Training, train_classifier
 from sticker_uq.scene import InvalidInput

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sticker_uq.lab.studies.monitors.attacks import EPSILONS, adversarial, bim, deepfool, fgsm, pgd
+from sticker_uq.lab.studies.monitors.classifier_attacks import EPSILONS, adversarial, bim, deepfool, fgsm, pgd
 from sticker_uq.lab.studies.monitors.corruption import CORRUPTIONS, corrupt
 
 WEIGHT = torch.tensor([0.5, -1.0, 2.0, 0.5]).view(1, 4)

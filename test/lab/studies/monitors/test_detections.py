@@ -13,8 +13,9 @@ from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
-from sticker_uq.lab.studies.monitors import detections
-from sticker_uq.lab.studies.monitors.detections import (
+from sticker_uq.lab.studies.monitors import detection_study
+from sticker_uq.lab.studies.monitors.detection_attacks import EPSILON, attacked_picture
+from sticker_uq.lab.studies.monitors.detection_study import (
     SETS,
     DetectionSettings,
     Eye,
@@ -24,7 +25,6 @@ from sticker_uq.lab.studies.monitors.detections import (
     as_markdown,
     plain,
 )
-from sticker_uq.lab.studies.monitors.detections_adaptive import EPSILON, attacked_picture
 from sticker_uq.monitors import monitor_named
 from sticker_uq.monitors.detections import observe_boxes
 from sticker_uq.scene import InvalidInput
@@ -84,9 +84,9 @@ def test_the_whole_study(
             changed[90:140, 140:190] = (20, 200, 230)
             yield changed, boxes, labels, about
 
-    monkeypatch.setattr(detections, "_ambiguous", squares)
-    monkeypatch.setattr(detections, "MONITORS", {name: detections.MONITORS[name] for name in SOME})
-    result = detections.run_detections(detector, [detector], items, SETTINGS)
+    monkeypatch.setattr(detection_study, "_ambiguous", squares)
+    monkeypatch.setattr(detection_study, "MONITORS", {name: detection_study.MONITORS[name] for name in SOME})
+    result = detection_study.run_detections(detector, [detector], items, SETTINGS)
     assert set(result.auc) == set(SOME)
     assert set(result.auc["ensemble_mean_softmax"]) == set(SETS)
     assert set(result.seen) == {"fitted", "nominal", "ambiguous", "adversarial", "corrupted", "invalid"}
@@ -96,7 +96,7 @@ def test_the_whole_study(
     assert "| mdsa | " in text.split("## Attacks that know the supervisor")[1]
     assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
     with pytest.raises(InvalidInput, match="expected 6 or more"):
-        detections.run_detections(detector, [], items[:5], SETTINGS)
+        detection_study.run_detections(detector, [], items[:5], SETTINGS)
 
 
 def test_an_ensemble_is_left_out_without_members(

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
-from sklearn.metrics import roc_auc_score
 
-from sticker_uq.lab.studies.monitors.measures import (
+from sticker_uq.lab.studies.monitors.monitor_measures import (
     ambiguous_row,
-    auc,
     missed_share,
     nominal_row,
     threshold_at,
 )
-from sticker_uq.lab.studies.monitors.report import clopper_pearson
 
 
 def test_rows_of_table_1() -> None:
@@ -30,26 +24,9 @@ def test_rows_of_table_1() -> None:
     assert ambiguous.top_pair == pytest.approx(2 / 3)
 
 
-@given(arrays(np.float64, 7, elements=st.integers(0, 4)), arrays(np.float64, 5, elements=st.integers(0, 4)))
-def test_auc_is_that_of_scikit_learn(nominal: np.ndarray, other: np.ndarray) -> None:
-    expected = roc_auc_score(np.repeat([0, 1], [7, 5]), np.concatenate([nominal, other]))
-    assert auc(nominal, other) == pytest.approx(expected)
-
-
-def test_auc_of_scores_that_are_no_numbers() -> None:
-    assert auc(np.array([0.0, 1.0]), np.array([np.inf, np.nan])) == 1
-    assert np.isnan(auc(np.zeros(0), np.ones(2)))
-
-
 def test_the_threshold_refuses_the_share_it_may() -> None:
     usual = np.arange(100.0)
     threshold = threshold_at(usual, 0.05)
     assert (usual > threshold).sum() == 5
     wrong, scores = np.array([True, True, True, False]), np.array([threshold, threshold + 1, np.nan, 0])
     assert missed_share(wrong, scores, threshold) == (1, 3)
-
-
-def test_exact_interval() -> None:
-    assert clopper_pearson(0, 20) == pytest.approx((0, 1 - 0.025 ** (1 / 20)))
-    assert clopper_pearson(20, 20)[1] == 1
-    assert clopper_pearson(0, 0) == (0, 1)

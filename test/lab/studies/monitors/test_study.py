@@ -9,11 +9,16 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.lab.studies.monitors.classifiers import StudyResult, StudySettings, draw_labels, run_study
+from sticker_uq.lab.studies.monitors.classifier_report import as_markdown
+from sticker_uq.lab.studies.monitors.classifier_study import (
+    StudyResult,
+    StudySettings,
+    draw_labels,
+    run_study,
+)
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.digits import digits, no_digits
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.report import as_markdown
 from sticker_uq.monitors.crop_network import Training, train_classifier
 from sticker_uq.scene import InvalidInput
 

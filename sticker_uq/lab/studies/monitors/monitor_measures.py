@@ -1,4 +1,4 @@
-"""The figures of Weiss et al. 2022: how ambiguous pictures are to a classifier, how well a supervisor tells sets apart."""
+"""The figures of Weiss et al. 2022: how ambiguous pictures are to a classifier, what a threshold on their scores lets through."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from sticker_uq.monitors.class_vectors import entropy
 from sticker_uq.scene import FloatArray, IntArray
@@ -41,19 +40,6 @@ def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArra
     surest = np.sort(np.argsort(-vectors, axis=1, kind="stable")[:, :2], axis=1)
     both = (surest == np.sort(pairs, axis=1)).all(axis=1)
     return Ambiguity(row.top_1, row.top_2, float(both.mean()), row.entropy)
-
-
-def auc(nominal: FloatArray, other: FloatArray) -> float:
-    """AUC-ROC of telling ``other`` (M,) from ``nominal`` (N,) by their scores: P(other > nominal) + P(equal) / 2.
-
-    Scores may be infinite; NaN, an object that nothing is known about, counts as infinite. NaN when one is empty.
-    """
-    if not len(nominal) or not len(other):
-        return float("nan")
-    joined = np.concatenate([other, nominal])
-    ranks = rankdata(np.where(np.isnan(joined), np.inf, joined))
-    m, n = len(other), len(nominal)
-    return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
 
 
 def threshold_at(usual: FloatArray, alarms: float) -> float:

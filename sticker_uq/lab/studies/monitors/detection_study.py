@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import match
+from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.dag import DagSettings, attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
@@ -20,10 +21,9 @@ from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
-from sticker_uq.lab.studies.monitors.cell import PAIRS, RAAE, crops_of
-from sticker_uq.lab.studies.monitors.detections_adaptive import ATTACKED, EPSILON, attacked_picture
-from sticker_uq.lab.studies.monitors.measures import auc, missed_share, threshold_at
-from sticker_uq.lab.studies.monitors.report import clopper_pearson
+from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.detection_attacks import ATTACKED, EPSILON, attacked_picture
+from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
 from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
 from sticker_uq.monitors.detections import Probe, observe_boxes
 from sticker_uq.scene import Detections, FloatArray, InvalidInput, ObjectClass
@@ -236,9 +236,9 @@ def _adaptive(
         usual, aware = supervisor.score(nominal.objects), seen(supervisor)
         found[name] = AdaptiveDetections(
             len(unaware),
-            auc(usual, supervisor.score(unaware)),
+            area_under_roc(usual, supervisor.score(unaware)),
             len(aware),
-            auc(usual, supervisor.score(aware)),
+            area_under_roc(usual, supervisor.score(aware)),
         )
     return found
 
@@ -254,7 +254,7 @@ def _scored(
             continue
         supervisor = monitor_named(name).fit(fitted_on)
         usual = supervisor.score(nominal.objects)
-        areas[name] = {key: auc(usual, supervisor.score(seen[key].objects)) for key in SETS}
+        areas[name] = {key: area_under_roc(usual, supervisor.score(seen[key].objects)) for key in SETS}
         both = np.concatenate([usual, supervisor.score(corrupted.objects)])
         risk[name] = augrc(wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(wrong, both, threshold_at(usual, settings.alarms))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from sticker_uq.lab.studies.detectors.analysis import Analysis
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order, label
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import reference_rate
 
 _WORDS = {

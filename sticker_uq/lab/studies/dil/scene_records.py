@@ -17,15 +17,15 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import checksum
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.dil.settings import Technique
-from sticker_uq.evaluation.metrics.accuracy import DECISION_SCORE
+from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
 from sticker_uq.novelty.head import NoveltyHead, novelty, novelty_map
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import missed_sticker_probability, overlooked, scene_novelty
-from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
-from sticker_uq.uncertainty import iou_matrix, observe
+from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
+from sticker_uq.uncertainty import observe
 
 FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
@@ -199,7 +199,9 @@ def _record(
     signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))
     is_sticker = image.picture.labels == ObjectClass.STICKER
-    seen = [_overlaps(boxes[is_sticker], predicted) for boxes in (image.picture.boxes, image.whole)]
+    seen = [
+        overlapping(boxes[is_sticker], predicted, SEEN_IOU) for boxes in (image.picture.boxes, image.whole)
+    ]
     return SceneRecord(
         case=image.case,
         source=image.source,
@@ -210,13 +212,6 @@ def _record(
         probabilities=to_plain(found.probabilities),
         regions=[to_plain(region.box) for region in place.unexplained],
     )
-
-
-def _overlaps(boxes: FloatArray, predicted: FloatArray) -> np.ndarray:
-    """Which of ``boxes`` (N, 4) a predicted box shows, (N,) bool."""
-    if not len(predicted):
-        return np.zeros(len(boxes), bool)
-    return np.asarray(iou_matrix(boxes, predicted).max(axis=1, initial=0.0) >= SEEN_IOU)
 
 
 def _known(value: float) -> float:

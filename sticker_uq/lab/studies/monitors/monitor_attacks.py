@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.threads import single_thread
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
-from sticker_uq.lab.studies.monitors.measures import auc
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.crop_network import CropClassifier
@@ -124,6 +124,8 @@ def attack_supervisor(
         made, _ = targeted(model, crops, labels, score)
         values.append(len(made) / max(right, 1))
         values.append(
-            auc(nominal, supervisor.score(observe_crops(model, made, 1, 0))) if len(made) else float("nan")
+            area_under_roc(nominal, supervisor.score(observe_crops(model, made, 1, 0)))
+            if len(made)
+            else float("nan")
         )
     return Adaptive(*values)

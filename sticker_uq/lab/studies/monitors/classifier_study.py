@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.selective import augrc
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import (
@@ -23,15 +24,14 @@ from sticker_uq.lab.studies.ambiguity.sampling import (
     diversity,
     generate,
 )
-from sticker_uq.lab.studies.monitors.adaptive import ATTACKED, Adaptive, attack_supervisor
-from sticker_uq.lab.studies.monitors.attacks import adversarial
-from sticker_uq.lab.studies.monitors.classifier import observe_crops
+from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
 from sticker_uq.lab.studies.monitors.corruption import corrupt
+from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.measures import (
+from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_supervisor
+from sticker_uq.lab.studies.monitors.monitor_measures import (
     Ambiguity,
     ambiguous_row,
-    auc,
     missed_share,
     nominal_row,
     threshold_at,
@@ -235,7 +235,7 @@ def run_seed(
         ensemble = "members" in kind.needs
         areas[name] = {
             # the attack is on one network, not on an ensemble
-            key: None if ensemble and key == "adversarial" else auc(scores["nominal"], scores[key])
+            key: None if ensemble and key == "adversarial" else area_under_roc(scores["nominal"], scores[key])
             for key in SETS
         }
         both_wrong = np.concatenate([wrong, corrupted_wrong])

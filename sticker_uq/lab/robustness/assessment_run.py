@@ -15,7 +15,6 @@ from sticker_uq.lab.robustness.answering import (
     case_question,
     source_question,
 )
-from sticker_uq.lab.robustness.answers import System
 from sticker_uq.lab.robustness.cases import CaseSet
 from sticker_uq.lab.robustness.drawing import (
     DraftSet,
@@ -30,8 +29,9 @@ from sticker_uq.lab.robustness.followups import produce
 from sticker_uq.lab.robustness.frequencies import CoverageRow
 from sticker_uq.lab.robustness.performance import Judged
 from sticker_uq.lab.robustness.result import Assessment
-from sticker_uq.lab.robustness.sources import SourceSet
+from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
+from sticker_uq.lab.robustness.systems_interface import System
 from sticker_uq.lab.robustness.verdicts import overall
 from sticker_uq.lab.robustness.worst import worst_images
 from sticker_uq.scene import InvalidInput

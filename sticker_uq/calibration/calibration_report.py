@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
 from sticker_uq.calibration.measuring import Ablation, Count, Measured, Score, ablation, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
-from sticker_uq.calibration.selective import Area
+from sticker_uq.evaluation.metrics.statistics import Interval
+from sticker_uq.evaluation.reporting.chart_style import INK, svg
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 _LEVELS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .7rem;border-bottom:1px solid #8886}"
-    "td+td,th+th{text-align:right}svg{max-width:100%;height:auto}"
-)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: ``rows`` below ``head``, all cells as text."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-Block = str | Table | Markup
-"""A heading ("# ..."), a paragraph, a table, or a drawing (left out of Markdown)."""
 
 
 def calibration_report(
@@ -76,7 +63,7 @@ def calibration_report(
         ablation_table(rows),
         curve_drawing(list(seen.values()), levels.alpha),
     ]
-    return as_html(blocks) if html else as_markdown(blocks)
+    return as_html("Calibration of the policy", blocks) if html else as_markdown(blocks)
 
 
 def guarantee_text(guarantee: Guarantee) -> str:
@@ -176,56 +163,18 @@ def ablation_table(rows: Sequence[Ablation]) -> Table:
 
 def curve_drawing(shown: Sequence[Score], level: float) -> Markup:
     """Rate of images with a wrongful removal over the share of stickers removed, one line per score, as SVG."""
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
-    for number, score in enumerate(shown):
-        line = score.curve
-        axes.plot(
-            line.removed, line.wrong_images, label=score.name.replace("_", " "), lw=2.5 if number < 2 else 1
-        )
-    axes.axhline(level, color="grey", ls="--", lw=1)
-    axes.set(xlabel="stickers removed without a person", ylabel="images with a wrongful removal")
-    axes.set(xlim=(0, 1), ylim=(0, max(5 * level, 0.05)))
-    axes.legend(fontsize="small")
-    stream = io.StringIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None})
-    return Markup(stream.getvalue()[stream.getvalue().index("<svg") :])
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for number, score in enumerate(shown):
+            line, width = score.curve, 2.5 if number < 2 else 1
+            axes.plot(line.removed, line.wrong_images, label=score.name.replace("_", " "), lw=width)
+        axes.axhline(level, color=INK, ls="--", lw=1)
+        axes.set(xlabel="stickers removed without a person", ylabel="images with a wrongful removal")
+        axes.set(xlim=(0, 1), ylim=(0, max(5 * level, 0.05)))
+        axes.legend()
 
-
-def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as Markdown, without drawings."""
-    parts = []
-    for block in blocks:
-        if isinstance(block, Table):
-            lines = [block.head, ("---",) * len(block.head), *block.rows]
-            parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines))
-        elif not isinstance(block, Markup):
-            parts.append(block)
-    return "\n\n".join(parts) + "\n"
-
-
-def as_html(blocks: Sequence[Block]) -> str:
-    """The blocks as one HTML page."""
-    parts = []
-    for block in blocks:
-        if isinstance(block, Table):
-            head = "".join(f"<th>{escape(cell)}</th>" for cell in block.head)
-            body = "".join(
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows
-            )
-            parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        elif isinstance(block, Markup):
-            parts.append(block)
-        else:
-            level = len(block) - len(block.lstrip("#"))
-            tag, text = (f"h{level}", block[level + 1 :]) if level else ("p", block)
-            parts.append(f"<{tag}>{escape(text)}</{tag}>")
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Calibration of the policy</title>'
-        f"<style>{_STYLE}</style>{''.join(parts)}</html>\n"
-    )
+    return svg(draw, 8.0, 4.5, "wrongful removals over stickers removed, by score")
 
 
 def _percent(rate: float) -> str:
@@ -238,5 +187,5 @@ def _count(count: Count) -> tuple[str, str]:
     return shown, f"{_percent(low)} to {_percent(high)}"
 
 
-def _area(area: Area) -> str:
+def _area(area: Interval) -> str:
     return f"{area.value:.2g} ({area.low:.2g} to {area.high:.2g})"

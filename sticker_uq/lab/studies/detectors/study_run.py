@@ -15,18 +15,16 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
-from sticker_uq.lab.studies.detectors.plan import PATCHED, TRANSFER, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.store import Store, key_of
-from sticker_uq.lab.studies.detectors.tables import write_parquet
-from sticker_uq.lab.studies.detectors.tasks import Attack, LookAt, Task, check_name, weights_hash
+from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, ModelChoice, StudySettings
+from sticker_uq.lab.studies.detectors.study_tasks import Attack, LookAt, Task, check_name, weights_hash
+from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
 CELLS, PLAN = "cells.sqlite", "study.json"
 IMAGES, OBJECTS, ATTACKS = "images.parquet", "objects.parquet", "attacks.parquet"
 ATTACKED = "adversarial"
-TIMINGS = ("encode_ms", "look_ms", "decode_ms")
-"""Columns of the results that another run does not repeat."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, what is done of it, and how much there is."""

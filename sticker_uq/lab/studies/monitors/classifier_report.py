@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
-from scipy.stats import beta
 
-from sticker_uq.lab.studies.monitors.adaptive import EPSILON, Adaptive
-from sticker_uq.lab.studies.monitors.classifiers import SETS, StudyResult
-from sticker_uq.lab.studies.monitors.measures import Ambiguity
-
-
-def clopper_pearson(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a share, 0..1; from 0 to 1 without a count."""
-    if count == 0:
-        return 0.0, 1.0
-    tail = (1 - level) / 2
-    low = 0.0 if hits == 0 else float(beta.ppf(tail, hits, count - hits + 1))
-    high = 1.0 if hits == count else float(beta.ppf(1 - tail, hits + 1, count - hits))
-    return low, high
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
+from sticker_uq.lab.studies.monitors.classifier_study import SETS, StudyResult
+from sticker_uq.lab.studies.monitors.monitor_attacks import EPSILON, Adaptive
+from sticker_uq.lab.studies.monitors.monitor_measures import Ambiguity
 
 
 def as_markdown(result: StudyResult) -> str:

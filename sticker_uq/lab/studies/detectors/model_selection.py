@@ -13,7 +13,7 @@ from sticker_uq.lab.studies.detectors.analysis import analyse
 from sticker_uq.lab.studies.detectors.measures import in_order, label
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.scene import InvalidInput
 
 LATENCY = "latency"

@@ -17,9 +17,9 @@ from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.attacks.dag import attack, variant_seed
 from sticker_uq.lab.corruptions import LabelledPicture, transform
+from sticker_uq.lab.studies.detectors.image_scores import score
 from sticker_uq.lab.studies.detectors.patching import patch_picture
-from sticker_uq.lab.studies.detectors.plan import PATCHED, Circumstance, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.scoring import score
+from sticker_uq.lab.studies.detectors.study_plan import PATCHED, Circumstance, ModelChoice, StudySettings
 from sticker_uq.perception.pipeline import image_digest, image_seed
 from sticker_uq.scene import InvalidInput
 

@@ -14,9 +14,11 @@ import pandas as pd
 
 from sticker_uq.dil import dynamic_threshold
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
-from sticker_uq.evaluation.metrics.roc import mean_interval, roc_interval, share_above
+from sticker_uq.evaluation.metrics.matching import match_classes
+from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval, share_above
+from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage
-from sticker_uq.lab.studies.dil.records import (
+from sticker_uq.lab.studies.dil.scene_records import (
     DIL_SIGNALS,
     DOUBT,
     INDECISION,
@@ -30,15 +32,13 @@ from sticker_uq.lab.studies.dil.records import (
     SceneRecord,
 )
 from sticker_uq.lab.studies.dil.threshold_gains import threshold_gains
-from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, IntArray, Localization, UnexplainedRegion
-from sticker_uq.uncertainty import iou_matrix
+from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, Localization, UnexplainedRegion
 
 PAPER_DIL = f"dil_{PAPER}"
 SCORE = "unexplained_objectness"
 """The signal that the product acts on."""
 CUT_OFFS = (50, 60, 70, 80, 90, 95, 99)
 """Percentiles of the clean scenes' signal."""
-MATCH_IOU = 0.5
 
 Records = Mapping[str, Sequence[SceneRecord]]
 Images = Mapping[str, Sequence[AbnormalImage]]
@@ -54,10 +54,8 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
     for case, found in records.items():
         truths = [image.picture for image in images[case]]
         wrong = [
-            _is_wrong(
-                _above(record.detections, decision_threshold), image.picture.boxes, image.picture.labels
-            )
-            for record, image in zip(found, images[case], strict=True)
+            _is_wrong(_above(record.detections, decision_threshold), truth)
+            for record, truth in zip(found, truths, strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
         more = [name for name in (STRANGENESS, SUSPICION) if name in _signals(records)]
@@ -185,17 +183,7 @@ def _above(detections: Detections, threshold: float) -> Detections:
     )
 
 
-def _matches(found: Detections, boxes: FloatArray, labels: IntArray) -> FloatArray:
-    """Which boxes (N,) a detection of the same class shows, the surest detections choosing first."""
-    overlaps = iou_matrix(found.boxes, boxes)
-    taken = np.zeros(len(boxes), bool)
-    for index in np.argsort(-found.scores, kind="stable"):
-        fits = np.where(~taken & (labels == found.foreground_labels[index]), overlaps[index], 0.0)
-        if len(fits) and fits.max() >= MATCH_IOU:
-            taken[fits.argmax()] = True
-    return taken
-
-
-def _is_wrong(found: Detections, boxes: FloatArray, labels: IntArray) -> bool:
-    matched = _matches(found, boxes, labels)
-    return bool(not matched.all() or len(found) != matched.sum())
+def _is_wrong(found: Detections, truth: LabelledImage) -> bool:
+    """Whether an object is missed, or a detection shows none of its class."""
+    hits = (match_classes(found, truth)[0] >= 0).sum()
+    return bool(hits != len(truth.boxes) or hits != len(found))

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.io.images import Picture
 from sticker_uq.scene import CLASS_COUNT, Detections, FloatArray, ObjectClass, Outcome, SceneDecision, Verdict
-from sticker_uq.uncertainty import iou_matrix
 
 Boxes = NDArray[np.float32]
 
@@ -102,8 +102,6 @@ def consequence(action: Action, stickers: FloatArray, hidden_sticker: bool, iou:
 
     A removal is right when it overlaps a sticker by ``iou``.
     """
-    overlaps = iou_matrix(action.removed, stickers)
-    on_sticker = (overlaps >= iou).any(axis=1) if len(stickers) else np.zeros(len(action.removed), bool)
-    right = int(on_sticker.sum())
+    right = int(overlapping(action.removed, stickers, iou).sum())
     left = len(stickers) > 0 or hidden_sticker
     return Consequence(len(action.removed) - right, right, action.asked, action.clean and left)

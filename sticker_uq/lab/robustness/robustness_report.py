@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+import pandas as pd
 
+from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.robustness.assessment_tables import FOLDER, all_tables
 from sticker_uq.lab.robustness.frequencies import coverage
-from sticker_uq.lab.robustness.plots import forest_plot, sweep_plot
 from sticker_uq.lab.robustness.result import Assessment, SweepResult
+from sticker_uq.lab.robustness.robustness_charts import forest_plot, sweep_plot
 from sticker_uq.lab.robustness.spec import Circumstance
-from sticker_uq.lab.robustness.tables import Table, all_tables, write_tables
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
+from sticker_uq.lab.table_files import write_tables
 
 REPORT, SUMMARY = "report.html", "summary.md"
 TONES = {Finding.HOLDS: "good", Finding.VIOLATED: "bad", Finding.UNDECIDED: "warn"}
@@ -49,24 +51,16 @@ def write_report(assessment: Assessment, folder: Path) -> None:
     The HTML refers to nothing outside itself. Raises OSError when the disk refuses.
     """
     tables = all_tables(assessment)
-    write_tables(tables, folder)
+    write_tables(tables, folder / FOLDER)
     with atomic_write(folder / REPORT, "w") as stream:
         stream.write(render_report(assessment, tables, folder))
     with atomic_write(folder / SUMMARY, "w") as stream:
         stream.write(summary(assessment))
 
 
-def render_report(assessment: Assessment, tables: Sequence[Table], folder: Path) -> str:
+def render_report(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder: Path) -> str:
     """The HTML of the report."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("sticker_uq.lab.robustness"), PackageLoader("sticker_uq.evaluation.reporting")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("sticker_uq.lab.robustness")
     environment.filters |= {"figure": figure, "tone": lambda finding: TONES.get(finding, "plain")}
     by_metric = {
         metric: [c for c in assessment.checks if c.metric == metric]
@@ -98,7 +92,11 @@ def render_report(assessment: Assessment, tables: Sequence[Table], folder: Path)
             for one in assessment.worst
             if (folder / one.file).is_file()
         ],
-        downloads=[(t.name, base64.b64encode(t.csv().encode()).decode()) for t in tables if t.rows],
+        downloads=[
+            (name, base64.b64encode(table.to_csv(index=False).encode()).decode())
+            for name, table in tables.items()
+            if len(table)
+        ],
     )
 
 

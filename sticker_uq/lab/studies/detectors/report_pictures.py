@@ -11,10 +11,10 @@ import cv2
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
-from sticker_uq.lab.studies.detectors.plan import TRANSFER, Circumstance
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.running import Study, Work
-from sticker_uq.lab.studies.detectors.tasks import looked_at
+from sticker_uq.lab.studies.detectors.study_plan import TRANSFER, Circumstance
+from sticker_uq.lab.studies.detectors.study_run import Study, Work
+from sticker_uq.lab.studies.detectors.study_tasks import looked_at
 from sticker_uq.scene import InvalidInput
 
 WIDTH = 480

@@ -12,6 +12,7 @@ from sticker_uq.io.files import atomic_write
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
     """Write every table that has rows to ``folder``/NAME.csv with all its digits. Raises OSError when the disk refuses."""
+    folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         if not table.empty:
             with atomic_write(folder / f"{name}.csv", "w") as stream:

@@ -10,26 +10,28 @@ from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sticker_uq.evaluation.metrics.reliability import Bin
-from sticker_uq.evaluation.reporting.quality_charts import COLOURS, reliability_diagram
+from sticker_uq.evaluation.reporting.chart_style import COLOURS
+from sticker_uq.evaluation.reporting.charts import reliability_diagram
+from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
+from sticker_uq.lab.studies.detectors.captions import as_text, in_short, lead, shown
 from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
-from sticker_uq.lab.studies.detectors.plots import (
+from sticker_uq.lab.studies.detectors.ranks import mean_ranks
+from sticker_uq.lab.studies.detectors.results import CLEAN
+from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
+from sticker_uq.lab.studies.detectors.study_charts import (
     correlation_map,
     critical_differences,
     rate_curves,
     tier_map,
     transfer_map,
 )
-from sticker_uq.lab.studies.detectors.ranks import mean_ranks
-from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
-from sticker_uq.lab.studies.detectors.running import Study
+from sticker_uq.lab.studies.detectors.study_run import Study
 from sticker_uq.lab.studies.detectors.summaries import (
     attack_table,
     circumstance_table,
@@ -39,8 +41,7 @@ from sticker_uq.lab.studies.detectors.summaries import (
     reliability_table,
     transfer_table,
 )
-from sticker_uq.lab.studies.detectors.tables import write_tables
-from sticker_uq.lab.studies.detectors.wording import as_text, in_short, lead, shown
+from sticker_uq.lab.table_files import write_tables
 from sticker_uq.scene import ObjectClass
 
 REPORT, SUMMARY, TABLES = "report.html", "summary.md", "tables"
@@ -78,7 +79,6 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
     }
     summary = _summary(study, analysis, tables)
     html, pictures = _html(study, analysis, tables, scores, folder)
-    (folder / TABLES).mkdir(exist_ok=True)
     write_tables(tables | {"pictures": pictures}, folder / TABLES)
     with atomic_write(folder / REPORT, "w") as stream:
         stream.write(html)
@@ -104,20 +104,8 @@ def _html(
     study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame], scores: pd.DataFrame, folder: Path
 ) -> tuple[str, pd.DataFrame]:
     """The page, and the figures of the pictures on it."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("sticker_uq.lab.studies.detectors"),
-                PackageLoader("sticker_uq.evaluation.reporting"),
-            ]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     render = partial(
-        environment.get_template("study.html").render,
+        templates("sticker_uq.lab.studies.detectors").get_template("study.html").render,
         lead=lead(study),
         answers=in_short(study, analysis),
         tables=[(told, *as_text(told.table)) for told in shown(study, tables)],
