@@ -23,7 +23,7 @@ from sticker_uq.lab.robustness.verdicts import (
     plain_check,
 )
 from sticker_uq.scene import Detections, InvalidInput
-from test.helpers.assessments import HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 
 BOX = np.float32([[10, 10, 60, 40]])
 STICKER_THERE = LabelledImage(Path("x.png"), 1, 300, 200, BOX, np.array([2]))

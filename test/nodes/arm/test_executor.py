@@ -8,7 +8,7 @@ import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
 
 from sticker_uq.nodes.arm.executor import THREADS, ArmExecutor
-from test.helpers.ros import NodeProcess
+from sticker_uq.testing.bench import NodeProcess
 
 
 def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
@@ -139,7 +139,7 @@ def test_a_shutdown_waits_for_another_thread_that_spins(ros_domain):
     def spin():
         try:
             executor.spin()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             raised.append(error)
 
     spinner = threading.Thread(target=spin)
