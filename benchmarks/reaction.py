@@ -31,9 +31,9 @@ from benchmarks.reaction_faults import FAULTS, Reactions, clock_jump
 from benchmarks.reaction_real import PICTURES, RealCell
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.files import atomic_write
-from test.helpers import ros
-from test.helpers.fault_cell import SUPERVISOR, FaultCell
-from test.helpers.simulated_clock import SimulatedClock
+from sticker_uq.testing.bench import Bench, running_bench
+from sticker_uq.testing.clock import SimulatedClock
+from sticker_uq.testing.fault_cell import SUPERVISOR, FaultCell
 
 DEFAULTS = SupervisorNodeSettings()
 TIMES = ("lease", "max_scene_age", "arm_heartbeat_timeout_s", "accept_timeout", "cancel_timeout")
@@ -61,11 +61,11 @@ def _row(fault: str, since: str, values: list[float]) -> Row:
 
 
 @contextmanager
-def _bench(cell: Callable[[ros.Bench], C]) -> Iterator[C]:
+def _bench(cell: Callable[[Bench], C]) -> Iterator[C]:
     """A cell on a domain of its own."""
     with domain_coordinator.domain_id() as domain:
         os.environ["ROS_DOMAIN_ID"] = str(domain)
-        with ros.bench() as bench, cell(bench) as made:
+        with running_bench() as bench, cell(bench) as made:
             yield made
 
 
@@ -90,7 +90,7 @@ def measure_clock(folder: Path, repetitions: int, wanted: Callable[[str], bool])
     """The rows of a simulated clock that jumps."""
     clocks: list[SimulatedClock] = []
 
-    def clocked(bench: ros.Bench) -> FaultCell:
+    def clocked(bench: Bench) -> FaultCell:
         clocks.append(SimulatedClock(bench))
         clocks[0].runs = True
         return FaultCell(bench, folder, now_ns=clocks[0].now_ns, namespace="clocked", **SETTINGS)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import scene_to_msg, stamp_to_ns
+from sticker_uq.testing.clock import SimulatedClock
+from sticker_uq.testing.fault_cell import FaultCell
+from sticker_uq.testing.scenes import assessment
+from sticker_uq.testing.scripted_detector import STICKER, Seen
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.faults.scripted_detector import STICKER
-from test.helpers.assessments import assessment
-from test.helpers.fault_cell import FaultCell, Seen
-from test.helpers.simulated_clock import SimulatedClock
 
 
 class Reactions:

@@ -14,8 +14,8 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
+from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq_msgs.msg import GateState
-from test.helpers.fault_cell import FaultCell
 
 LID_RATE_HZ = 10.0
 PICTURES: dict[str, tuple[BlockReason, dict[str, Any]]] = {

@@ -31,8 +31,8 @@ from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.io.files import atomic_write
 from sticker_uq.nodes.common import qos
+from sticker_uq.testing.bench import Bench, running_bench
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.helpers import ros
 
 KILLED = ("detector", "supervisor", "cell_sim")
 STAGES = ("closed", "started", "ready", "scene", "open")
@@ -59,7 +59,7 @@ class Row:
 class Cell:
     """The running cell and what is heard of it."""
 
-    def __init__(self, bench: ros.Bench, group: ProcessGroup, lines: list[tuple[float, str]]) -> None:
+    def __init__(self, bench: Bench, group: ProcessGroup, lines: list[tuple[float, str]]) -> None:
         self._bench, self._group, self._lines = bench, group, lines
         self._gates: list[GateState] = bench.collect(GateState, "gate", qos.LATCHED)
         self._scenes: list[SceneAssessment] = bench.collect(SceneAssessment, "scene")
@@ -129,7 +129,7 @@ def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
         with (
             busy(load),
             ProcessGroup(specs, lambda line: lines.append((time.monotonic(), line))) as group,
-            ros.bench() as bench,
+            running_bench() as bench,
         ):
             threading.Thread(target=group.wait_for_exit, daemon=True).start()
             cell = Cell(bench, group, lines)

@@ -132,7 +132,7 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]
     """
     import domain_coordinator
 
-    from test.helpers.ros import local_environment
+    from sticker_uq.testing.bench import local_environment
 
     # Another one for each test: a process that takes long to die does not talk into the next test.
     with domain_coordinator.domain_id(lambda: next(_domains) % 100 + 1) as domain:

@@ -9,7 +9,7 @@ from benchmarks.learning import difference, rate
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.scene import ObjectClass
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 LOGO, STICKER = int(ObjectClass.LOGO), int(ObjectClass.STICKER)
 UNSURE = Policy(min_probability=1.0, max_dil=1.0, max_dil_clean=1.0)

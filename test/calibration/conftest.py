@@ -7,7 +7,7 @@ import pytest
 
 from sticker_uq.calibration.records import Record
 from sticker_uq.scene import ObjectClass
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 STEP = 60.0
 

@@ -18,7 +18,7 @@ from sticker_uq.cli.calibrate import policy_text
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, Outcome, Verdict
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 Drawn = Callable[[int, int], list[Record]]
 LEVELS = Levels(alpha=0.05, beta=0.2, delta=0.1)

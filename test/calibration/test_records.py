@@ -20,7 +20,7 @@ from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import Exposure, InvalidInput, Localization, SceneAssessment, Status, UnexplainedRegion
-from test.helpers.assessments import assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import assessment, observed, rarely_seen
 
 
 class CountingDetector:

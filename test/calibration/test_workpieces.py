@@ -25,8 +25,8 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
 from sticker_uq.scene import SceneAssessment
+from sticker_uq.testing.scenes import HERE, assessment, observed
 from sticker_uq_msgs.msg import Workpiece
-from test.helpers.assessments import HERE, assessment, observed
 
 IMAGES = 6
 ANNOUNCED = ((1, "a"), (3, "b"), (4, "b"), (5, "a"))

@@ -14,7 +14,7 @@ from sticker_uq.cell import runner
 from sticker_uq.cell.processes import ProcessSpec
 from sticker_uq.cell.runner import ProcessGroup, run_processes
 from sticker_uq.io.share import share_folder
-from test.helpers.ros import PATIENCE_S
+from sticker_uq.testing.bench import PATIENCE_S
 
 WAITS = """
 import signal

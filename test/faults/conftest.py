@@ -6,23 +6,23 @@ from pathlib import Path
 import domain_coordinator
 import pytest
 
-from test.helpers import ros
-from test.helpers.fault_cell import HASTY_S, PATIENT_S, FaultCell
+from sticker_uq.testing.bench import Bench, local_environment, running_bench
+from sticker_uq.testing.fault_cell import HASTY_S, PATIENT_S, FaultCell
 
 
 @pytest.fixture(scope="package")
-def package_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ros.Bench, Path]]:
+def package_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bench, Path]]:
     """A probe on a domain of its own, and a folder."""
     folder = tmp_path_factory.mktemp("cell")
     with pytest.MonkeyPatch.context() as patch, domain_coordinator.domain_id() as domain:
-        for name, value in ros.local_environment(domain, folder / "ros_log").items():
+        for name, value in local_environment(domain, folder / "ros_log").items():
             patch.setenv(name, value)
-        with ros.bench() as bench:
+        with running_bench() as bench:
             yield bench, folder
 
 
 @pytest.fixture(scope="package")
-def running_cell(package_bench: tuple[ros.Bench, Path]) -> Iterator[FaultCell]:
+def running_cell(package_bench: tuple[Bench, Path]) -> Iterator[FaultCell]:
     bench, folder = package_bench
     with FaultCell(bench, folder) as cell:
         yield cell

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.gate import BlockReason
-from test.helpers import ros
-from test.helpers.fault_cell import FaultCell
-from test.helpers.simulated_clock import SimulatedClock
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.clock import SimulatedClock
+from sticker_uq.testing.fault_cell import FaultCell
 
 
 @pytest.fixture(scope="module")
-def clocked(package_bench: tuple[ros.Bench, Path]) -> Iterator[tuple[FaultCell, SimulatedClock]]:
+def clocked(package_bench: tuple[Bench, Path]) -> Iterator[tuple[FaultCell, SimulatedClock]]:
     """A second cell in a namespace of its own, whose clock the test holds."""
     bench, folder = package_bench
     clock = SimulatedClock(bench)

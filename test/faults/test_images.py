@@ -9,10 +9,11 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common.conversions import scene_to_msg
+from sticker_uq.testing.camera import RATE_HZ
+from sticker_uq.testing.fault_cell import FaultCell
+from sticker_uq.testing.scenes import assessment
+from sticker_uq.testing.scripted_detector import STICKER, Seen
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.faults.scripted_detector import STICKER
-from test.helpers.assessments import assessment
-from test.helpers.fault_cell import RATE_HZ, FaultCell, Seen
 
 
 def test_camera_stall(cell: FaultCell) -> None:
@@ -118,7 +119,7 @@ def test_nan_and_infinity_in_a_scene(cell: FaultCell, seen: Seen) -> None:
 
 def test_perception_raises(cell: FaultCell) -> None:
     cell.camera.shows(Seen.CRASH)
-    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the picture said so")
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the image said so")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sticker_uq.gate import BlockReason
+from sticker_uq.testing.fault_cell import OPEN_STATES, FaultCell
 from sticker_uq_msgs.msg import GateState
-from test.helpers.fault_cell import OPEN_STATES, FaultCell
 
 STATES = {
     "blocked": GateState.STATE_BLOCKED,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sticker_uq.gate.box_overlap import as_box, cover, covered, iou, is_proper, same_place
 from sticker_uq.scene import InvalidInput
+from sticker_uq.testing.scenes import HERE, THERE
 from sticker_uq.uncertainty.overlap import iou_matrix
-from test.helpers.assessments import HERE, THERE
 
 coordinates = st.floats(-1000, 1000, width=32)
 boxes = st.tuples(coordinates, coordinates, coordinates, coordinates)

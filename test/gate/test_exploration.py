@@ -21,7 +21,7 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
-from test.helpers.assessments import SIZE
+from sticker_uq.testing.scenes import SIZE
 from test.helpers.exploration import ALPHABET, MOMENT, PAUSE, Node, always, explore, scene
 from test.helpers.witness import SETTINGS, K
 

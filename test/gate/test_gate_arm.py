@@ -25,7 +25,7 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
-from test.helpers.assessments import HERE, assessment
+from sticker_uq.testing.scenes import HERE, assessment
 from test.helpers.gate import (
     CANCELLED,
     LOGO,

@@ -24,7 +24,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import InvalidInput, Status
-from test.helpers.assessments import SECOND, THERE, observed, rarely_seen
+from sticker_uq.testing.scenes import SECOND, THERE, observed, rarely_seen
 from test.helpers.gate import (
     LOGO,
     SETTINGS,

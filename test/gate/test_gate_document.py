@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gate_transitions import DEPTH, drawing, inserted, rendered
 from sticker_uq.gate import Phase
+from test.helpers.gate_document import DEPTH, drawing, inserted, rendered
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "gate.md"
 
@@ -13,7 +13,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "gate.md"
 def test_states_and_transitions_are_those_of_the_code() -> None:
     document = DOCUMENT.read_text(encoding="utf-8")
     assert document == inserted(document, rendered(DEPTH)), (
-        "run: python -m benchmarks.gate_transitions docs/gate.md"
+        "run: python -m test.helpers.gate_document docs/gate.md"
     )
 
 

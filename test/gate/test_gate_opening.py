@@ -22,7 +22,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import Outcome, Status
-from test.helpers.assessments import ELSEWHERE, HERE, SECOND, THERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, assessment, observed
 from test.helpers.gate import (
     NEARBY,
     SETTINGS,

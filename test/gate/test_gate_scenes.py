@@ -26,7 +26,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from test.helpers.assessments import ELSEWHERE, HERE, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
 from test.helpers.gate import (
     LOGO,
     SETTINGS,

@@ -18,7 +18,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import Status
-from test.helpers.assessments import HERE, THERE, observed
+from sticker_uq.testing.scenes import HERE, THERE, observed
 from test.helpers.gate import SETTINGS, STICKER, Cell, K, answer, finish, removing, running, verifying
 
 BROKEN = AssumptionBroken("the images have changed")

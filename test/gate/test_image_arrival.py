@@ -10,7 +10,7 @@ import pytest
 from sticker_uq.gate import BlockReason, GateSettings, Phase
 from sticker_uq.gate.events import CancelGoal, ImageArrived, SendGoal
 from sticker_uq.scene import Exposure, ImageCheck
-from test.helpers.assessments import MS, SECOND, SIZE
+from sticker_uq.testing.scenes import MS, SECOND, SIZE
 from test.helpers.gate import (
     SETTINGS,
     STICKER,

@@ -19,7 +19,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from test.helpers.assessments import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
 
 POLICY = Policy()
 NAN = float("nan")

@@ -10,7 +10,7 @@ from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.permit_consistency import is_slight, opinion
 from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
-from test.helpers.assessments import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
 from test.helpers.gate import (
     LOGO,
     POLICY,

@@ -33,7 +33,7 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.geometry import Camera, CellGeometry, Plane, ScenePoses, Transform, locate
 from sticker_uq.scene import Exposure, InvalidInput, ObjectVerdict, Outcome, Reason, Status, Verdict
-from test.helpers.assessments import ELSEWHERE, HERE, SECOND, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, assessment, observed
 from test.helpers.gate import (
     SETTINGS,
     STICKER,

@@ -28,7 +28,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObservedObject, Status
-from test.helpers.assessments import ELSEWHERE, HERE, SECOND, SIZE, SURE, THERE, observed, rarely_seen
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, SIZE, SURE, THERE, observed, rarely_seen
 from test.helpers.gate import Cell, running
 
 pytestmark = pytest.mark.timeout(600)

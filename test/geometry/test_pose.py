@@ -13,7 +13,7 @@ from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform, locate, 
 from sticker_uq.geometry.pose import YAW_VARIANCE
 from sticker_uq.geometry.transforms import quaternion
 from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 F = 500.0
 CAMERA = Camera((640, 480), np.array([[F, 0, 320.0], [0, F, 240.0], [0, 0, 1.0]]))

@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 
 from sticker_uq.nodes.common import qos
+from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.helpers.ros import Bench
 
 PASSES = 3
 #: Only a failing test waits so long: three processes load their libraries, one of them torch.

@@ -50,7 +50,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from test.helpers.assessments import HERE, MS, SIZE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, MS, SIZE, assessment, observed, rarely_seen
 from test.helpers.gate import (
     POLICY,
     SETTINGS,

@@ -32,7 +32,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import ObjectClass, ObservedObject, SceneAssessment
-from test.helpers.assessments import SECOND, START, assessment, observed
+from sticker_uq.testing.scenes import SECOND, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
 STICKER = observed()

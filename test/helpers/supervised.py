@@ -14,6 +14,8 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import box_to_msg, scene_to_msg
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.scene import ObservedObject
+from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.scenes import HERE, assessment, observed
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import (
     ArmStatus,
@@ -27,8 +29,6 @@ from sticker_uq_msgs.msg import (
     WorkpieceDone,
 )
 from sticker_uq_msgs.srv import ResolveIntervention
-from test.helpers.assessments import HERE, assessment, observed
-from test.helpers.ros import Bench, overrides
 
 STICKER = observed()
 UNSURE = observed(shannon_entropy=1.5)

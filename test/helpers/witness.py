@@ -30,7 +30,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.state import SceneFacts
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
-from test.helpers.assessments import SECOND
+from sticker_uq.testing.scenes import SECOND
 
 K = 2
 SETTINGS = GateSettings(

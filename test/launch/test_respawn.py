@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sticker_uq.testing.bench import running_bench
 from test.helpers.cell import START_PATIENCE_S, CellWatch, write_parameters
-from test.helpers.ros import bench
 
 pytestmark = pytest.mark.timeout(900)  # five nodes start, are killed and start again
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def launched(ros_domain: int, tmp_path: Path) -> Iterator[Launch]:
 
 
 def test_every_node_that_is_killed_comes_back_under_launch(launched: Launch, tmp_path: Path) -> None:
-    with bench() as probe:
+    with running_bench() as probe:
         watch = CellWatch(probe)
 
         def until(condition: Callable[[], object], what: str) -> None:

@@ -4,32 +4,30 @@ from collections.abc import Iterator
 
 import pytest
 
-from test.helpers import ros
-from test.nodes.arm.arm_rig import Rig
+from sticker_uq.testing.arm import ArmBench
+from sticker_uq.testing.bench import Bench, running_bench
 from test.nodes.fake_perception import Script
 
 
 @pytest.fixture
-def bench(ros_domain: int) -> Iterator[ros.Bench]:
+def bench(ros_domain: int) -> Iterator[Bench]:
     """A probe and an executor on a domain of their own."""
-    with ros.bench() as made:
+    with running_bench() as made:
         yield made
 
 
 @pytest.fixture
-def rig(bench: ros.Bench) -> Iterator[Rig]:
+def rig(bench: Bench) -> Iterator[ArmBench]:
     """An arm that waits patiently for a permit."""
-    made = Rig(bench)
-    yield made
-    made.close()
+    with ArmBench(bench) as made:
+        yield made
 
 
 @pytest.fixture
-def hasty(bench: ros.Bench) -> Iterator[Rig]:
+def hasty(bench: Bench) -> Iterator[ArmBench]:
     """An arm that hardly waits for a permit."""
-    made = Rig(bench, permit_wait_s=0.05)
-    yield made
-    made.close()
+    with ArmBench(bench, permit_wait_s=0.05) as made:
+        yield made
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sticker_uq.perception import Cascade, Perception, PerceptionSettings
 from sticker_uq.perception.cascade import CascadeStage, escalate
 from sticker_uq.perception.factory import asks_a_person, load_perception
 from sticker_uq.scene import InvalidInput, Status
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -20,7 +20,7 @@ from sticker_uq.novelty.network import packaged_file
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty, cell_of
 from sticker_uq.scene import InvalidInput
-from test.helpers.assessments import observed
+from sticker_uq.testing.scenes import observed
 from test.helpers.models import tiny_detector
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"

@@ -17,8 +17,8 @@ from sticker_uq.perception.changes import chance
 from sticker_uq.perception.factory import decision, load_perception
 from sticker_uq.perception.sequential import StoppingRule, joined, should_stop, step_after
 from sticker_uq.scene import InvalidInput, MonitorScore, Outcome, StochasticSamples
+from sticker_uq.testing.scenes import assessment
 from sticker_uq.uncertainty import observe
-from test.helpers.assessments import assessment
 from test.helpers.models import MIN_SIZE, picture, tiny_detector, tiny_weights
 from test.helpers.panels import settings as panel_settings
 from test.helpers.panels import tiny_panel

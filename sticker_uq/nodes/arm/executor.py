@@ -32,8 +32,8 @@ class ArmExecutor(Executor):
         super().__init__()
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="arm")
         self._begun: list[Task] = []
-        # between submission and shutdown of the pool: a closed pool accepts nothing
-        self._handing = threading.Lock()
+        # held by who waits for a callback and hands it out; reentrant for a signal handler that shuts down
+        self._handing = threading.RLock()
         self._closed = False
 
     def spin_once(self, timeout_sec: float | None = None) -> None:
@@ -50,11 +50,13 @@ class ArmExecutor(Executor):
     def shutdown(self, timeout_sec: float | None = None) -> bool:
         """Wait for the running callbacks, which rclpy does not, then shut down. A motion ends at the latest with its permit.
 
-        Callbacks that have not started, such as a goal just accepted, are dropped.
+        What has not begun by then, such as a goal just accepted, never does. Another thread may be spinning: it is waited for,
+        because rclpy would destroy the guard condition under its wait.
         """
+        self._closed = True
+        self.wake()
         with self._handing:
-            self._closed = True
-        self._pool.shutdown(wait=True)
+            self._pool.shutdown(wait=True)
         with self._tasks_lock:
             left = [task for task, _, _ in self._tasks]
         for task in left:
@@ -62,12 +64,17 @@ class ArmExecutor(Executor):
         return bool(super().shutdown(timeout_sec))
 
     def _hand_out(self, timeout_sec: float | TimeoutObject | None, ends: Callable[[], bool]) -> None:
-        try:
-            task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, ends)
-        except (ExternalShutdownException, ShutdownException, TimeoutException, ConditionReachedException):
-            return
         begins = threading.Event()
         with self._handing:
+            try:
+                task, _, _ = self.wait_for_ready_callbacks(timeout_sec, None, lambda: self._closed or ends())
+            except (
+                ExternalShutdownException,
+                ShutdownException,
+                TimeoutException,
+                ConditionReachedException,
+            ):
+                return
             if self._closed:
                 task.cancel()
                 return

@@ -39,7 +39,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
 from sticker_uq.scene import Outcome, SceneAssessment
-from test.helpers.assessments import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
 from test.helpers.gate import SETTINGS, permitted
 
 

@@ -13,7 +13,7 @@ from scipy.stats import binom, kstest
 
 from sticker_uq.gate.assumptions.drift import MISSING, SIGNALS, DriftTest, RankTest, Reference, signal_value
 from sticker_uq.scene import InvalidInput, SceneAssessment, Status
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 
 def scene(rng: np.random.Generator, number: int, dil: float = 0.0, **means: float) -> SceneAssessment:

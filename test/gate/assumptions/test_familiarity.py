@@ -9,7 +9,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.assumptions.familiarity import METRIC, Familiarity, Usual
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.scene import Exposure, InvalidInput, Outcome, SceneAssessment
-from test.helpers.assessments import assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import assessment, observed, rarely_seen
 
 OPEN = Policy(max_dil=1.0, max_dil_clean=1.0)
 

@@ -22,7 +22,7 @@ from sticker_uq.gate.events import (
     Reset,
     WorkpieceChanged,
 )
-from test.helpers.assessments import HERE, assessment, observed
+from sticker_uq.testing.scenes import HERE, assessment, observed
 from test.helpers.gate import Cell, K, asking, removing, running
 
 

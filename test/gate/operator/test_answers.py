@@ -1,7 +1,7 @@
 """What people said is found again by its place, replaced by newer answers, and used up by a removal."""
 
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers
-from test.helpers.assessments import ELSEWHERE, HERE, THERE
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE
 
 NEAR_HERE = (104.0, 102.0, 184.0, 162.0)
 

@@ -24,7 +24,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.scene import ObjectClass
-from test.helpers.assessments import ELSEWHERE, HERE, SECOND, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, SECOND, THERE, observed
 from test.helpers.gate import (
     STICKER,
     UNSURE,

@@ -12,7 +12,7 @@ from sticker_uq.gate.events import CancelGoal, OpenIntervention
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
 from sticker_uq.scene import MonitorScore, ObjectClass, ObservedObject, Outcome, Verdict
-from test.helpers.assessments import THERE, assessment, observed
+from sticker_uq.testing.scenes import THERE, assessment, observed
 from test.helpers.gate import K, answer, running
 
 SCORES = (MonitorScore("pcs", 0.2, 0.5), MonitorScore("mdsa", 9000.0, 8000.0))

@@ -16,7 +16,7 @@ from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, RiskScor
 from sticker_uq.gate.policy.signals import SIGNALS, SignalName, object_signals, scene_saliency
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.scene import InvalidInput, ObjectClass, Outcome, Verdict
-from test.helpers.assessments import START, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import START, assessment, observed, rarely_seen
 
 RISK = {
     "intercept": -6.0,

@@ -10,7 +10,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
 from sticker_uq.gate.judge import judge
 from sticker_uq.scene import Localization, Outcome, Status, UnexplainedRegion
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.gate import SETTINGS, Cell, K
 
 POLICY = Policy(max_unexplained_objectness=0.1)

@@ -9,7 +9,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.lab.datasets.from_audit import AnsweredQuestion, answered_questions, label_case
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
-from test.helpers.assessments import ELSEWHERE, HERE, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
 
 STICKER, LOGO, BACKGROUND = ObjectClass.STICKER, ObjectClass.LOGO, ObjectClass.BACKGROUND
 DRAWN = (10.0, 20.0, 60.0, 70.0)

@@ -26,7 +26,7 @@ from sticker_uq.lab.robustness.verdicts import (
     overall,
 )
 from sticker_uq.scene import Detections, InvalidInput
-from test.helpers.assessments import HERE, THERE, assessment, observed, rarely_seen
+from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 from test.lab.robustness.published import (
     MDS_DISTANCE,
     MDS_SOURCE,

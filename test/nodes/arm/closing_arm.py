@@ -8,8 +8,8 @@ from rclpy.node import Node
 from sticker_uq.nodes.arm.client import ArmClient
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.lifecycle import request_exit, run_node
+from sticker_uq.testing.arm import ScriptedMotion
 from sticker_uq_msgs.action import RemoveSticker
-from test.nodes.arm.arm_rig import ScriptedMotion
 
 closing = threading.Event()
 

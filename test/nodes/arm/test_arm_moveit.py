@@ -23,9 +23,9 @@ from rclpy.node import Node
 from sticker_uq.nodes.arm.client import ArmClient
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common import qos
+from sticker_uq.testing.bench import PATIENCE_S, Bench
 from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import GateState, ObservedObject
-from test.helpers.ros import PATIENCE_S, Bench
 
 why = "no MoveIt messages: apt install ros-jazzy-moveit-msgs ros-jazzy-controller-manager-msgs"
 moveit = pytest.importorskip("moveit_msgs.action", reason=why)

@@ -10,26 +10,26 @@ from action_msgs.msg import GoalStatus
 from rclpy.action.server import ServerGoalHandle
 
 from sticker_uq.gate.permit import Permit
-from sticker_uq.nodes.common import qos
+from sticker_uq.testing.arm import APPROACH, RETREAT, UNTIL_STOPPED, ArmBench, Result
+from sticker_uq.testing.bench import PATIENCE_S
+from sticker_uq.testing.gate import DECISION, OBJECT
 from sticker_uq_msgs.msg import GateState
-from test.helpers.ros import PATIENCE_S
-from test.nodes.arm.arm_rig import APPROACH, DECISION, OBJECT, RETREAT, UNTIL_STOPPED, Result, Rig
 
 
-def test_a_supervisor_that_dies_takes_its_permit_along(rig: Rig) -> None:
+def test_a_supervisor_that_dies_takes_its_permit_along(rig: ArmBench) -> None:
     """However long it was given for; the next supervisor begins anew."""
     handle = rig.moving()
-    rig.bench.probe.destroy_publisher(rig._gate)
+    rig.gate.disappear()
     status, code, text = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
     assert text == "the supervisor has died or gone"
     rig.assert_stopped_before_the_last_step()
-    rig._gate = rig.bench.publisher_matched(GateState, "gate", qos.GATE)
+    rig.gate.appear()
     rig.assert_usable()
 
 
 def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be read after the news of the death."""
     handle = rig.moving()
@@ -40,20 +40,22 @@ def test_what_a_dead_supervisor_said_last_does_not_let_the_arm_go_on(
         rig.arm._watch.update(Permit(DECISION, OBJECT, 2**62))
 
     monkeypatch.setattr(rig.arm._watch, "lose", lose_and_hear)
-    rig.bench.probe.destroy_publisher(rig._gate)
+    rig.gate.disappear()
     assert rig.result(handle)[1:] == (Result.ERROR_PERMIT_REVOKED, "the supervisor has died or gone")
 
 
-def test_a_middleware_that_blocks_does_not_delay_the_stop(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_middleware_that_blocks_does_not_delay_the_stop(
+    rig: ArmBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The thread that watches over the permit publishes nothing."""
     go = threading.Event()
     monkeypatch.setattr(ServerGoalHandle, "publish_feedback", lambda *_: go.wait(PATIENCE_S))
     try:
         rig.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
-        rig.permit()
+        rig.gate.permit()
         handle = rig.send()
         rig.bench.until(lambda: len(rig.motion.started) == 2, "the arm moves")
-        rig.close_gate()
+        rig.gate.close()
         assert rig.result(handle)[1] == Result.ERROR_PERMIT_REVOKED
         assert not go.is_set()
         rig.assert_stopped_before_the_last_step()
@@ -61,7 +63,7 @@ def test_a_middleware_that_blocks_does_not_delay_the_stop(rig: Rig, monkeypatch:
         go.set()
 
 
-def test_without_a_permit_nothing_moves(hasty: Rig) -> None:
+def test_without_a_permit_nothing_moves(hasty: ArmBench) -> None:
     status, code, text = hasty.result(hasty.send())
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
     assert text == "the gate is closed"
@@ -70,8 +72,8 @@ def test_without_a_permit_nothing_moves(hasty: Rig) -> None:
     hasty.assert_usable()
 
 
-def test_a_permit_for_another_object_is_none(hasty: Rig) -> None:
-    hasty.permit(object_id=OBJECT + 1)
+def test_a_permit_for_another_object_is_none(hasty: ArmBench) -> None:
+    hasty.gate.permit(object_id=OBJECT + 1)
     hasty.bench.until(lambda: not hasty.arm._watch.refusal(DECISION, OBJECT + 1), "the permit has arrived")
     status, code, text = hasty.result(hasty.send())
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
@@ -79,8 +81,8 @@ def test_a_permit_for_another_object_is_none(hasty: Rig) -> None:
     assert hasty.motion.started == []
 
 
-def test_a_permit_that_has_expired_before_is_none(hasty: Rig) -> None:
-    hasty.permit(lease_s=-1.0)
+def test_a_permit_that_has_expired_before_is_none(hasty: ArmBench) -> None:
+    hasty.gate.permit(lease_s=-1.0)
     hasty.bench.until(lambda: hasty.arm._watch.expired(DECISION, OBJECT), "the permit has arrived")
     _, code, text = hasty.result(hasty.send())
     assert code == Result.ERROR_STALE_PERMIT
@@ -97,9 +99,9 @@ def test_a_permit_that_has_expired_before_is_none(hasty: Rig) -> None:
     ],
     ids=["blocked", "open_in_a_closed_state", "not_open"],
 )
-def test_a_gate_that_closes_stops_the_motion(rig: Rig, closed: dict[str, Any]) -> None:
+def test_a_gate_that_closes_stops_the_motion(rig: ArmBench, closed: dict[str, Any]) -> None:
     handle = rig.moving()
-    rig.close_gate(**closed)
+    rig.gate.close(**closed)
     status, code, text = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_PERMIT_REVOKED)
     assert text == "the gate is closed"
@@ -107,17 +109,17 @@ def test_a_gate_that_closes_stops_the_motion(rig: Rig, closed: dict[str, Any]) -
     rig.assert_usable()
 
 
-def test_a_permit_that_goes_to_another_object_stops_the_motion(rig: Rig) -> None:
+def test_a_permit_that_goes_to_another_object_stops_the_motion(rig: ArmBench) -> None:
     handle = rig.moving()
-    rig.permit(object_id=OBJECT + 1)
+    rig.gate.permit(object_id=OBJECT + 1)
     _, code, _ = rig.result(handle)
     assert code == Result.ERROR_PERMIT_REVOKED
     rig.assert_stopped_before_the_last_step()
 
 
-def test_a_lease_that_runs_out_stops_the_motion(rig: Rig) -> None:
+def test_a_lease_that_runs_out_stops_the_motion(rig: ArmBench) -> None:
     handle = rig.moving()
-    rig.permit(lease_s=0.2)
+    rig.gate.permit(lease_s=0.2)
     status, code, text = rig.result(handle)
     assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_STALE_PERMIT)
     assert "expired" in text

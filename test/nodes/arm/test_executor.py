@@ -8,7 +8,7 @@ import rclpy
 from rclpy.callback_groups import ReentrantCallbackGroup
 
 from sticker_uq.nodes.arm.executor import THREADS, ArmExecutor
-from test.helpers.ros import NodeProcess
+from sticker_uq.testing.bench import NodeProcess
 
 
 def test_shutdown_waits_for_the_callback_that_runs(ros_domain, capfd):
@@ -86,7 +86,7 @@ def test_a_callback_is_handed_out_once(ros_domain):
 def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn):
     rclpy.init(args=[])
     node = rclpy.create_node("arm")
-    executor = CountingExecutor()
+    executor = ArmExecutor()
     executor.add_node(node)
     go, entered, begun = threading.Event(), threading.Event(), threading.Event()
 
@@ -102,17 +102,54 @@ def test_what_becomes_ready_during_the_shutdown_is_not_begun(ros_domain, recwarn
     while not executor._closed:
         stopper.join(0.001)
     node.create_timer(0.001, begun.set, callback_group=ReentrantCallbackGroup())
-    handed_out = executor.handed_out
-    while executor.handed_out == handed_out:
-        executor.spin_once(timeout_sec=0.1)
+    spinner = threading.Thread(target=executor.spin)
+    spinner.start()
+    spinner.join(0.1)
     go.set()
     stopper.join()
+    spinner.join()
     node.destroy_node()
     rclpy.shutdown()
     assert not begun.is_set()
     del executor, node
     gc.collect()
     assert not [str(one.message) for one in recwarn if "never awaited" in str(one.message)]
+
+
+class SlowWaitExecutor(ArmExecutor):
+    """Takes long over what to wait for, so that a shutdown comes meanwhile."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = threading.Event()
+
+    def can_execute(self, entity):
+        self.waits.set()
+        threading.Event().wait(0.02)
+        return super().can_execute(entity)
+
+
+def test_a_shutdown_waits_for_another_thread_that_spins(ros_domain):
+    rclpy.init(args=[])
+    node = rclpy.create_node("arm")
+    executor = SlowWaitExecutor()
+    executor.add_node(node)
+    raised = []
+
+    def spin():
+        try:
+            executor.spin()
+        except Exception as error:  # noqa: BLE001
+            raised.append(error)
+
+    spinner = threading.Thread(target=spin)
+    spinner.start()
+    assert executor.waits.wait(60)
+    executor.shutdown()
+    spinner.join()
+    node.destroy_node()
+    rclpy.shutdown()
+    assert raised == []
 
 
 def test_what_a_callback_raises_reaches_who_spins(ros_domain):

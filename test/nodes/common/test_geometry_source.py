@@ -17,7 +17,7 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.geometry_source import GeometrySource, camera_from_msg, camera_to_msg
 from sticker_uq.scene import InvalidInput
-from test.helpers.ros import Bench
+from sticker_uq.testing.bench import Bench
 
 STAMP = 5_000_000_000
 KNOWN = {"camera_pose": "0.4 0.0 1.0 1 0 0 0", "lid_plane": "0, 0, 1, -0.2"}
@@ -27,7 +27,7 @@ def info(frame_id: str = "camera", stamp_ns: int = STAMP) -> CameraInfo:
     return camera_to_msg(sim_camera(640, 480), Header(stamp=ns_to_stamp(stamp_ns), frame_id=frame_id))
 
 
-class Rig:
+class GeometryBench:
     """A pose source that is told what a cell tells."""
 
     def __init__(self, bench: Bench, **settings: object) -> None:
@@ -45,7 +45,7 @@ class Rig:
 
 
 def test_everything_known_makes_a_geometry(bench: Bench) -> None:
-    rig = Rig(bench, **KNOWN)
+    rig = GeometryBench(bench, **KNOWN)
     assert rig.says() == "no CameraInfo was received"
     rig.tell(info())
     found = rig.says()
@@ -57,7 +57,7 @@ def test_everything_known_makes_a_geometry(bench: Bench) -> None:
 
 
 def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> None:
-    rig = Rig(bench, **KNOWN, max_calibration_age_s=2.0)
+    rig = GeometryBench(bench, **KNOWN, max_calibration_age_s=2.0)
     rig.tell(info())
     assert isinstance(rig.says(STAMP + 2_000_000_000), CellGeometry)
     assert rig.says(STAMP + 2_100_000_000) == "CameraInfo and picture lie 2.1 s apart"
@@ -68,7 +68,7 @@ def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> Non
 
 
 def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
-    rig = Rig(bench, camera_pose=KNOWN["camera_pose"])
+    rig = GeometryBench(bench, camera_pose=KNOWN["camera_pose"])
     rig.tell(info())
     assert rig.says() == "the lid is not known: lid_plane is empty and no lid_pose was received"
     lid = PoseStamped(header=Header(frame_id="base_link"))
@@ -86,7 +86,7 @@ def test_without_tf2_a_transform_that_is_not_set_is_missing(
     monkeypatch.setattr(
         "sticker_uq.nodes.common.geometry_source._TransformTree.if_installed", lambda node: None
     )
-    rig = Rig(bench, lid_plane=KNOWN["lid_plane"])
+    rig = GeometryBench(bench, lid_plane=KNOWN["lid_plane"])
     rig.tell(info())
     assert "tf2_ros is not installed, set camera_pose" in str(rig.says())
 

@@ -19,7 +19,7 @@ from std_srvs.srv import Trigger
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.lifecycle import ManagedNode, request_exit, run_node
 from sticker_uq.scene import InvalidInput
-from test.helpers.ros import Bench, NodeProcess, overrides, values_of
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides, values_of
 
 
 class Settings(BaseModel):

@@ -12,7 +12,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.cell.message_loss import MessageLossCounter
 from sticker_uq.nodes.common.images import bgr_to_image
-from test.helpers.ros import Bench, NodeProcess
+from sticker_uq.testing.bench import Bench, NodeProcess
 
 PART = "detector: images"
 ALL = ("received", "lost", "skipped")

@@ -13,7 +13,7 @@ from rclpy.parameter import Parameter
 
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.scene import InvalidInput
-from test.helpers.ros import Bench, overrides
+from sticker_uq.testing.bench import Bench, overrides
 
 
 class Settings(BaseModel):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sticker_uq.nodes.recorder.node import Recorder
 from sticker_uq.nodes.simulation.cell_sim import CellSim
-from test.helpers.ros import Bench, overrides
+from sticker_uq.testing.bench import Bench, overrides
 
 
 def test_the_simulated_cell_tells_which_laptop_it_holds(bench: Bench) -> None:

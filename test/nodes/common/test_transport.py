@@ -15,7 +15,7 @@ import pytest
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.cli.doctor_checks import MIB, RMEM_MAX
 from sticker_uq.io.share import share_folder
-from test.helpers.ros import Bench, NodeProcess
+from sticker_uq.testing.bench import Bench, NodeProcess
 
 RELAY = str(Path(__file__).with_name("image_relay.py"))
 IMAGES = 20

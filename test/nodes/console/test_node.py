@@ -23,6 +23,7 @@ from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
 from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
 from sticker_uq.nodes.console.node import Console
 from sticker_uq.scene import InvalidInput
+from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import (
     Box,
     GateState,
@@ -36,7 +37,6 @@ from sticker_uq_msgs.msg import (
     Verdict,
 )
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
-from test.helpers.ros import Bench, overrides
 
 HERE = {"origin": "http://testserver"}
 HOLD = {"command": "hold", "person": "Ada"}

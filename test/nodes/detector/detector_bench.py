@@ -10,7 +10,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
-from test.helpers.ros import Bench, overrides
+from sticker_uq.testing.bench import Bench, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 OTHER = "ssd300_vgg16"

@@ -18,8 +18,8 @@ from sticker_uq.evaluation.replay.comparison import live_scenes
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.sources import open_source
 from sticker_uq.nodes.common.images import bgr_to_image
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq_msgs.msg import SceneAssessment, StickerDetectionArray
-from test.helpers.ros import Bench, NodeProcess, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 TOPICS = {"": "image", "left": "left/image", "right": "right/image"}

@@ -13,6 +13,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from sensor_msgs.msg import CompressedImage, Image
 
 from sticker_uq.nodes.common.images import bgr_to_compressed
+from sticker_uq.testing.bench import Bench, NodeProcess
 from sticker_uq_msgs.msg import (
     DistinctiveLocalization,
     ImageCheck,
@@ -20,7 +21,6 @@ from sticker_uq_msgs.msg import (
     SceneAssessment,
     StickerDetectionArray,
 )
-from test.helpers.ros import Bench, NodeProcess
 from test.nodes.detector.detector_bench import active, image, seconds
 from test.nodes.fake_perception import Script
 

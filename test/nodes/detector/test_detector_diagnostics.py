@@ -13,8 +13,8 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.nodes.common import image_input
+from sticker_uq.testing.bench import Bench, NodeProcess, values_of
 from sticker_uq_msgs.msg import SceneAssessment
-from test.helpers.ros import Bench, NodeProcess, values_of
 from test.nodes.detector.detector_bench import active, detector, image
 from test.nodes.fake_perception import Script, detector_with
 

@@ -8,9 +8,9 @@ import pytest
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 
+from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import SceneAssessment
 from sticker_uq_msgs.srv import SelectModel
-from test.helpers.ros import Bench
 from test.nodes.detector.detector_bench import OTHER, active, detector, image, seconds
 from test.nodes.fake_perception import Script
 

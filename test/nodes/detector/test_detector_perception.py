@@ -19,8 +19,8 @@ from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Status
+from sticker_uq.testing.bench import Bench, overrides
 from sticker_uq_msgs.msg import SceneAssessment
-from test.helpers.ros import Bench, overrides
 
 SETTINGS = {"passes": 5, "threads": torch.get_num_threads(), "device": "cpu"}
 

@@ -19,9 +19,9 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_to_image
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq_msgs.msg import GateState, SceneAssessment
 from sticker_uq_msgs.srv import SelectModel
-from test.helpers.ros import Bench, NodeProcess, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"

@@ -16,11 +16,11 @@ from sticker_uq.nodes.common.conversions import scene_from_msg
 from sticker_uq.nodes.common.images import bgr_to_image
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.scene import MonitorScore
+from sticker_uq.testing.bench import Bench, overrides
+from sticker_uq.testing.scenes import observed
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.helpers.assessments import observed
 from test.helpers.models import picture
 from test.helpers.panels import NAMES, settings, tiny_panel
-from test.helpers.ros import Bench, overrides
 from test.helpers.supervised import Cell
 
 

@@ -11,7 +11,7 @@ import pytest
 from sticker_uq import scene as sc
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.detector import vision_mirror as vision
-from test.helpers.ros import Bench, overrides
+from sticker_uq.testing.bench import Bench, overrides
 from test.nodes.fake_perception import Script, detector_with
 
 if vision.VISION_MSGS is None:

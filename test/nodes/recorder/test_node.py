@@ -18,8 +18,8 @@ from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.recorder import node as recorder
 from sticker_uq.nodes.recorder.node import Recorder
 from sticker_uq.scene import InvalidInput
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq_msgs.msg import GateState, SceneAssessment
-from test.helpers.ros import Bench, NodeProcess, overrides
 from test.nodes.recorder.full_disk_recorder import fill_disk_after
 
 RAW = Image(height=2, width=3, encoding="bgr8", step=9, data=bytes(range(18)))

@@ -21,8 +21,8 @@ from sticker_uq.nodes.detector.vision_mirror import VISION_MSGS
 from sticker_uq.nodes.robustness.black_box import BlackBox, BlackBoxSettings, detections_from_vision
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput
+from sticker_uq.testing.bench import PATIENCE_S, NodeProcess
 from sticker_uq_msgs.msg import Box, StickerDetection, StickerDetectionArray
-from test.helpers.ros import PATIENCE_S, NodeProcess
 
 PICTURE = render(sample_scene(3), size=(480, 360)).image
 SETTINGS = BlackBoxSettings(timeout_s=PATIENCE_S, start_timeout_s=PATIENCE_S)

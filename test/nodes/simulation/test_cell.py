@@ -4,8 +4,8 @@ import pytest
 
 from sticker_uq.cell.processes import CellOptions, cell_processes, detector_process
 from sticker_uq.cell.runner import ProcessGroup, run_processes
+from sticker_uq.testing.bench import Bench
 from test.helpers.cell import CellWatch, write_parameters
-from test.helpers.ros import Bench
 
 pytestmark = pytest.mark.timeout(400)  # three processes start
 

@@ -18,9 +18,9 @@ from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.simulation.cell_sim import RecordKeeper, SimulatedMotion
 from sticker_uq.simulation.simulated_cell import SimulatedCell, SimulationSettings
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.scenes import observed
 from sticker_uq_msgs.action import RemoveSticker
-from test.helpers.assessments import observed
-from test.helpers.ros import Bench
 
 
 def test_a_full_disk_does_not_fail_the_removal(

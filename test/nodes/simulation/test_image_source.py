@@ -12,7 +12,7 @@ from sensor_msgs.msg import CompressedImage, Image
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.images import bgr_from_msg
 from sticker_uq.nodes.simulation.image_source import ImageSourceNode
-from test.helpers.ros import Bench, NodeProcess, overrides, values_of
+from sticker_uq.testing.bench import Bench, NodeProcess, overrides, values_of
 
 NODE = "image_source"
 

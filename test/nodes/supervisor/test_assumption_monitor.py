@@ -11,10 +11,10 @@ from std_srvs.srv import Trigger
 
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.assumptions.drift import Reference
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.scenes import assessment, observed
 from sticker_uq_msgs.msg import GateState
 from sticker_uq_msgs.srv import ResolveIntervention
-from test.helpers.assessments import assessment, observed
-from test.helpers.ros import Bench
 from test.nodes.supervisor.test_supervisor import STICKER, Cell
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
+from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import (
     GateState,
     InterventionRequest,
@@ -14,7 +15,6 @@ from sticker_uq_msgs.msg import (
     WorkpieceDone,
 )
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
-from test.helpers.ros import Bench
 from test.helpers.supervised import STICKER, UNSURE, Cell, answer
 
 

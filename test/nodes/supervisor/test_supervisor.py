@@ -14,14 +14,14 @@ from sticker_uq.gate import BlockReason
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.scenes import THERE, observed
 from sticker_uq_msgs.msg import (
     Exposure,
     GateState,
     ImageCheck,
     WorkpieceDone,
 )
-from test.helpers.assessments import THERE, observed
-from test.helpers.ros import Bench
 from test.helpers.supervised import STICKER, Cell, Result
 
 

@@ -14,11 +14,11 @@ from sticker_uq.gate.events import RemovalCode
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.supervisor.node import SupervisorNode
 from sticker_uq.nodes.supervisor.removal_client import removal_code
+from sticker_uq.testing.bench import Bench, overrides, values_of
 from sticker_uq_msgs.msg import (
     ArmStatus,
     GateState,
 )
-from test.helpers.ros import Bench, overrides, values_of
 from test.helpers.supervised import STICKER, Arm, Cell, Result
 
 

@@ -1,4 +1,4 @@
-"""A cell of real processes in which faults happen: supervisor, detector and arm die, hang, lie and come back.
+"""A cell of real processes for fault injection: supervisor, detector and arm die, hang, lie and come back.
 
 The camera and the person are the test itself. Every gate message and every step of the arm is kept, and
 :meth:`FaultCell.check_motion` says whether the arm ever moved without a permit or beyond the end of one.
@@ -34,11 +34,11 @@ from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.io.share import share_folder
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
-from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, ObjectAnswer, SceneAssessment
+from sticker_uq.testing.bench import PATIENCE_S, Bench
+from sticker_uq.testing.camera import ScriptedCamera
+from sticker_uq.testing.scripted_detector import Seen
+from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, SceneAssessment
 from sticker_uq_msgs.srv import ResolveIntervention
-from test.faults.scripted_detector import Seen
-from test.helpers.fault_camera import RATE_HZ, Camera
-from test.helpers.ros import PATIENCE_S, Bench
 
 K = 2
 LEASE_S = 1.0
@@ -70,11 +70,12 @@ OPEN_STATES = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
 
 @dataclass(frozen=True)
 class ModuleProcess(ProcessSpec):
-    """A node of the tests: ``python -m module``."""
+    """A node that is no executable of the package: ``python -m module``."""
 
     module: str = ""
 
     def command(self, own_parameters: Path | None) -> list[str]:
+        """The command line."""
         return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
 
 
@@ -109,7 +110,7 @@ class FaultCell:
             InterventionRequest, prefix + "intervention/request", qos.LATCHED
         )
         self._script = bench.publisher(String, prefix + "arm/script", qos.LATCHED)
-        self.camera = Camera(bench, self.now_ns, prefix + "image")
+        self.camera = ScriptedCamera(bench, prefix + "image", self.now_ns)
         node = bench.probe
         self._hold = node.create_client(SetBool, prefix + "hold")
         self._reset = node.create_client(Trigger, prefix + "reset")
@@ -136,7 +137,7 @@ class FaultCell:
         parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
         if name == "detector":
             parameters["autostart"] = True
-        module = f"test.faults.scripted_{name}"
+        module = f"sticker_uq.testing.scripted_{name}"
         return ModuleProcess(
             name, name, self._namespace, _packaged(), parameters, respawn=True, module=module
         )
@@ -274,7 +275,7 @@ class FaultCell:
             self.kill("detector")
 
     def arm(self, script: str) -> None:
-        """See :mod:`test.faults.scripted_arm`."""
+        """See :mod:`sticker_uq.testing.scripted_arm`."""
         self._script.publish(String(data=script))
 
     def settle(self) -> None:
@@ -435,6 +436,3 @@ class FaultCell:
 
 def _packaged() -> Path:
     return share_folder() / "config" / "cell.yaml"
-
-
-__all__ = ["RATE_HZ", "Camera", "FaultCell", "ObjectAnswer", "Seen"]

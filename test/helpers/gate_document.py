@@ -1,8 +1,8 @@
 """Writes the states and transitions of the gate into its document, as the code has them.
 
-    python -m benchmarks.gate_transitions docs/gate.md [--depth 2]
+    python -m test.helpers.gate_document docs/gate.md [--depth 2]
 
-Explores every order of the abstracted events (test/helpers/exploration.py) with the real ``step`` and notes which phase each
+Explores every order of the abstracted events (:mod:`test.helpers.exploration`) with the real ``step`` and notes which phase each
 event led to from which: the drawing and the table between the two marks of the document are replaced by what was found.
 """
 

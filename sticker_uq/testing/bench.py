@@ -1,8 +1,6 @@
-"""A bench for nodes: one executor in the test's own thread, a probe node that talks to them, and waiting
-without sleeping.
+"""A test bench for nodes: one executor in the test's own thread, a probe node that talks to them, and waiting without sleeping.
 
-Use it through the fixture ``bench`` of test/nodes/conftest.py, or for real processes together with
-:class:`NodeProcess`.
+:func:`running_bench` makes one; :class:`NodeProcess` starts a node as a process of its own.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ from sticker_uq.cell.transport import transport_environment
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.lifecycle import init_ros
 
-PATIENCE_S = 90.0  # only a failing test waits so long; a loaded machine starts a process in a minute
-ROOT = Path(__file__).parents[2]
+PATIENCE_S = 90.0
+"""Only a failing test waits so long; a loaded machine starts a process in a minute."""
 
 
 def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
@@ -144,7 +142,7 @@ class Bench:
         return newest
 
     def close(self) -> None:
-        """Destroy every node."""
+        """Destroy every node and shut the executor down."""
         for node in (*self._nodes, self.probe):
             self.executor.remove_node(node)
             node.destroy_node()
@@ -157,7 +155,7 @@ def values_of(status: Any) -> dict[str, str]:
 
 
 @contextmanager
-def bench() -> Iterator[Bench]:
+def running_bench() -> Iterator[Bench]:
     """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:
@@ -187,7 +185,7 @@ class NodeProcess:
         command = [sys.executable, "-m", module, "--ros-args", *ros_arguments, *arguments]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "RCUTILS_COLORIZED_OUTPUT": "0"}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
         )
         self.lines: list[str] = []
         self._queue: queue.Queue[str | None] = queue.Queue()

@@ -1,4 +1,4 @@
-"""Scenes and decisions made by hand, as perception and policy would make them."""
+"""Scenes made by hand, as perception would make them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

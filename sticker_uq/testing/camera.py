@@ -1,4 +1,4 @@
-"""The camera of a cell in which faults happen: it shows what the test wants."""
+"""A camera that shows what the test wants."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from sensor_msgs.msg import Image
 
-from test.faults.scripted_detector import Seen
-from test.helpers.ros import Bench
+from sticker_uq.testing.bench import Bench
+from sticker_uq.testing.scripted_detector import Seen
 
 RATE_HZ = 20.0
 
 
-class Camera:
-    """Publishes pictures that show what the test wants, each with pixels of its own."""
+class ScriptedCamera:
+    """Publishes images of the bench's probe on ``topic``, each with pixels of its own; it begins when told to (:meth:`shows`)."""
 
-    def __init__(self, bench: Bench, now_ns: Callable[[], int], topic: str) -> None:
+    def __init__(self, bench: Bench, topic: str = "image", now_ns: Callable[[], int] | None = None) -> None:
         self._bench = bench
-        self._now_ns = now_ns
+        self._now_ns = now_ns or (lambda: int(bench.probe.get_clock().now().nanoseconds))
         self._numbers = itertools.count(1)
         self._publisher = bench.publisher(Image, topic)
         self._shown: Iterator[Seen] | None = None
@@ -29,7 +29,7 @@ class Camera:
         self.rate(RATE_HZ)
 
     def rate(self, rate_hz: float) -> None:
-        """Take so many pictures per second from now on."""
+        """Take so many images per second from now on."""
         if self._timer is not None:
             self._bench.probe.destroy_timer(self._timer)
         self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
@@ -46,7 +46,7 @@ class Camera:
         stamp_ns: int | None = None,
         level: int = 120,
     ) -> Image:
-        """A picture taken now; ``level``: its grey."""
+        """A mono8 image taken now; ``level``: its grey."""
         pixels = np.full((height, width), level, np.uint8)
         pixels[0, 0] = seen
         pixels[1, :8] = np.frombuffer(next(self._numbers).to_bytes(8, "big"), np.uint8)
@@ -62,7 +62,7 @@ class Camera:
         self._bench.until_heard(self._publisher)
 
     def publish(self, image: Image) -> None:
-        """Publish this one picture."""
+        """Publish this one image."""
         self._publisher.publish(image)
 
     def _take(self) -> None:

@@ -1,4 +1,4 @@
-"""A clock of the tests for nodes that take their time from /clock."""
+"""Simulated time for nodes with ``use_sim_time``."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ import time
 
 from rosgraph_msgs.msg import Clock
 
-from test.helpers import ros
+from sticker_uq.nodes.common import qos
+from sticker_uq.testing.bench import Bench
 
 START_NS = 1_800_000_000 * 10**9
 
 
 class SimulatedClock:
-    """Publishes the time fifty times a second; runs with the wall clock unless it is stopped, plus what it has jumped."""
+    """Publishes ``/clock`` at 50 Hz once ``runs`` is true; it goes at the speed of the wall clock unless it stands still."""
 
-    def __init__(self, bench: ros.Bench) -> None:
-        self._publisher = bench.publisher(Clock, "/clock", ros.qos.RELIABLE)
+    def __init__(self, bench: Bench) -> None:
+        self._publisher = bench.publisher(Clock, "/clock", qos.RELIABLE)
         self._base_ns = START_NS - time.monotonic_ns()
         self._stands_ns = 0
         self.runs = False
         bench.probe.create_timer(0.02, self._publish)
 
     def now_ns(self) -> int:
+        """The simulated time in ns."""
         return self._stands_ns or self._base_ns + time.monotonic_ns()
 
     def jump(self, seconds: float) -> None:
+        """Set the clock forward, or back where ``seconds`` is negative."""
         self._base_ns += round(seconds * 1e9)
 
     def stand(self, still: bool) -> None:
+        """Stop the clock or let it go on from where it stands."""
         if still:
             self._stands_ns = self.now_ns()
         else:

@@ -1,4 +1,4 @@
-"""An arm that tells where it is, step by step, and fails as the topic ``arm/script`` says; a process for the fault tests.
+"""An arm that reports every step and fails as the topic ``arm/script`` says: ``python -m sticker_uq.testing.scripted_arm``.
 
 ``move``: moves in small steps until ``finish``. ``mute``: never answers a goal. ``deaf``: takes a goal, does not move, and
 never ends, whatever it is told.
@@ -24,7 +24,7 @@ from sticker_uq_msgs.msg import GateState
 STEP_S = 0.04
 
 
-class Script:
+class _Script:
     """What the arm shall do now; waiting for a change of it is possible."""
 
     def __init__(self) -> None:
@@ -45,35 +45,38 @@ class Script:
             self._changed.wait_for(lambda: self._text != text)
 
 
-class TellingMotion:
+class ReportingMotion:
     """Publishes every step as a gate message: which permit it used, and when."""
 
-    def __init__(self, node: Node, script: Script) -> None:
+    def __init__(self, node: Node, script: _Script) -> None:
         self._node = node
         self._script = script
         self._steps = node.create_publisher(GateState, "arm/step", qos.IMAGES)
-        self._telling = ThreadPoolExecutor(max_workers=1)
+        self._publishing = ThreadPoolExecutor(max_workers=1)
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
+        """Small steps until the script says ``finish``."""
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
-            self._telling.submit(
-                self._steps.publish, step
-            )  # a real arm does not wait for the middleware either
+            # a real arm does not wait for the middleware either
+            self._publishing.submit(self._steps.publish, step)
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
+        """Publish the time of the stop on ``arm/stopped``."""
         self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
 class ScriptedArm(Node):
+    """The node; see the module's docstring."""
+
     def __init__(self) -> None:
         super().__init__("arm")
-        self._script = Script()
-        self.create_subscription(String, "arm/script", lambda m: self._script.set(m.data), qos.LATCHED)
-        self._arm = ArmClient(self, TellingMotion(self, self._script), timeout_s=600.0)
+        self._script = _Script()
+        self.create_subscription(String, "arm/script", self._on_script, qos.LATCHED)
+        self._arm = ArmClient(self, ReportingMotion(self, self._script), timeout_s=600.0)
         server = self._arm._server
         obedient_goal, obedient_execute = self._arm._on_goal, self._arm._execute
 
@@ -89,8 +92,12 @@ class ScriptedArm(Node):
         server.register_execute_callback(execute)
         server.register_cancel_callback(lambda _: CancelResponse.ACCEPT)
 
+    def _on_script(self, message: String) -> None:
+        self._script.set(message.data)
+
 
 def main() -> None:
+    """Run the arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

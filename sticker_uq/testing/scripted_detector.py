@@ -1,6 +1,6 @@
-"""The real detector node with a perception that does what the picture tells it; a process for the fault tests.
+"""The real detector node around a perception without a model: ``python -m sticker_uq.testing.scripted_detector``.
 
-The first pixel of a picture says what is seen in it; it needs no torch.
+The first pixel of an image says what is detected in it (:class:`Seen`). It loads no torch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.scene import SceneAssessment, Status
-from test.helpers.assessments import assessment, observed
+from sticker_uq.testing.scenes import assessment, observed
 
 STICKER = observed()
 
 
 class Seen(IntEnum):
-    """What a picture shows, or does to perception: the grey level of its first pixel."""
+    """What an image shows, or does to perception: the grey level of its first pixel."""
 
     STICKER = 50
     NOTHING = 60
@@ -37,6 +37,8 @@ class Seen(IntEnum):
 
 
 class ScriptedPerception:
+    """Implements what :class:`~sticker_uq.nodes.detector.node.DetectorNode` needs of a perception."""
+
     def __init__(self, settings: PerceptionSettings) -> None:
         self.settings = settings
         self.model_hash = "m" * 64
@@ -53,11 +55,12 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
+        """The scene that the first pixel names. Raises ``RuntimeError`` for ``CRASH`` and never returns for ``HANG``."""
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:
             threading.Event().wait()
         if seen is Seen.CRASH:
-            raise RuntimeError("the picture said so")
+            raise RuntimeError("the image said so")
         objects = {
             Seen.STICKER: [STICKER],
             Seen.UNSURE: [replace(STICKER, shannon_entropy=1.5)],
@@ -75,6 +78,7 @@ class ScriptedPerception:
         )
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
+        """A failed scene."""
         return assessment(
             stamp_ns=stamp_ns, frame_id=frame_id, status=Status.FAILED, status_text=reason, image_size=(0, 0)
         )

@@ -1,0 +1,8 @@
+"""Test doubles and a test bench for whoever connects a camera, a detector or an arm to the cell; see docs/testing.md.
+
+:mod:`~sticker_uq.testing.scenes`: assessments made by hand; :mod:`~sticker_uq.testing.bench`: an executor, a probe node and node
+processes; :mod:`~sticker_uq.testing.arm`: an arm driver under a gate; :mod:`~sticker_uq.testing.gate`: a fake supervisor's gate;
+:mod:`~sticker_uq.testing.camera`, :mod:`~sticker_uq.testing.scripted_detector` and :mod:`~sticker_uq.testing.scripted_arm`: parts
+that do as they are told; :mod:`~sticker_uq.testing.fault_cell`: a cell of real processes for fault injection. No other package
+imports this one.
+"""
