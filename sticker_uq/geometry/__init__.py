@@ -2,7 +2,7 @@
 
 from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all
-from sticker_uq.geometry.space import Plane, Transform
+from sticker_uq.geometry.transforms import Plane, Transform
 
 __all__ = [
     "Camera",
