@@ -11,8 +11,8 @@ import pytest
 import rclpy
 
 from sticker_uq.nodes import __main__ as executables
-from sticker_uq.nodes.common import lifecycle
 from sticker_uq.nodes.__main__ import _MODULES
+from sticker_uq.nodes.common import lifecycle
 from test.helpers.ros import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
