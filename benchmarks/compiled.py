@@ -31,7 +31,7 @@ from torch import nn
 from benchmarks.random_weights import calibrated_model
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector, dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.networks import is_ssd
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
 
@@ -132,9 +132,10 @@ def _with_compiled_heads(model: Any, settings: DetectorSettings) -> StochasticDe
         if isinstance(module, nn.Conv2d):
             module.__class__ = nn.Conv2d  # what the engine calls of oneDNN cannot be traced
     compile_ = torch.compile(dynamic=False)
-    if is_ssd(settings.model):
+    family_name = detector_entry(settings.model).family
+    if family_name in ("ssd", "ssdlite"):
         family._convolutions = compile_(family._convolutions)
-    elif settings.model.startswith("retinanet"):
+    elif family_name == "retinanet":
         network.head.forward = compile_(network.head.forward)
     else:
         network.rpn.head.forward = compile_(network.rpn.head.forward)

@@ -62,7 +62,7 @@ def main() -> None:
     for name in arguments.models:
         detector = _detector(name, image)
         features = detector.encode(image)
-        look = detector.look(features)
+        look = detector.deterministic_pass(features)
         times: dict[str, float] = {}
         for _ in range(arguments.turns):
             _time(times, "complete", lambda: published_pass(detector.model, detector.settings, image))  # noqa: B023
@@ -92,7 +92,7 @@ def _detector(name: str, image: NDArray[np.uint8]) -> StochasticDetector:
 
 
 def _look(detector: StochasticDetector, features: Features) -> DeterministicPass:
-    return detector.look(features, least_score=ASKED.decision_threshold)
+    return detector.deterministic_pass(features, least_score=ASKED.decision_threshold)
 
 
 def _time(times: dict[str, float], name: str, action: Callable[[], object]) -> None:

@@ -81,7 +81,7 @@ class Scores:
 
     def __init__(self, detector: Any, image: NDArray[np.uint8], settings: PerceptionSettings) -> None:
         features = detector.encode(image)
-        self.look = detector.look(features)
+        self.look = detector.deterministic_pass(features)
         found = self.look.detections[0]
         self.predicted = found.boxes[found.scores >= _PREDICTED]
         objects, unstable, _ = observe(detector.sample(features, settings.passes, 1), settings.cluster)
@@ -94,7 +94,7 @@ class Scores:
         }
         self.maps = {}
         for technique in get_args(Technique):
-            look = detector.look(features)
+            look = detector.deterministic_pass(features)
             self.maps[technique] = [level[0] for level in activation_maps(look, technique)]
 
     def measure(self, predicted: NDArray[np.float32]) -> dict[str, float]:

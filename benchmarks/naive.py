@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import (
     Rows,
     keep_best,
@@ -31,7 +32,7 @@ def as_tensor(image: NDArray[np.uint8]) -> Tensor:
 @contextmanager
 def masked(model: Any, settings: DetectorSettings, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """``drop`` where the published models have dropout, called in the order in which torchvision calls the modules."""
-    if not settings.model.startswith("ssd"):
+    if not detector_entry(settings.model).fixed_input_size:
         fpn = model.backbone.fpn
         hooks = [
             b.register_forward_hook(lambda _m, _i, out: drop(out))
@@ -115,7 +116,7 @@ def complete_pass(
     else:
         outputs, anchors, coder = seen["head"], seen["anchors"][0], model.box_coder
         logits, deltas = outputs["cls_logits"][0], outputs["bbox_regression"][0]
-        retinanet = settings.model.startswith("retinanet")
+        retinanet = detector_entry(settings.model).family == "retinanet"
         probabilities = (sigmoid_distribution if retinanet else softmax_distribution)(logits)
     passes, chosen = strongest(probabilities[None], settings.score_floor)
     vectors = probabilities[chosen]

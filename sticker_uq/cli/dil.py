@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sticker_uq.cli.options import checked
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import packaged_weights
 from sticker_uq.dil import LocalizationSettings
 from sticker_uq.evaluation.reporting.document import as_markdown

@@ -14,7 +14,8 @@ from rich.table import Table
 
 from sticker_uq.cli.options import checked
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
     Accuracy,
     StochasticAccuracy,

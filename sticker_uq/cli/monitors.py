@@ -14,7 +14,8 @@ from rich.markdown import Markdown
 from sticker_uq.cli import monitors_fit
 from sticker_uq.cli.options import checked
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes

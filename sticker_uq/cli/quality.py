@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
 from sticker_uq.evaluation.metrics.probability_vectors import Vectors, read_vectors, write_vectors
 from sticker_uq.evaluation.metrics.quality import Quality, QualitySettings, measure_quality

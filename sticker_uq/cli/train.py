@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.lab.training.training import Progress as Step

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.registry import MODEL_NAMES, DetectorEntry, detector_entry
+from sticker_uq.detection.settings import DetectorSettings
 
 # loaded when first used: settings are needed by programs that never load torch
 _WITH_TORCH = {
@@ -19,7 +20,7 @@ _WITH_TORCH = {
     "save_weights": "weights",
 }
 
-__all__ = ["MODEL_NAMES", "DetectorSettings", *_WITH_TORCH]
+__all__ = ["MODEL_NAMES", "DetectorEntry", "DetectorSettings", "detector_entry", *_WITH_TORCH]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ import copy
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -17,19 +17,22 @@ from torch import Tensor, nn
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.kernels.frozen import FrozenModels
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.models.networks import build_model
-from sticker_uq.detection.registry import FrozenModels, Kernels, chunk_size, stock_family
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import load_into, packaged_weights
 from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 
+Kernels = Literal["fast", "reference"]
+
 
 class StochasticDetector:
-    """One of the six sticker detection models with Monte-Carlo dropout (Wu et al., sections 3.1 and 3.2.1).
+    """A detector of the registry with Monte-Carlo dropout (Wu et al., sections 3.1 and 3.2.1).
 
-    ``name``: the model; ``model``: torchvision's detector, frozen and in evaluation mode; ``family``: how it
+    ``name``: the model; ``model``: its network, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
     which changes the speed and not the result. Probabilities are in the order background, logo, sticker.
 
@@ -41,7 +44,7 @@ class StochasticDetector:
     ) -> None:
         """``model``: as ``build_model(settings.model, min_size=settings.min_size)`` makes it, with weights.
 
-        ``kernels``: "fast", or "reference" for torchvision's own modules and torch's own random generators, which the fast
+        ``kernels``: "fast", or "reference" for the network's own modules and torch's own random generators, which the fast
         ones are measured against. Raises InvalidInput for a precision that the device does not have.
         """
         self.name = settings.model
@@ -49,9 +52,9 @@ class StochasticDetector:
         self.weights_hash = weights_hash
         self.device = resolve_device(settings.device)
         self.model: Any = model.eval().requires_grad_(False).to(self.device)
-        self.family = stock_family(self.model, settings)
+        self._entry = detector_entry(settings.model)
         self._fast = kernels == "fast"
-        self._frozen = FrozenModels(self.model)
+        self._frozen = FrozenModels(self.model, self._entry)
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self._prepare()
 
@@ -66,7 +69,6 @@ class StochasticDetector:
                 raise InvalidInput(f"{name} is {wanted!r}, expected {mine!r} as of the loaded detector")
         other = copy.copy(self)
         other.settings = settings
-        other.family = stock_family(self.model, settings)
         other._prepare()
         return other
 
@@ -87,11 +89,13 @@ class StochasticDetector:
         """What follows from the settings."""
         settings = self.settings
         self._dtype = _dtype(settings.precision, self.device)
+        self.family = self._entry.reference(self.model, settings)
         self._exact = self._engine = self.family
         if self._fast:
             self._exact = self._frozen.family(settings, torch.float32)
             self._engine = self._frozen.family(settings, self._dtype)
-        self.chunk = chunk_size(settings, self.device)
+        # few on a processor, all on a GPU
+        self.chunk = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
 
     @torch.no_grad()
     def encode(self, image: NDArray[np.uint8]) -> Features:
@@ -150,7 +154,7 @@ class StochasticDetector:
 
     @torch.no_grad()
     def detect(self, features: Features) -> Detections:
-        """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`decode` does."""
+        """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
         boxes, probabilities, _ = _to_numpy([self._seen(features)])
         return Detections(boxes, probabilities)
 
@@ -162,13 +166,13 @@ class StochasticDetector:
         return list(maps)
 
     @torch.no_grad()
-    def look(self, *features: Features, least_score: float = 0.0) -> DeterministicPass:
+    def deterministic_pass(self, *features: Features, least_score: float = 0.0) -> DeterministicPass:
         """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
 
         Faster R-CNN: logits of the region proposal network; RetinaNet: the largest foreground sigmoid; SSD: one minus the
         background's softmax (objectness head, or class scores where there is none). The detections are those of
         :meth:`detect` whose score is at least ``least_score``. Raises InvalidInput for no image or images of different
-        sizes and NonFiniteOutput as :meth:`decode` does.
+        sizes and NonFiniteOutput as :meth:`sample` does.
         """
         if len({f.image_size for f in features}) != 1:
             raise InvalidInput(
@@ -180,8 +184,8 @@ class StochasticDetector:
         # candidates have to be above the floor; better boxes alone decide whether a box is suppressed
         below = float(np.nextafter(np.float32(least_score), np.float32(0)))
         floor = max(self.settings.score_floor, below)
-        sight = self._exact.look(first.as_float32(), maps, floor)
-        rows = self._suppressed(first, sight.rows, floor)
+        outputs = self._exact.head_outputs(first.as_float32(), maps, floor)
+        rows = self._suppressed(first, outputs.rows, floor)
         boxes, probabilities, images = (t.numpy() for t in (rows.boxes, rows.probabilities, rows.pass_index))
         ends = np.searchsorted(images, np.arange(len(features) + 1))
         detections = tuple(
@@ -190,12 +194,12 @@ class StochasticDetector:
         return DeterministicPass(
             features=features,
             maps=tuple(maps),
-            objectness=sight.objectness,
+            objectness=outputs.objectness,
             two_stage=self.family.two_stage,
-            anchors=sight.anchors,
-            decode_boxes=sight.decode_boxes,
+            anchors=outputs.anchors,
+            decode_boxes=outputs.decode_boxes,
             detections=detections,
-            gradients=sight.gradients,
+            gradients=outputs.gradients,
         )
 
     def _check(self, image: NDArray[np.uint8]) -> tuple[int, int]:
@@ -219,8 +223,10 @@ class StochasticDetector:
 
     def _seen(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
-        sight = self._exact.look(features.as_float32(), self.head_maps(features), self.settings.score_floor)
-        return self._suppressed(features, sight.rows, self.settings.score_floor)
+        outputs = self._exact.head_outputs(
+            features.as_float32(), self.head_maps(features), self.settings.score_floor
+        )
+        return self._suppressed(features, outputs.rows, self.settings.score_floor)
 
     def _suppressed(self, features: Features, rows: Rows, score_floor: float) -> Rows:
         # suppression is a loop over passes and classes, at each step of which a GPU would have to be waited for

@@ -1,7 +1,4 @@
-"""What a detector sees without dropout, with everything that distinctive localization reads.
-
-This is the seam for a detector that is none of ours: whatever can make a :class:`DeterministicPass` of an image has a DiL.
-"""
+"""One forward pass of a detector without dropout, with everything that distinctive localization reads."""
 
 from __future__ import annotations
 

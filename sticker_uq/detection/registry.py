@@ -1,68 +1,104 @@
-"""Which implementation computes the passes of a model, and how many passes at once."""
+"""The detectors that can be used by name: torchvision's six, and those that other installed packages register.
+
+Neither torch nor a detector is imported before an entry is asked for. See docs/detectors.md for a detector of your own.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
+from sticker_uq.scene import InvalidInput
 
-from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
-from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
-from sticker_uq.detection.kernels.fast_retinanet import FastRetinaNet
-from sticker_uq.detection.kernels.fast_ssd import FastSsd
-from sticker_uq.detection.kernels.frozen import frozen
-from sticker_uq.detection.models.family import Family
-from sticker_uq.detection.models.faster_rcnn import FasterRcnn
-from sticker_uq.detection.models.networks import is_ssd
-from sticker_uq.detection.models.retinanet import RetinaNet
-from sticker_uq.detection.models.ssd import Ssd
-from sticker_uq.detection.settings import DetectorSettings
+if TYPE_CHECKING:
+    from torch import nn
 
-Kernels = Literal["fast", "reference"]
+    from sticker_uq.detection.models.family import Family
+    from sticker_uq.detection.settings import DetectorSettings
 
-_CHUNKS = {"ssd300_vgg16": 5, "ssdlite320_mobilenet_v3_large": 10}
-"""Passes at once on a processor, of the models whose passes are small. Constants, because another number changes the last bits of
-what is seen, and with them what a replay says of a recording (`python -m benchmarks.chunks`).
-"""
+ENTRY_POINT_GROUP = "sticker_uq.detectors"
+"""An entry point of this group, named like the detector, refers to a :class:`DetectorEntry`."""
 
-
-def stock_family(model: Any, settings: DetectorSettings) -> Family:
-    """``model`` cut at its first dropout, computed by torchvision's own modules."""
-    if is_ssd(settings.model):
-        return Ssd(model, settings.dropout_site)
-    return RetinaNet(model) if settings.model.startswith("retinanet") else FasterRcnn(model)
+MODEL_NAMES = (
+    "fasterrcnn_resnet50_fpn",
+    "fasterrcnn_resnet50_fpn_v2",
+    "retinanet_resnet50_fpn",
+    "retinanet_resnet50_fpn_v2",
+    "ssd300_vgg16",
+    "ssdlite320_mobilenet_v3_large",
+)
+"""The six sticker detection models M1..M6 of Wu et al., by their torchvision names."""
 
 
-class FrozenModels:
-    """The frozen copies of one model and their families, made when first asked for."""
+class Build(Protocol):
+    """Makes a detector with random weights, all parameters trainable, in training mode."""
 
-    def __init__(self, model: Any) -> None:
-        """``model``: its weights must not change any more."""
-        self._model = model
-        self._copies: dict[torch.dtype, Any] = {}
-        self._families: dict[tuple[torch.dtype, float, str], Family] = {}
-
-    def family(self, settings: DetectorSettings, dtype: torch.dtype) -> Family:
-        """The model of ``settings`` cut at its first dropout, by kernels that are faster for the passes."""
-        key = (dtype, settings.dropout_rate, settings.dropout_site)
-        if key not in self._families:
-            if dtype not in self._copies:
-                self._copies[dtype] = frozen(self._model, dtype)
-            self._families[key] = _fast_family(self._copies[dtype], settings)
-        return self._families[key]
+    def __call__(self, *, min_size: int, num_classes: int) -> nn.Module:
+        """``min_size``: shorter side of the resized image px, without effect where the input size is fixed; ``num_classes``
+        counts the background.
+        """
 
 
-def _fast_family(model: Any, settings: DetectorSettings) -> Family:
-    if is_ssd(settings.model):
-        return FastSsd(model, settings.dropout_site, settings.dropout_rate)
-    if settings.model.startswith("retinanet"):
-        return FastRetinaNet(model, settings.dropout_rate)
-    on_processor = next(model.parameters()).device.type == "cpu"
-    return (FastFasterRcnn if on_processor else BatchedFasterRcnn)(model, settings.dropout_rate)
+FamilyFactory = Callable[[Any, "DetectorSettings"], "Family"]
+"""Cuts a model, in evaluation mode and on its device, at its first dropout."""
 
 
-def chunk_size(settings: DetectorSettings, device: torch.device) -> int:
-    """How many passes are computed at once: few on a processor, whose caches they share, all on a GPU."""
-    if device.type == "cpu":
-        return _CHUNKS.get(settings.model, 1)
-    return settings.passes
+@dataclass(frozen=True)
+class DetectorEntry:
+    """What is known about a detector: the only place that tells one detector from another.
+
+    ``family``: key of training recipes and attack views; ``build``: makes the network, whose ``transform`` is torchvision's
+    ``GeneralizedRCNNTransform``; ``reference``: the family computed by the network's own modules; ``fast``: the same over a
+    frozen copy (``kernels.frozen``), which may depend on its device; None: the reference over a plain copy;
+    ``passes_at_once``: stochastic passes computed together on a processor, whose caches they share. It is a constant, because
+    another number changes the last bits of the result, and with them a replay (`python -m benchmarks.chunks`);
+    ``fixed_input_size``: images are resized to one size.
+    """
+
+    family: str
+    build: Build
+    reference: FamilyFactory
+    fast: FamilyFactory | None = None
+    passes_at_once: int = 1
+    fixed_input_size: bool = False
+
+
+def detector_names() -> tuple[str, ...]:
+    """All names that can be used: the six, then the registered ones in alphabetical order."""
+    return *MODEL_NAMES, *sorted(_registered().keys() - set(MODEL_NAMES))
+
+
+def known_name(name: str) -> str:
+    """``name`` itself if it is one of :func:`detector_names`; raises InvalidInput, naming them, if not."""
+    if name not in MODEL_NAMES and name not in _registered():
+        raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(detector_names())}")
+    return name
+
+
+def detector_entry(name: str) -> DetectorEntry:
+    """The entry of detector ``name``. None of the six can be replaced by a registered one.
+
+    Raises InvalidInput for an unknown name and for an entry point that cannot be imported or is no :class:`DetectorEntry`.
+    """
+    if known_name(name) in MODEL_NAMES:
+        entry: DetectorEntry = import_module("sticker_uq.detection.models.networks").DETECTORS[name]
+        return entry
+    point = _registered()[name]
+    try:
+        found = point.load()
+    except Exception as error:
+        raise InvalidInput(
+            f"detector {name!r}: {point.value} cannot be loaded ({type(error).__name__}: {error})"
+        ) from error
+    if not isinstance(found, DetectorEntry):
+        raise InvalidInput(
+            f"detector {name!r}: {point.value} is a {type(found).__name__}, expected a DetectorEntry"
+        )
+    return found
+
+
+def _registered() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-ModelName = Literal[
-    "fasterrcnn_resnet50_fpn",
-    "fasterrcnn_resnet50_fpn_v2",
-    "retinanet_resnet50_fpn",
-    "retinanet_resnet50_fpn_v2",
-    "ssd300_vgg16",
-    "ssdlite320_mobilenet_v3_large",
-]
-MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
-"""The six sticker detection models, by their torchvision names."""
+from sticker_uq.detection.registry import MODEL_NAMES, known_name
+
+ModelName = Annotated[str, AfterValidator(known_name)]
+"""The name of a detector in the registry: one of torchvision's six, or one that another package registers."""
 
 
 class DetectorSettings(BaseModel):
@@ -24,7 +18,8 @@ class DetectorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: ModelName = Field(
-        "ssdlite320_mobilenet_v3_large", description="sticker detection model, by torchvision's name"
+        MODEL_NAMES[-1],
+        description=f"sticker detection model: {', '.join(MODEL_NAMES)}, or one that a package registers",
     )
     weights: str = Field(
         "", description="weights file (.safetensors, .pth); empty: the model's packaged weights"

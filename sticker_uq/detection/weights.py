@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.detection.registry import known_name
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
@@ -52,16 +52,13 @@ def checksum(state: Mapping[str, Tensor]) -> str:
 def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], *, half: bool = False) -> str:
     """Write the weights of ``model`` to the safetensors file ``path`` and return their checksum.
 
-    ``metadata`` must name the ``model`` (one of MODEL_NAMES) and may hold whatever JSON can; ``format``,
+    ``metadata`` must name the ``model`` (of the registry) and may hold whatever JSON can; ``format``,
     ``classes`` and ``checksum`` are added. ``half`` stores convolution and linear weights in half precision;
     vectors (biases, normalisation) stay in full precision. The file is written completely or not at all.
     Raises InvalidInput for an unknown model name and for weights that are not finite or too large for half
     precision, OSError when the disk fails.
     """
-    if metadata.get("model") not in MODEL_NAMES:
-        raise InvalidInput(
-            f"metadata of weights has model {metadata.get('model')!r}, expected one of {MODEL_NAMES}"
-        )
+    known_name(metadata.get("model", ""))
     stored = {}
     for name, tensor in model.state_dict().items():
         if not name.endswith(COUNTERS):

@@ -23,27 +23,29 @@ from sticker_uq.uncertainty import iou_matrix
 
 
 def localize(
-    look: DeterministicPass,
+    deterministic: DeterministicPass,
     settings: LocalizationSettings,
     keep_saliency: bool = False,
     novelty: Sequence[NoveltyMaps] = (),
 ) -> tuple[Localization, ...]:
-    """How well the predicted boxes explain the objectness of each image of ``look`` (DiL paper, eq 1-6).
+    """How well the predicted boxes explain the objectness of each image of ``deterministic`` (DiL paper, eq 1-6).
 
-    Predicted boxes are the detections of the look whose score reaches the fixed decision threshold. The saliency maps stay
-    in the results if ``keep_saliency``. ``novelty``: what a network of its own sees on each image; what no box explains of
+    Predicted boxes are the detections whose score reaches the fixed decision threshold. The saliency maps stay
+    in the results if ``keep_saliency``. ``novelty``: output of the novelty network for each image; what no box explains of
     it joins the unexplained places. Raises NonFiniteOutput when the saliency is NaN or infinite.
     """
     results = []
-    maps, floor = activation_maps(look, settings.technique), settings.region_objectness
-    boxes = [d.boxes[d.scores >= settings.decision_threshold] for d in look.detections]
-    anchors = [unexplained_anchors(look, predicted, floor, image) for image, predicted in enumerate(boxes)]
+    maps, floor = activation_maps(deterministic, settings.technique), settings.region_objectness
+    boxes = [d.boxes[d.scores >= settings.decision_threshold] for d in deterministic.detections]
+    anchors = [
+        unexplained_anchors(deterministic, predicted, floor, image) for image, predicted in enumerate(boxes)
+    ]
     # everything at once: a GPU is waited for here and, where they are kept, for the saliency maps
     brought = iter(to_host(*maps, *(part for both in anchors for part in both)))
     on_processor = [next(brought) for _ in maps]
-    for image, (features, predicted) in enumerate(zip(look.features, boxes, strict=True)):
+    for image, (features, predicted) in enumerate(zip(deterministic.features, boxes, strict=True)):
         levels = [level[image] for level in on_processor]
-        found = apart(look, next(brought), next(brought), floor, image)
+        found = apart(deterministic, next(brought), next(brought), floor, image)
         if novelty:
             found = _joined(found, novelty[image], predicted)
         complete, background, shares = _sums(levels, features, predicted, found.boxes)

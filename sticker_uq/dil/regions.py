@@ -1,4 +1,4 @@
-"""Where something was seen that no predicted box explains: anchors that are far from all predicted boxes."""
+"""Objectness that no predicted box explains: anchors that are far from all predicted boxes."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ class Unexplained:
 
 
 def unexplained_objectness(
-    look: DeterministicPass, predicted: FloatArray, floor: float, image: int = 0
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float, image: int = 0
 ) -> Unexplained:
     """Objectness of image number ``image`` that the ``predicted`` boxes (N, 4) px of the original image do not explain.
 
     BL asks which saliency lies outside of every box (DiL paper, eq 4). On the coarse maps of a detector saliency spreads
     beyond its object, so here it is asked of every anchor, before suppression: one that neither overlaps a predicted box
-    nor lies in it is unexplained, and its objectness is what the detector saw and did not say. Places below ``floor`` are
+    nor lies in it is unexplained, and its objectness is evidence that no detection reports. Places below ``floor`` are
     not reported. The boxes are those that the detector itself makes of the anchors.
     """
-    places, objectness = to_host(*unexplained_anchors(look, predicted, floor, image))
-    return apart(look, places, objectness, floor, image)
+    places, objectness = to_host(*unexplained_anchors(deterministic, predicted, floor, image))
+    return apart(deterministic, places, objectness, floor, image)
 
 
 def unexplained_anchors(
-    look: DeterministicPass, predicted: FloatArray, floor: float, image: int
+    deterministic: DeterministicPass, predicted: FloatArray, floor: float, image: int
 ) -> tuple[Tensor, Tensor]:
     """The strongest anchors of :func:`unexplained_objectness`, not yet apart from each other, without waiting for a device.
 
     Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
     """
-    features, anchors = look.features[image], look.anchors
+    features, anchors = deterministic.features[image], deterministic.anchors
     boxes = torch.from_numpy(np.asarray(predicted, np.float32).reshape(-1, 4)).to(anchors.dtype)
-    boxes = to_device(boxes * _scale(look, image), anchors.device)
-    values = look.probability()[image]
+    boxes = to_device(boxes * _scale(deterministic, image), anchors.device)
+    values = deterministic.probability()[image]
     if anchors.device.type == "cpu":
         rows = _strongest_unexplained(values, anchors, features.resized, boxes, max(floor, _TINY))
         if not len(rows) or float(values[rows[0]]) < max(floor, _TINY):
@@ -77,11 +77,13 @@ def unexplained_anchors(
             _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
         )
         rows = ranked(values[None], min(_CANDIDATES, len(values)))[0]
-    return clip_boxes_to_image(look.decode_boxes(image, rows).detach(), features.resized), values[rows]
+    return clip_boxes_to_image(deterministic.decode_boxes(image, rows).detach(), features.resized), values[
+        rows
+    ]
 
 
 def apart(
-    look: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
+    deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
 ) -> Unexplained:
     """What :func:`unexplained_objectness` says of what :func:`unexplained_anchors` found, which lies on the processor."""
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
@@ -92,16 +94,18 @@ def apart(
     kept = nms(places, objectness, CONNECTED_IOU)[:MAX_REGIONS]
     return Unexplained(
         objectness=largest,
-        boxes=(places[kept] / _scale(look, image)).float().numpy(),
+        boxes=(places[kept] / _scale(deterministic, image)).float().numpy(),
         values=objectness[kept].float().numpy(),
     )
 
 
-def _scale(look: DeterministicPass, image: int) -> Tensor:
+def _scale(deterministic: DeterministicPass, image: int) -> Tensor:
     """What coordinates (4,) of the original image are multiplied by to be those of the resized one."""
-    features = look.features[image]
+    features = deterministic.features[image]
     (height, width), (original_width, original_height) = features.resized, features.image_size
-    return torch.tensor([width / original_width, height / original_height] * 2, dtype=look.anchors.dtype)
+    return torch.tensor(
+        [width / original_width, height / original_height] * 2, dtype=deterministic.anchors.dtype
+    )
 
 
 def _strongest_unexplained(

@@ -1,4 +1,4 @@
-"""Where the detector feels objects: class activation maps of the summed objectness on the maps that enter its heads.
+"""Objectness saliency: class activation maps of the summed objectness on the maps that enter its heads.
 
 The maps come without dropout from the features that the stochastic passes use too, and the gradient ends at them, so this
 costs about one pass through the heads instead of one through the whole network and back. Unlike pytorch-grad-cam the levels
@@ -22,35 +22,41 @@ from sticker_uq.scene import FloatArray, IntArray
 _EPSILON = 1e-6  # as in pytorch-grad-cam, so that Grad-CAM++ compares
 
 
-def objectness_saliency(look: DeterministicPass, technique: Technique = "layercam") -> list[FloatArray]:
-    """Objectness saliency of every image of ``look``, (H, W) float32 >= 0 each, px of the original image (DiL paper, 3.1).
+def objectness_saliency(
+    deterministic: DeterministicPass, technique: Technique = "layercam"
+) -> list[FloatArray]:
+    """Objectness saliency of every image, (H, W) float32 >= 0 each, px of the original image (DiL paper, 3.1).
 
     Every level's map is enlarged bilinearly to the image, and the levels are summed. The unit is arbitrary; only ratios
-    within one image mean something. A gradient can be asked of a look only once.
+    within one image mean something. A gradient can be asked of a pass only once.
     """
-    levels = activation_maps(look, technique)
-    return [enlarge([level[i] for level in levels], features) for i, features in enumerate(look.features)]
+    levels = activation_maps(deterministic, technique)
+    return [
+        enlarge([level[i] for level in levels], features) for i, features in enumerate(deterministic.features)
+    ]
 
 
-def activation_maps(look: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
+def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
     """Class activation map of the summed objectness of every level, (n, h, w) >= 0 each, fine to coarse.
 
     One backward pass for all images together, which do not influence each other.
     """
     if technique == "eigencam":
-        return [principal_projection(m.detach()).relu() for m in look.maps]
-    gradients = objectness_gradients(look)
-    return [activation_map(m.detach(), g, technique) for m, g in zip(look.maps, gradients, strict=True)]
+        return [principal_projection(m.detach()).relu() for m in deterministic.maps]
+    gradients = objectness_gradients(deterministic)
+    return [
+        activation_map(m.detach(), g, technique) for m, g in zip(deterministic.maps, gradients, strict=True)
+    ]
 
 
-def objectness_gradients(look: DeterministicPass) -> Sequence[Tensor]:
-    """The gradients (n, C, h, w) of :func:`summed_objectness` to the maps of ``look``."""
-    if look.gradients is not None:
+def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
+    """The gradients (n, C, h, w) of :func:`summed_objectness` to the maps of ``deterministic``."""
+    if deterministic.gradients is not None:
         with torch.no_grad():
-            return look.gradients()
+            return deterministic.gradients()
     with torch.enable_grad():
-        total = summed_objectness(look.objectness, look.two_stage)
-        return torch.autograd.grad(total, look.maps)
+        total = summed_objectness(deterministic.objectness, deterministic.two_stage)
+        return torch.autograd.grad(total, deterministic.maps)
 
 
 def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:

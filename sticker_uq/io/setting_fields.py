@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -10,6 +11,11 @@ from pydantic.fields import FieldInfo
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
+
+
+def same_field(model: type[BaseModel], name: str) -> Any:
+    """A copy of the field ``name`` of ``model``, for a field of another model with the same default, limits and meaning."""
+    return copy.copy(model.model_fields[name])
 
 
 def kind_of(info: FieldInfo) -> type:

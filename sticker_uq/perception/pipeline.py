@@ -198,7 +198,7 @@ class Perception:
         if dil:
             with _timed(timings, "detect"):
                 threshold = settings.localization.decision_threshold
-                look = detector.look(features, least_score=threshold)
+                look = detector.deterministic_pass(features, least_score=threshold)
         with _timed(timings, "novelty"):
             novel = novelty(features)
         if dil:

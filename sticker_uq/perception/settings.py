@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.dil.settings import LocalizationSettings, Technique
+from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
 _NOT_PART_OF_THE_RESULT = (
@@ -26,11 +25,6 @@ _ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escala
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 _OF_ADAPTIVE = {"min_passes", "adaptive_error"}
 """Of these, what decides where sampling stops: with ``adaptive`` part of the hash in any case."""
-
-
-def _same(model: type[BaseModel], name: str) -> Any:
-    """The field of another model, under a name that is clear beside all others."""
-    return copy.copy(model.model_fields[name])
 
 
 class PerceptionSettings(DetectorSettings):
@@ -63,9 +57,9 @@ class PerceptionSettings(DetectorSettings):
         le=60.0,
         description="a larger model looks when all looks at the image are expected to take no longer, s; 0: always",
     )
-    min_cluster_size: int = _same(ClusterSettings, "min_cluster_size")
-    min_samples: int = _same(ClusterSettings, "min_samples")
-    cluster_epsilon: float = _same(ClusterSettings, "epsilon")
+    min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
+    min_samples: int = same_field(ClusterSettings, "min_samples")
+    cluster_epsilon: float = same_field(ClusterSettings, "epsilon")
     dil: bool = Field(True, description="whether distinctive localization is computed")
     dil_every: int = Field(
         1,
@@ -73,10 +67,10 @@ class PerceptionSettings(DetectorSettings):
         le=100,
         description="one image of so many, on average, has a distinctive localization; the others conclude nothing",
     )
-    dil_technique: Technique = _same(LocalizationSettings, "technique")
-    decision_threshold: float = _same(LocalizationSettings, "decision_threshold")
-    dil_alpha: float = _same(LocalizationSettings, "alpha")
-    region_objectness: float = _same(LocalizationSettings, "region_objectness")
+    dil_technique: Technique = same_field(LocalizationSettings, "technique")
+    decision_threshold: float = same_field(LocalizationSettings, "decision_threshold")
+    dil_alpha: float = same_field(LocalizationSettings, "alpha")
+    region_objectness: float = same_field(LocalizationSettings, "region_objectness")
     novelty: bool = Field(
         True,
         description="whether it is measured how novel image and objects are, and where something lies that was never shown "

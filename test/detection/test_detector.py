@@ -46,8 +46,8 @@ def test_boxes_lie_in_the_original_image_and_vectors_are_distributions(name: str
 @pytest.mark.parametrize("name", MODEL_NAMES)
 def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
     detector = tiny_detector(name)
-    look = detector.look(detector.encode(picture()))
-    maps, levels = list(look.maps), look.objectness
+    deterministic = detector.deterministic_pass(detector.encode(picture()))
+    maps, levels = list(deterministic.maps), deterministic.objectness
     assert [level.shape[2:] for level in levels] == [m.shape[2:] for m in maps]
     found = flat(levels)[0]  # torchvision's order of anchors
 
@@ -61,13 +61,13 @@ def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
             torch.sigmoid(logits[:, 1:]).amax(dim=1) if retinanet else 1 - torch.softmax(logits, dim=1)[:, 0]
         )
     torch.testing.assert_close(found.detach(), wanted.detach(), rtol=1e-4, atol=1e-4)
-    probability = torch.sigmoid(wanted) if look.two_stage else wanted
-    torch.testing.assert_close(look.probability()[0], probability.detach(), rtol=1e-4, atol=1e-4)
-    assert look.two_stage == name.startswith("fasterrcnn")
-    assert look.anchors.shape == (found.numel(), 4)
+    probability = torch.sigmoid(wanted) if deterministic.two_stage else wanted
+    torch.testing.assert_close(deterministic.probability()[0], probability.detach(), rtol=1e-4, atol=1e-4)
+    assert deterministic.two_stage == name.startswith("fasterrcnn")
+    assert deterministic.anchors.shape == (found.numel(), 4)
 
     expected = torch.autograd.grad(wanted.sum(), maps)
-    own = look.gradients
+    own = deterministic.gradients
     gradients = torch.autograd.grad(found.sum(), maps) if own is None else own()
     for gradient, other in zip(gradients, expected, strict=True):
         # kernels that round differently decide some rectifiers at 0 differently
@@ -84,7 +84,7 @@ def test_a_look_has_the_detections_of_the_detector_byte_for_byte(name: str, site
         return
     detector = tiny_detector(name, dropout_site=site)
     features = detector.encode(picture())
-    (seen,), expected = detector.look(features).detections, detector.detect(features)
+    (seen,), expected = detector.deterministic_pass(features).detections, detector.detect(features)
     assert len(seen) > 0
     np.testing.assert_array_equal(seen.boxes, expected.boxes)
     np.testing.assert_array_equal(seen.probabilities, expected.probabilities)
@@ -96,7 +96,7 @@ def test_a_look_can_be_asked_for_the_surer_detections_only(name: str) -> None:
     features = detector.encode(picture())
     wanted = detector.detect(features)
     least = float(np.sort(wanted.scores)[len(wanted) // 2])  # one that exactly one detection has
-    (found,) = detector.look(features, least_score=least).detections
+    (found,) = detector.deterministic_pass(features, least_score=least).detections
     sure = wanted.scores >= least
     assert 0 < len(found) == sure.sum() < len(wanted)
     # a score more or less is another shape for the box head of the two-stage models, but the proposals are the same
@@ -110,12 +110,12 @@ def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
         return  # its second stage moves the boxes once more
     detector = tiny_detector(name)
     features = detector.encode(picture())
-    look = detector.look(features)
-    rows = look.probability()[0].topk(400).indices
+    deterministic = detector.deterministic_pass(features)
+    rows = deterministic.probability()[0].topk(400).indices
     width, height = features.image_size
     scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
-    boxes = (look.decode_boxes(0, rows).numpy() * scale).clip(0, [width, height, width, height])
-    for box in look.detections[0].boxes:
+    boxes = (deterministic.decode_boxes(0, rows).numpy() * scale).clip(0, [width, height, width, height])
+    for box in deterministic.detections[0].boxes:
         assert np.abs(boxes - box).max(axis=1).min() < 1e-2
 
 
@@ -123,9 +123,9 @@ def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
 def test_a_look_at_several_images_is_that_at_each(name: str) -> None:
     detector = tiny_detector(name)
     images = [detector.encode(picture(seed)) for seed in range(2)]
-    both = detector.look(*images)
+    both = detector.deterministic_pass(*images)
     for index, features in enumerate(images):
-        alone = detector.look(features)
+        alone = detector.deterministic_pass(features)
         torch.testing.assert_close(both.probability()[index], alone.probability()[0], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(both.detections[index].boxes, alone.detections[0].boxes, atol=0.05)
         rows = torch.arange(5)
@@ -137,9 +137,9 @@ def test_a_look_at_several_images_is_that_at_each(name: str) -> None:
 def test_images_of_different_sizes_cannot_be_looked_at_together() -> None:
     detector = tiny_detector(SSDLITE)
     with pytest.raises(InvalidInput, match="all of one size"):
-        detector.look(detector.encode(picture()), detector.encode(picture(0, 100, 120)))
+        detector.deterministic_pass(detector.encode(picture()), detector.encode(picture(0, 100, 120)))
     with pytest.raises(InvalidInput, match="at least one"):
-        detector.look()
+        detector.deterministic_pass()
 
 
 def test_features_can_enter_autograd() -> None:

@@ -138,7 +138,7 @@ def test_reduced_precision_moves_a_box_by_little_and_spares_the_deterministic_he
     assert all(m.dtype == torch.float32 for m in low.head_maps(features))
     samples = low.sample(features, passes=2, seed=1)
     assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
-    (seen,), found = low.look(features).detections, low.detect(features)
+    (seen,), found = low.deterministic_pass(features).detections, low.detect(features)
     np.testing.assert_array_equal(seen.boxes, found.boxes)
     wanted = plain.detect(plain.encode(picture()))
     assert abs(len(found) - len(wanted)) <= 0.3 * len(wanted) + 2

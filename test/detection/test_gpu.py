@@ -57,10 +57,10 @@ def nothing_left() -> Iterator[None]:
     brought_there.cache_clear()
 
 
-def ones(look: DeterministicPass) -> list[torch.Tensor]:
+def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
     """In place of gradients to the maps: torch's engine has a thread for each GPU and asks its driver for one."""
-    summed_objectness(look.objectness, look.two_stage)
-    return [torch.ones_like(m) for m in look.maps]
+    summed_objectness(deterministic.objectness, deterministic.two_stage)
+    return [torch.ones_like(m) for m in deterministic.maps]
 
 
 @each_model
@@ -68,17 +68,19 @@ def test_what_a_gpu_sees_is_what_a_processor_sees(name: str) -> None:
     for site in ("in", "out") if name == "ssd300_vgg16" else ("in",):
         processor = tiny_detector(name, dropout_site=site)
         there = processor.encode(picture())
-        wanted, plain = processor.sample(there, 2, seed=7), processor.look(there)
+        wanted, plain = processor.sample(there, 2, seed=7), processor.deterministic_pass(there)
         with on_gpu(name, dropout_site=site) as detector:
             features = detector.encode(picture())
-            found, look = detector.sample(features, 2, seed=7), detector.look(features)
+            found, deterministic = detector.sample(features, 2, seed=7), detector.deterministic_pass(features)
             assert detector.device.type == "cuda"
-            assert all(isinstance(m, OnGpu) for m in (*features.maps, *look.maps, *look.objectness))
+            assert all(
+                isinstance(m, OnGpu) for m in (*features.maps, *deterministic.maps, *deterministic.objectness)
+            )
         assert type(found.boxes) is np.ndarray
         for number in range(2):
             assert len(one_pass(found, number)) > 0
             assert_matches(one_pass(found, number), one_pass(wanted, number), _PX, _PROBABILITY)
-        assert_matches(rows_of(look.detections[0]), rows_of(plain.detections[0]), _PX, _PROBABILITY)
+        assert_matches(rows_of(deterministic.detections[0]), rows_of(plain.detections[0]), _PX, _PROBABILITY)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -160,7 +162,7 @@ def test_a_gpu_is_waited_for_as_often_for_ten_passes_as_for_twenty(
             lambda: detector.encode(picture()),
             lambda: detector.sample(features, 10, seed=1),
             lambda: detector.sample(features, 20, seed=1),
-            lambda: looks.append(detector.look(features)),
+            lambda: looks.append(detector.deterministic_pass(features)),
             lambda: localize(looks[0], LocalizationSettings()),
         ):
             simulation.waits.clear()
@@ -178,7 +180,7 @@ def test_what_is_not_finite_is_found_though_nobody_waits_for_it(name: str) -> No
         with pytest.raises(NonFiniteOutput):
             detector.sample(broken, 2, seed=7)
         with pytest.raises(NonFiniteOutput):
-            detector.look(broken)
+            detector.deterministic_pass(broken)
 
 
 @pytest.mark.parametrize("name", ["fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2"])
@@ -187,7 +189,7 @@ def test_proposals_of_all_passes_at_once_are_those_of_each(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
     model = frozen(detector.model)
-    one_by_one, at_once = FastFasterRcnn(model, 0.2), BatchedFasterRcnn(model, 0.2)
+    one_by_one, at_once = (kind(model, detector.settings) for kind in (FastFasterRcnn, BatchedFasterRcnn))
     maps = one_by_one.head_maps(features, detector.dropout(3, range(3)))
     objectness, deltas = model.rpn.head(maps)
     for bias, size in ((0.0, 1e-3), (-200.0, 1e-3), (0.0, 40.0), (0.0, 1e4)):

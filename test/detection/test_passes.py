@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import nn
 
-from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.detector import Kernels, StochasticDetector
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.registry import Kernels
 from sticker_uq.scene import Detections, StochasticSamples
 from test.detection.reference import complete_pass, expected
 from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model

@@ -8,12 +8,9 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from torchvision.models.detection import fcos_resnet50_fpn
 from torchvision.ops import box_iou
 
-from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector
-from sticker_uq.detection.deterministic_pass import by_level
-from sticker_uq.detection.models.custom_detector import Heads, custom_deterministic_pass
+from sticker_uq.detection import NonFiniteOutput, StochasticDetector
 from sticker_uq.dil import (
     LocalizationSettings,
     distinctive_localization,
@@ -37,10 +34,10 @@ def localized(
     keep_saliency: bool = False,
 ) -> Localization:
     """The localization of the test picture, as if ``detections`` had been detected."""
-    look = detector.look(detector.encode(picture()))
+    deterministic = detector.deterministic_pass(detector.encode(picture()))
     if detections is not None:
-        look = replace(look, detections=(detections,))
-    (found,) = localize(look, settings or LocalizationSettings(), keep_saliency)
+        deterministic = replace(deterministic, detections=(detections,))
+    (found,) = localize(deterministic, settings or LocalizationSettings(), keep_saliency)
     return found
 
 
@@ -78,7 +75,7 @@ def test_saliency_leaves_no_trace(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
     before = [m.clone() for m in detector.head_maps(features)]
-    first, second = (objectness_saliency(detector.look(features))[0] for _ in range(2))
+    first, second = (objectness_saliency(detector.deterministic_pass(features))[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)
     for kept, untouched in zip(detector.head_maps(features), before, strict=True):
         assert torch.equal(kept, untouched)
@@ -125,8 +122,10 @@ def test_an_object_that_is_not_predicted_raises_dil() -> None:
 def test_a_look_at_the_surer_detections_tells_the_same(name: str) -> None:
     detector = tiny_detector(name)
     settings = LocalizationSettings()
-    look = detector.look(detector.encode(picture()), least_score=settings.decision_threshold)
-    (found,) = localize(look, settings)
+    deterministic = detector.deterministic_pass(
+        detector.encode(picture()), least_score=settings.decision_threshold
+    )
+    (found,) = localize(deterministic, settings)
     assert to_plain(found) == to_plain(localized(detector, settings=settings))
 
 
@@ -191,39 +190,3 @@ def test_a_box_explains_its_own_region_and_no_other(name: str) -> None:
     for region in explained.unexplained:
         overlap = box_iou(torch.from_numpy(region.box[None]), torch.from_numpy(strongest.box[None]))
         assert overlap.item() < 0.9
-
-
-def test_a_user_s_own_detector_has_a_dil() -> None:
-    torch.manual_seed(0)
-    model = fcos_resnet50_fpn(weights=None, weights_backbone=None, num_classes=3, min_size=96, max_size=160)
-    model.eval().requires_grad_(False)
-
-    def heads(features: Features, maps: list[torch.Tensor]) -> Heads:
-        outputs = model.head(maps)
-        centred = outputs["bbox_ctrness"][..., 0].sigmoid()
-        scores = (outputs["cls_logits"].sigmoid().amax(dim=2) * centred).sqrt()
-        anchors = model.anchor_generator(features.image_list(1), maps)[0]
-
-        def decode(image: int, rows: torch.Tensor) -> torch.Tensor:
-            deltas = outputs["bbox_regression"][image, rows].detach()
-            boxes: torch.Tensor = model.box_coder.decode(deltas, anchors[rows])
-            return boxes
-
-        levels = by_level(scores, maps, model.anchor_generator.num_anchors_per_location())
-        return Heads(levels, anchors, decode)
-
-    look = custom_deterministic_pass(model, picture(), heads, NOTHING)
-    own = model.head([m.detach() for m in look.maps])
-    expected = (own["cls_logits"].sigmoid().amax(dim=2) * own["bbox_ctrness"][..., 0].sigmoid()).sqrt()
-    torch.testing.assert_close(look.probability(), expected)
-    settings = LocalizationSettings(region_objectness=0.0)
-    (found,) = localize(look, settings, keep_saliency=True)
-    assert found.dil == 1.0
-    assert found.saliency is not None
-    assert found.saliency.shape == picture().shape[:2]
-    assert found.unexplained
-    height, width = picture().shape[:2]
-    everything = Detections(np.float32([[0, 0, width, height]]), np.float32([[0.1, 0.1, 0.8]]))
-    look = custom_deterministic_pass(model, picture(), heads, everything)
-    (found,) = localize(look, settings)
-    assert (found.dil, found.unexplained_objectness, found.unexplained) == (0.0, 0.0, ())

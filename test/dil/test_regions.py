@@ -42,8 +42,10 @@ def test_the_strongest_unexplained_anchor_is_found_however_many_there_are(
     features = Features((SIDE, SIDE), (SIDE, SIDE), (SIDE, SIDE), ())
     objectness = torch.from_numpy(values).view(1, 1, 1, -1)
     tensor = torch.from_numpy(places)
-    look = DeterministicPass((features,), (), (objectness,), False, tensor, lambda _, rows: tensor[rows], ())
-    found = unexplained_objectness(look, predicted, 0.05)
+    deterministic = DeterministicPass(
+        (features,), (), (objectness,), False, tensor, lambda _, rows: tensor[rows], ()
+    )
+    found = unexplained_objectness(deterministic, predicted, 0.05)
 
     free = np.array([not explained(place, predicted) for place in places])
     assert found.objectness == (values[free].max() if free.any() else 0.0)

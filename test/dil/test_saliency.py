@@ -43,13 +43,13 @@ class SmallDetector:
     def objectness(self, maps: list[Tensor]) -> list[Tensor]:
         return [torch.sigmoid(self.head(level)) for level in maps]
 
-    def look(self, two_stage: bool) -> DeterministicPass:
+    def deterministic_pass(self, two_stage: bool) -> DeterministicPass:
         maps = leaves(self.maps)
         return look_with(maps, self.objectness(maps), two_stage)
 
 
 def look_with(maps: list[Tensor], objectness: list[Tensor], two_stage: bool) -> DeterministicPass:
-    """A look of which only maps and objectness mean anything."""
+    """A pass of which only maps and objectness mean anything."""
     features = tuple(features_of((8, 6), (6, 8), (6, 8)) for _ in range(len(maps[0])))
     return DeterministicPass(
         features, tuple(maps), tuple(objectness), two_stage, torch.zeros(0, 4), lambda _, rows: rows, ()
@@ -126,7 +126,7 @@ def test_gradients_agree_with_finite_differences(two_stage: bool) -> None:
             lowered[level][0, channel] -= step
             weights[channel] = (total(raised) - total(lowered)) / (2 * step) / values[0, channel].numel()
         expected.append(torch.einsum("c,chw->hw", weights, values[0]).relu())
-    found = activation_maps(detector.look(two_stage), "gradcam")
+    found = activation_maps(detector.deterministic_pass(two_stage), "gradcam")
     for one, other in zip(found, expected, strict=True):
         assert other.max() > 0
         torch.testing.assert_close(one[0], other, rtol=1e-6, atol=1e-9)
@@ -136,7 +136,7 @@ def test_gradients_agree_with_finite_differences(two_stage: bool) -> None:
 def test_layercam_agrees_with_finite_differences_of_every_element(two_stage: bool) -> None:
     detector = SmallDetector()
     step = 1e-5
-    found = activation_maps(detector.look(two_stage), "layercam")
+    found = activation_maps(detector.deterministic_pass(two_stage), "layercam")
     for level, values in enumerate(detector.maps):
         expected = torch.zeros(values.shape[2:], dtype=torch.float64)
         for c, y, x in np.ndindex(*values.shape[1:]):
@@ -153,12 +153,14 @@ def test_layercam_agrees_with_finite_differences_of_every_element(two_stage: boo
 @pytest.mark.parametrize("technique", get_args(Technique))
 def test_images_looked_at_together_do_not_mix(technique: Technique) -> None:
     detector = SmallDetector(images=3)
-    together = activation_maps(detector.look(two_stage=True), technique)
+    together = activation_maps(detector.deterministic_pass(two_stage=True), technique)
     for image in range(3):
         alone = SmallDetector()
         alone.head = detector.head
         alone.maps = [m[image : image + 1] for m in detector.maps]
-        for both, one in zip(together, activation_maps(alone.look(True), technique), strict=True):
+        for both, one in zip(
+            together, activation_maps(alone.deterministic_pass(True), technique), strict=True
+        ):
             torch.testing.assert_close(both[image], one[0])
 
 
@@ -192,9 +194,9 @@ def test_a_flat_level_stays_flat(padded: tuple[int, int]) -> None:
 def test_saliency_is_the_enlarged_sum_of_the_levels(name: str, technique: Technique) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
-    levels = activation_maps(detector.look(features), technique)
+    levels = activation_maps(detector.deterministic_pass(features), technique)
     assert [level.shape[1:] for level in levels] == [m.shape[-2:] for m in detector.head_maps(features)]
-    (saliency,) = objectness_saliency(detector.look(features), technique)
+    (saliency,) = objectness_saliency(detector.deterministic_pass(features), technique)
     assert saliency.shape == picture().shape[:2]
     assert saliency.min() >= 0
     np.testing.assert_array_equal(saliency, enlarge([level[0] for level in levels], features))
@@ -230,8 +232,8 @@ class Objectness(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         family = self.detector.family
         with torch.enable_grad():
-            sight = family.look(self.features, self.maps(pixels), 0.2)
-        return summed_objectness(sight.objectness, family.two_stage)[None]
+            outputs = family.head_outputs(self.features, self.maps(pixels), 0.2)
+        return summed_objectness(outputs.objectness, family.two_stage)[None]
 
     def maps(self, pixels: Tensor) -> list[Tensor]:
         backbone = self.model.backbone
@@ -252,8 +254,8 @@ def test_levels_agree_with_pytorch_grad_cam(name: str) -> None:
     wrapped = Objectness(name)
     # with torchvision's own kernels: others round differently, and a rectifier at 0 turns that into another gradient
     detector = StochasticDetector(wrapped.model, wrapped.detector.settings, "", "reference")
-    ours = activation_maps(detector.look(detector.encode(picture())), "gradcam")
-    layers = activation_maps(detector.look(detector.encode(picture())), "layercam")
+    ours = activation_maps(detector.deterministic_pass(detector.encode(picture())), "gradcam")
+    layers = activation_maps(detector.deterministic_pass(detector.encode(picture())), "layercam")
     rgb = torch.from_numpy(picture()[..., ::-1].copy()).permute(2, 0, 1) / 255
     pixels = wrapped.model.transform([rgb])[0].tensors
 

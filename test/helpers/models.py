@@ -21,8 +21,9 @@ from torchvision.models.detection.image_list import ImageList
 
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import PassDropout
-from sticker_uq.detection.models.networks import build_model, is_ssd
-from sticker_uq.detection.settings import MODEL_NAMES, DetectorSettings
+from sticker_uq.detection.models.networks import build_model
+from sticker_uq.detection.registry import MODEL_NAMES, detector_entry
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import checksum, save_weights
 
 MIN_SIZE = 128
@@ -76,12 +77,13 @@ def tiny_model(name: str) -> nn.Module:
         dropout = PassDropout(_RATE, 0, range(1), detector.device)
         pairs = zip(detector.head_maps(features), detector.family.head_maps(features, dropout), strict=True)
         maps = [torch.cat(pair) for pair in pairs]  # a pass without dropout and one with it
-        if is_ssd(name):
-            _tune_ssd(model.head, maps)
-        elif name.startswith("retinanet"):
+        family = detector_entry(name).family
+        if family == "retinanet":
             _tune_retinanet(model.head, maps)
-        else:
+        elif family == "faster_rcnn":
             _tune_faster_rcnn(model, features.image_list(2), maps)
+        else:
+            _tune_ssd(model.head, maps)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Faster R-CNN's passes on a GPU: all of them at once, in tensors whose sizes do not depend on what is seen."""
+"""Faster R-CNN's passes on a GPU: all of them at once, in tensors whose sizes do not depend on the image."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class BatchedFasterRcnn(FastFasterRcnn):
         # (n, L, K): as many places in each level; no score is negative
         boxes = pad_sequence([b.transpose(0, 1) for b, _ in parts]).permute(2, 1, 0, 3)
         scores = pad_sequence([s.T for _, s in parts], padding_value=-1.0).permute(2, 1, 0)
-        # a box that is not finite, which is found out at the end, must not be looked for outside of a map
+        # non-finite boxes, which are reported at the end, must not index outside of a map
         boxes = clip_boxes_to_image(boxes, features.resized).nan_to_num()
         sides = boxes[..., 2:] - boxes[..., :2]
         usable = (sides >= rpn.min_size).all(dim=-1) & (scores >= max(rpn.score_thresh, 0.0))

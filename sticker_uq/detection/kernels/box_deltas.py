@@ -12,7 +12,7 @@ from sticker_uq.detection.selection import check_finite
 
 
 class LazyDeltas:
-    """Box deltas (n, N, 4) whose regression branch looks at a level only when one of its anchors is wanted.
+    """Box deltas (n, N, 4) whose regression branch computes a level only when one of its anchors is wanted.
 
     Objects of a picture are on one level or two; the branch costs as much as that of the class scores. For a processor.
     """

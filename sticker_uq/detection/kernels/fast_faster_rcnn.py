@@ -14,6 +14,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.fast_pyramid import FastPyramid
 from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.models.faster_rcnn import FasterRcnn
+from sticker_uq.detection.settings import DetectorSettings
 
 _FIRST_ATTEMPT = 1.6
 """Of so many times the wanted proposals the best are suppressed first; mostly that suffices."""
@@ -22,9 +23,9 @@ _FIRST_ATTEMPT = 1.6
 class FastFasterRcnn(FasterRcnn):
     """``FasterRcnn`` over a frozen model, for one dropout rate."""
 
-    def __init__(self, model: Any, rate: float) -> None:
-        super().__init__(model)
-        self._pyramid = FastPyramid(model.backbone.fpn, rate)
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
+        super().__init__(model, settings)
+        self._pyramid = FastPyramid(model.backbone.fpn, settings.dropout_rate)
         self._pooling = BagPooling(model.roi_heads.box_roi_pool)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:

@@ -11,14 +11,15 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.box_deltas import LazyDeltas
 from sticker_uq.detection.kernels.fast_pyramid import FastPyramid
 from sticker_uq.detection.models.retinanet import RetinaNet
+from sticker_uq.detection.settings import DetectorSettings
 
 
 class FastRetinaNet(RetinaNet):
     """``RetinaNet`` over a frozen model, for one dropout rate."""
 
-    def __init__(self, model: Any, rate: float) -> None:
-        super().__init__(model)
-        self._pyramid = FastPyramid(model.backbone.fpn, rate)
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
+        super().__init__(model, settings)
+        self._pyramid = FastPyramid(model.backbone.fpn, settings.dropout_rate)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
         """P3..P7."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -10,17 +10,18 @@ from sticker_uq.detection.dropout import Dropout, no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.kernels.ssd_branches import ClassScores, levels_of
 from sticker_uq.detection.kernels.ssd_deltas import SsdDeltas
-from sticker_uq.detection.models.family import HeadOutputs, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_outputs, anchors_of
 from sticker_uq.detection.models.ssd import Ssd
 from sticker_uq.detection.selection import all_finite
+from sticker_uq.detection.settings import DetectorSettings
 
 
 class FastSsd(Ssd):
     """``Ssd`` over a frozen model, for one dropout rate."""
 
-    def __init__(self, model: Any, site: Literal["in", "out"], rate: float) -> None:
-        super().__init__(model, site)
-        self._keep = 1.0 - rate
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
+        super().__init__(model, settings)
+        self._keep = 1.0 - settings.dropout_rate
         self._classes = levels_of(model.head.classification_head)
         self._boxes = levels_of(model.head.regression_head)
 
@@ -31,20 +32,20 @@ class FastSsd(Ssd):
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         return [dropout.masks(m).mul_(m) for m in scaled]
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the probability of a default box that it is not background."""
         if maps[0].device.type != "cpu":
-            return super().look(features, maps, score_floor)
+            return super().head_outputs(features, maps, score_floor)
         plain = [m.detach() for m in maps]
-        seen = ClassScores(self._classes, self._model.head.classification_head.num_columns, plain)
-        counts = [level[0].numel() for level in seen.objectness]
-        sight = anchor_sight(
+        scores = ClassScores(self._classes, self._model.head.classification_head.num_columns, plain)
+        counts = [level[0].numel() for level in scores.objectness]
+        outputs = anchor_outputs(
             self._model,
-            seen.objectness,
+            scores.objectness,
             anchors_of(self._model, features, maps),
-            seen.probabilities,
+            scores.probabilities,
             SsdDeltas(self._boxes, plain, counts),
-            all_finite(seen.probabilities),
+            all_finite(scores.probabilities),
             score_floor,
         )
-        return sight._replace(gradients=seen.gradients)
+        return outputs._replace(gradients=scores.gradients)

@@ -31,7 +31,7 @@ class Family(Protocol):
     ) -> Rows:
         """Boxes above ``score_floor`` that the heads see in ``maps``, px of the resized image, not yet suppressed."""
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``DeterministicPass``)."""
 
 
@@ -61,7 +61,7 @@ def anchor_candidates(
     return Rows(boxes, probabilities[passes, chosen], passes, finite)
 
 
-def anchor_sight(
+def anchor_outputs(
     model: Any,
     objectness: tuple[Tensor, ...],
     anchors: Tensor,
@@ -70,7 +70,7 @@ def anchor_sight(
     finite: Tensor,
     score_floor: float,
 ) -> HeadOutputs:
-    """What a one-stage detector sees: objectness per level (n, A, h, w), class distributions (n, N, 3), and its boxes.
+    """The head outputs of a one-stage detector: objectness per level (n, A, h, w), class distributions (n, N, 3), and its boxes.
 
     ``deltas(image, rows)``: the box deltas (K, 4) of the anchors ``rows`` (K,) of an image, or of the image of each;
     ``finite``: whether what the heads made is, as ``all_finite`` tells.

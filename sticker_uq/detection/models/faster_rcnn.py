@@ -15,6 +15,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.models.family import HeadOutputs
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, check_finite, softmax_distribution, strongest
+from sticker_uq.detection.settings import DetectorSettings
 
 
 class FasterRcnn:
@@ -22,7 +23,7 @@ class FasterRcnn:
 
     two_stage = True
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
@@ -40,7 +41,7 @@ class FasterRcnn:
         objectness, deltas = self._model.rpn.head(maps)
         return self._rows(features, maps, objectness, deltas, score_floor)
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
         rpn = self._model.rpn
         with torch.enable_grad():

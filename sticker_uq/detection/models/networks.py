@@ -1,14 +1,24 @@
-"""The six sticker detection models as torchvision builds them, with three classes and random weights."""
+"""The six sticker detection models as torchvision builds them, and how each is computed."""
 
 from __future__ import annotations
 
-from typing import cast
+from functools import partial
+from typing import Any, cast
 
 from torch import nn
 from torchvision.models import get_model
 
-from sticker_uq.detection.settings import MODEL_NAMES
-from sticker_uq.scene import CLASS_COUNT, InvalidInput
+from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
+from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
+from sticker_uq.detection.kernels.fast_retinanet import FastRetinaNet
+from sticker_uq.detection.kernels.fast_ssd import FastSsd
+from sticker_uq.detection.models.family import Family
+from sticker_uq.detection.models.faster_rcnn import FasterRcnn
+from sticker_uq.detection.models.retinanet import RetinaNet
+from sticker_uq.detection.models.ssd import Ssd
+from sticker_uq.detection.registry import DetectorEntry, detector_entry
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.scene import CLASS_COUNT
 
 _LONG_SIDE = 1333 / 800  # torchvision's ratio between the longest and the shortest side of a resized image
 _FEW_OBJECTS = {
@@ -18,28 +28,72 @@ _FEW_OBJECTS = {
 }
 """Faster R-CNN in training: a lid bears a few objects, so torchvision's 2000 proposals and 512 samples are waste."""
 
-__all__ = ["MODEL_NAMES", "build_model", "is_ssd"]
 
-
-def is_ssd(name: str) -> bool:
-    """Whether ``name`` is one of the two SSDs (fixed input size, dropout in the head), not an FPN model."""
-    return name.startswith("ssd")
-
-
-def build_model(name: str, *, min_size: int = 480, num_classes: int = CLASS_COUNT) -> nn.Module:
-    """The torchvision detector ``name`` with random weights, in training mode, all parameters trainable.
+def build_model(name: str, *, min_size: int | None = None, num_classes: int = CLASS_COUNT) -> nn.Module:
+    """The detector ``name`` with random weights, in training mode, all parameters trainable.
 
     ``min_size``: shorter side of the resized image in px, FPN models only (the SSDs resize to 300x300 and
-    320x320); ``num_classes`` counts the background. Without pretrained weights torchvision gives the ResNets
-    ordinary batch normalisation instead of frozen one, so the model can be trained from scratch; the
-    parameter names are those of torchvision's own weights. Raises InvalidInput for an unknown name.
+    320x320), None: that of default settings; ``num_classes`` counts the background. Raises InvalidInput as `detector_entry`.
     """
-    if name not in MODEL_NAMES:
-        raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(MODEL_NAMES)}")
-    size: dict[str, int] = (
-        {} if is_ssd(name) else {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
+    size = DetectorSettings().min_size if min_size is None else min_size
+    return detector_entry(name).build(min_size=size, num_classes=num_classes)
+
+
+def _fast_faster_rcnn(model: Any, settings: DetectorSettings) -> Family:
+    on_processor = next(model.parameters()).device.type == "cpu"
+    return (FastFasterRcnn if on_processor else BatchedFasterRcnn)(model, settings)
+
+
+def _pyramid_model(name: str, *, min_size: int, num_classes: int, **options: int) -> nn.Module:
+    sizes = {"min_size": min_size, "max_size": round(min_size * _LONG_SIDE)}
+    return _torchvision_model(name, num_classes, **sizes, **options)
+
+
+def _ssd_model(name: str, *, min_size: int, num_classes: int) -> nn.Module:
+    del min_size
+    return _torchvision_model(name, num_classes)
+
+
+def _torchvision_model(name: str, num_classes: int, **options: int) -> nn.Module:
+    # Without pretrained weights torchvision gives the ResNets ordinary batch normalisation instead of frozen one, so the model
+    # can be trained from scratch; the parameter names are those of torchvision's own weights.
+    return cast(
+        nn.Module, get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)
     )
-    if name.startswith("fasterrcnn"):
-        size |= _FEW_OBJECTS
-    model = get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **size)
-    return cast(nn.Module, model)
+
+
+DETECTORS = {
+    **{
+        name: DetectorEntry(
+            family="faster_rcnn",
+            build=partial(_pyramid_model, name, **_FEW_OBJECTS),
+            reference=FasterRcnn,
+            fast=_fast_faster_rcnn,
+        )
+        for name in ("fasterrcnn_resnet50_fpn", "fasterrcnn_resnet50_fpn_v2")
+    },
+    **{
+        name: DetectorEntry(
+            family="retinanet",
+            build=partial(_pyramid_model, name),
+            reference=RetinaNet,
+            fast=FastRetinaNet,
+        )
+        for name in ("retinanet_resnet50_fpn", "retinanet_resnet50_fpn_v2")
+    },
+    **{
+        name: DetectorEntry(
+            family=family,
+            build=partial(_ssd_model, name),
+            reference=Ssd,
+            fast=FastSsd,
+            passes_at_once=passes,
+            fixed_input_size=True,
+        )
+        for name, family, passes in (
+            ("ssd300_vgg16", "ssd", 5),
+            ("ssdlite320_mobilenet_v3_large", "ssdlite", 10),
+        )
+    },
+}
+"""The entries of the six, by name."""

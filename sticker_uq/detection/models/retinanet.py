@@ -11,9 +11,10 @@ from torchvision.models.detection.image_list import ImageList
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_outputs, anchors_of
 from sticker_uq.detection.models.pyramid import encode_pyramid, pyramid_maps
 from sticker_uq.detection.selection import Rows, all_finite, sigmoid_distribution
+from sticker_uq.detection.settings import DetectorSettings
 
 
 class RetinaNet:
@@ -21,7 +22,7 @@ class RetinaNet:
 
     two_stage = False
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
@@ -42,7 +43,7 @@ class RetinaNet:
             self._model, features, maps, probabilities, outputs["bbox_regression"], score_floor
         )
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
         head = self._model.head
         with torch.enable_grad():
@@ -53,10 +54,10 @@ class RetinaNet:
         anchors = anchors_of(self._model, features, maps)
         deltas, *known = self._deltas([m.detach() for m in maps], [level[0].numel() for level in objectness])
         finite = all_finite(probabilities, *known)
-        return anchor_sight(self._model, objectness, anchors, probabilities, deltas, finite, score_floor)
+        return anchor_outputs(self._model, objectness, anchors, probabilities, deltas, finite, score_floor)
 
     def _deltas(self, maps: list[Tensor], counts: list[int]) -> tuple[Any, ...]:
-        """The box deltas of the heads, as :func:`anchor_sight` asks for them, and those that are known already.
+        """The box deltas of the heads, as :func:`anchor_outputs` asks for them, and those that are known already.
 
         ``counts``: anchors per level.
         """

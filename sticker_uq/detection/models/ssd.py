@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,9 @@ from torchvision.models.detection.ssd import SSDFeatureExtractorVGG
 from sticker_uq.detection.deterministic_pass import by_level
 from sticker_uq.detection.dropout import Dropout
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_sight, anchors_of
+from sticker_uq.detection.models.family import HeadOutputs, anchor_candidates, anchor_outputs, anchors_of
 from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
+from sticker_uq.detection.settings import DetectorSettings
 
 
 class Ssd:
@@ -29,9 +30,9 @@ class Ssd:
 
     two_stage = False
 
-    def __init__(self, model: Any, site: Literal["in", "out"]) -> None:
+    def __init__(self, model: Any, settings: DetectorSettings) -> None:
         self._model = model
-        self._site = site
+        self._site = settings.dropout_site
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
         """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
@@ -57,7 +58,7 @@ class Ssd:
         probabilities = softmax_distribution(logits)
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
-    def look(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
+    def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Objectness is the probability of a default box that it is not background."""
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
@@ -66,7 +67,7 @@ class Ssd:
             objectness = by_level(1 - probabilities[..., 0], maps, generator.num_anchors_per_location())
         plain = [m.detach() for m in maps]
         deltas = _columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
-        return anchor_sight(
+        return anchor_outputs(
             self._model,
             objectness,
             anchors_of(self._model, features, maps),

@@ -22,7 +22,7 @@ from torch import Tensor
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.selection import NonFiniteOutput
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.lab.attacks.dag_targets import Targets, evaluate, find_targets
+from sticker_uq.lab.attacks.dag_targets import Targets, find_targets, target_outputs
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 Mode = Literal["swap", "vanish", "random"]
@@ -163,7 +163,7 @@ class _AttackState:
     def step(self) -> bool:
         """One iteration; False, and nothing done, when no target is left to attack."""
         pixels = self._now.requires_grad_(True)
-        outputs = evaluate(self._detector, pixels, self._targets)
+        outputs, *_ = target_outputs(self._detector, pixels, self._targets)
         active = ~self._fooled(outputs.probabilities)
         if not active.any():
             self._now = pixels.detach()
@@ -190,7 +190,7 @@ class _AttackState:
         """The pictures clipped and rounded, measured as they are stored."""
         stored = self._now.detach().round().clamp(0, 255)
         counts = self._targets.counts()
-        fooled = self._fooled(evaluate(self._detector, stored, self._targets).probabilities)
+        fooled = self._fooled(target_outputs(self._detector, stored, self._targets)[0].probabilities)
         hits = torch.bincount(self._targets.image[fooled], minlength=len(stored)).tolist()
         found = []
         for index, (picture, clean) in enumerate(zip(stored, self._clean, strict=True)):

@@ -1,11 +1,11 @@
-"""The targets of Dense Adversary Generation, and the models' outputs for them, differentiable in the picture."""
+"""The boxes that Dense Adversary Generation attacks, and what each family of detectors outputs for them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,8 +15,10 @@ from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import no_dropout
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.models.family import anchors_of
+from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import check_finite, sigmoid_distribution, softmax_distribution
 from sticker_uq.io.coco import LabelledImage
+from sticker_uq.scene import InvalidInput
 
 PROPOSAL_NMS = 0.9
 """IoU above which of two proposals one is dropped: a dense set survives the perturbation (Xie et al., section 3.2)."""
@@ -49,7 +51,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class TargetOutputs:
-    """Outputs of a model for N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
+    """The outputs for N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
 
     RetinaNet has no background logit; it is 0 here, and raising it means lowering the object's.
     """
@@ -58,92 +60,81 @@ class TargetOutputs:
     probabilities: Tensor
 
 
-def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
-    """The targets on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
+class AttackView(Protocol):
+    """The boxes of a family of detectors before suppression, differentiable in the picture."""
 
-    A box is a target of the object with the highest IoU, among those with an IoU above 0.1 and a class probability above
-    0.1. Raises NonFiniteOutput when the network's output is not finite.
-    """
-    features, maps = _features_and_maps(detector, pixels)
-    height, width = pixels.shape[-2:]
-    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
-    if detector.family.two_stage:
-        proposals = _proposals(detector.model, features, maps)
-        outputs = _two_stage_outputs(detector.model, features, maps, proposals)
-        split = outputs.probabilities.split([len(p) for p in proposals])
-        per_image = list(zip(proposals, split, strict=True))
-    else:
-        logits = detector.model.head.classification_head(maps)
-        deltas = detector.model.head.regression_head(maps)
+    def boxes(
+        self, model: Any, features: Features, maps: list[Tensor]
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Boxes (A, 4) px of the resized picture and their class distributions (A, 3), of each picture."""
+
+    def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
+        """The outputs for ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
+
+    def kept(self, boxes: Tensor) -> Tensor:
+        """Those of the target ``boxes`` (K, 4) of a picture that :meth:`outputs` reads from the targets."""
+
+
+class AnchorView:
+    """Targets are anchors of a one-stage detector."""
+
+    def __init__(self, read: Callable[[Tensor], TargetOutputs]) -> None:
+        """``read``: logits (..., 3) of the classification head to outputs."""
+        self._read = read
+
+    def boxes(
+        self, model: Any, features: Features, maps: list[Tensor]
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """As of :class:`AttackView`."""
+        logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
-        anchors = anchors_of(detector.model, features, maps)
-        decode = detector.model.box_coder.decode_single
-        probabilities = _one_stage_outputs(detector, logits).probabilities
-        per_image = [(decode(d, anchors), p) for d, p in zip(deltas, probabilities, strict=True)]
-    image, objects, labels, rows, boxes = [], [], [], [], []
-    for number, ((found, probabilities), item) in enumerate(zip(per_image, items, strict=True)):
-        wanted = torch.from_numpy(item.boxes).to(found) * scale
-        classes = torch.from_numpy(item.labels).to(found.device)
-        chosen, owner = _match(found, probabilities, wanted, classes)
-        image.append(torch.full_like(chosen, number))
-        objects.append(owner)
-        labels.append(classes[owner])
-        rows.append(chosen)
-        boxes.append(found[chosen] if detector.family.two_stage else found[:0])
-    return Targets(
-        torch.cat(image), torch.cat(objects), torch.cat(labels), torch.cat(rows), tuple(boxes), len(items)
-    )
+        anchors = anchors_of(model, features, maps)
+        boxes = [model.box_coder.decode_single(d, anchors) for d in deltas]
+        return boxes, list(self._read(logits).probabilities)
+
+    def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
+        """As of :class:`AttackView`."""
+        return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
+
+    def kept(self, boxes: Tensor) -> Tensor:
+        """None: the rows tell the anchors."""
+        return boxes[:0]
 
 
-def evaluate(detector: StochasticDetector, pixels: Tensor, targets: Targets) -> TargetOutputs:
-    """Outputs of the model for ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size."""
-    return evaluate_with_maps(detector, pixels, targets)[0]
+class ProposalView:
+    """Targets are proposals of a two-stage detector."""
+
+    def boxes(
+        self, model: Any, features: Features, maps: list[Tensor]
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """As of :class:`AttackView`."""
+        rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
+        rpn.nms_thresh = PROPOSAL_NMS
+        rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
+        proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
+        probabilities = _proposal_outputs(model, features, maps, proposals).probabilities
+        return proposals, probabilities.split([len(p) for p in proposals])
+
+    def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
+        """As of :class:`AttackView`."""
+        return _proposal_outputs(model, features, maps, list(targets.boxes))
+
+    def kept(self, boxes: Tensor) -> Tensor:
+        """All of them."""
+        return boxes
 
 
-def evaluate_with_maps(
-    detector: StochasticDetector, pixels: Tensor, targets: Targets
-) -> tuple[TargetOutputs, Features, list[Tensor]]:
-    """As :func:`evaluate`, with the features and the maps (n, C, h, w) that enter the heads."""
-    features, maps = _features_and_maps(detector, pixels)
-    return _outputs(detector, features, maps, targets), features, maps
-
-
-def _outputs(
-    detector: StochasticDetector, features: Features, maps: list[Tensor], targets: Targets
-) -> TargetOutputs:
-    if detector.family.two_stage:
-        return _two_stage_outputs(detector.model, features, maps, list(targets.boxes))
-    logits = detector.model.head.classification_head(maps)
-    return _one_stage_outputs(detector, logits[targets.image, targets.rows])
-
-
-def _features_and_maps(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[Tensor]]:
-    """Features of all pictures as one batch, with maps (n, C, h, w), and the maps that enter the heads."""
-    height, width = pixels.shape[-2:]
-    images, _ = detector.model.transform(list(pixels / 255))
-    features = detector.family.encode(images, (width, height))
-    return features, detector.family.head_maps(features, no_dropout)
-
-
-def _one_stage_outputs(detector: StochasticDetector, logits: Tensor) -> TargetOutputs:
-    if detector.name.startswith("retinanet"):
-        foreground = logits[..., 1:]
-        return TargetOutputs(
-            torch.cat([torch.zeros_like(foreground[..., :1]), foreground], dim=-1),
-            sigmoid_distribution(logits),
-        )
+def _softmax_outputs(logits: Tensor) -> TargetOutputs:
     return TargetOutputs(logits, softmax_distribution(logits))
 
 
-def _proposals(model: Any, features: Features, maps: list[Tensor]) -> list[Tensor]:
-    rpn = copy.copy(model.rpn)  # shares the weights but not the settings
-    rpn.nms_thresh = PROPOSAL_NMS
-    rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
-    proposals, _ = rpn(features.image_list(len(maps[0])), _named(model, maps))
-    return list(proposals)
+def _sigmoid_outputs(logits: Tensor) -> TargetOutputs:
+    foreground = logits[..., 1:]
+    with_background = torch.cat([torch.zeros_like(foreground[..., :1]), foreground], dim=-1)
+    return TargetOutputs(with_background, sigmoid_distribution(logits))
 
 
-def _two_stage_outputs(
+def _proposal_outputs(
     model: Any, features: Features, maps: list[Tensor], proposals: list[Tensor]
 ) -> TargetOutputs:
     heads = model.roi_heads
@@ -151,11 +142,76 @@ def _two_stage_outputs(
     pooled = heads.box_roi_pool(_named(model, maps), proposals, sizes)
     logits, _ = heads.box_predictor(heads.box_head(pooled))
     check_finite(logits)
-    return TargetOutputs(logits, softmax_distribution(logits))
+    return _softmax_outputs(logits)
 
 
 def _named(model: Any, maps: list[Tensor]) -> dict[str, Tensor]:
     return dict(zip([*model.roi_heads.box_roi_pool.featmap_names, "pool"], maps, strict=True))
+
+
+VIEWS: dict[str, AttackView] = {
+    "faster_rcnn": ProposalView(),
+    "retinanet": AnchorView(_sigmoid_outputs),
+    "ssd": AnchorView(_softmax_outputs),
+    "ssdlite": AnchorView(_softmax_outputs),
+}
+"""Attack views by the family in a detector's registry entry."""
+
+
+def attack_view(name: str) -> AttackView:
+    """The view of the detector ``name``. Raises InvalidInput for one whose family has none."""
+    family = detector_entry(name).family
+    if family not in VIEWS:
+        raise InvalidInput(
+            f"{name!r} cannot be attacked: its family is {family!r}, expected one of {', '.join(VIEWS)}"
+        )
+    return VIEWS[family]
+
+
+def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
+    """The targets on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
+
+    A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it
+    gives a probability of more than 0.1. Raises NonFiniteOutput when the network's output is not finite, and InvalidInput for a
+    detector that cannot be attacked.
+    """
+    view = attack_view(detector.name)
+    features, maps = _maps_of(detector, pixels)
+    height, width = pixels.shape[-2:]
+    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
+    image, objects, labels, rows, boxes = [], [], [], [], []
+    per_image = zip(*view.boxes(detector.model, features, maps), items, strict=True)
+    for number, (found, probabilities, item) in enumerate(per_image):
+        wanted = torch.from_numpy(item.boxes).to(found) * scale
+        classes = torch.from_numpy(item.labels).to(found.device)
+        chosen, owner = _match(found, probabilities, wanted, classes)
+        image.append(torch.full_like(chosen, number))
+        objects.append(owner)
+        labels.append(classes[owner])
+        rows.append(chosen)
+        boxes.append(view.kept(found[chosen]))
+    return Targets(
+        torch.cat(image), torch.cat(objects), torch.cat(labels), torch.cat(rows), tuple(boxes), len(items)
+    )
+
+
+def target_outputs(
+    detector: StochasticDetector, pixels: Tensor, targets: Targets
+) -> tuple[TargetOutputs, Features, list[Tensor]]:
+    """The outputs for ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size.
+
+    With them the features, and the maps (n, C, h, w) that enter the heads.
+    """
+    features, maps = _maps_of(detector, pixels)
+    return attack_view(detector.name).outputs(detector.model, features, maps, targets), features, maps
+
+
+def _maps_of(detector: StochasticDetector, pixels: Tensor) -> tuple[Features, list[Tensor]]:
+    """Features of all pictures as if they were one image, with maps (n, C, h, w), and the maps that enter the heads."""
+    height, width = pixels.shape[-2:]
+    images, _ = detector.model.transform(list(pixels / 255))
+    features = detector.family.encode(images, (width, height))
+    return features, detector.family.head_maps(features, no_dropout)
 
 
 def _match(boxes: Tensor, probabilities: Tensor, wanted: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:

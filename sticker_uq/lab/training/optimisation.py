@@ -10,16 +10,9 @@ from torch import Tensor, nn
 
 from sticker_uq.lab.training.settings import Frozen
 
-_RATES = {"ssdlite320_mobilenet_v3_large": 2e-3, "ssd300_vgg16": 2e-4}
-_FPN_RATE = 1e-4
 _WEIGHT_DECAY = 0.02
 _WARM_UP = 300  # steps, or a tenth of the training if that is less
 _AVERAGE = 0.998  # weight of the past in the averaged weights, reached gradually
-
-
-def highest_rate(name: str) -> float:
-    """The default learning rate of model ``name``."""
-    return _RATES.get(name, _FPN_RATE)
 
 
 def learning_rate(highest: float, step: int, steps: int) -> float:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sticker_uq.detection.settings import ModelName
+from sticker_uq.detection.settings import DetectorSettings, ModelName
+from sticker_uq.io.setting_fields import same_field
 
 Frozen = Literal["nothing", "statistics", "backbone"]
 """Frozen parts: "statistics" of batch normalisation; "backbone": also all weights but the head's."""
@@ -24,7 +25,7 @@ class TrainSettings(BaseModel):
 
     data: tuple[Path, ...] = Field(min_length=1, description="COCO folders to train on")
     out: Path = Field(description="folder for best.safetensors, metrics.csv and the state to resume from")
-    model: ModelName = Field("ssdlite320_mobilenet_v3_large", description="sticker detection model")
+    model: ModelName = same_field(DetectorSettings, "model")
     val_data: Path | None = Field(
         None, description="COCO folder to validate on; without one, a tenth of the data"
     )
@@ -46,12 +47,12 @@ class TrainSettings(BaseModel):
         "nothing",
         description="what to freeze: nothing, statistics (of batch normalisation), or backbone (with statistics)",
     )
-    min_size: int = Field(480, ge=64, le=2048, description="FPN models only: shorter side of the picture, px")
+    min_size: int = same_field(DetectorSettings, "min_size")
     precision: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="precision of convolutions and products; bfloat16 where the hardware multiplies it faster",
     )
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
+    device: str = same_field(DetectorSettings, "device")
     threads: int = Field(0, ge=0, le=256, description="threads; 0: torch's default")
     seed: int = Field(0, ge=0, le=2**31 - 1, description="seed of initial weights, order and augmentation")
 

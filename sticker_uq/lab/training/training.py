@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sticker_uq.detection.detector import StochasticDetector, resolve_device
-from sticker_uq.detection.models.networks import build_model, is_ssd
+from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.detection.weights import save_weights
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
@@ -24,15 +24,14 @@ from sticker_uq.io.coco import LabelledImage, dataset_digest, read_picture
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
 from sticker_uq.lab.training.initial_weights import fill_from_file, fill_from_torchvision
-from sticker_uq.lab.training.losses import batch_loss, input_size, prepare_random
 from sticker_uq.lab.training.optimisation import (
     averaging,
     build_optimizer,
     float_tensors,
     freeze,
-    highest_rate,
     learning_rate,
 )
+from sticker_uq.lab.training.recipes import batch_loss, input_size, prepare_random, recipe_of
 from sticker_uq.lab.training.replicas import Replicas, keep_freed_memory
 from sticker_uq.lab.training.settings import EpochResult, Progress, TrainSettings
 from sticker_uq.scene import Detections, InvalidInput, ObjectClass
@@ -43,7 +42,7 @@ BEST = "best.safetensors"
 _LARGEST_GRADIENT = 10.0
 _NORM_MOMENTUM = 0.1  # torchvision's 0.03 for SSDLite needs more steps than a short training has
 _VALIDATION_FLOOR = 0.01
-_LEAST_PER_REPLICA = 2  # batch normalisation needs two values, and SSDLite's last map is one pixel
+_MIN_PER_REPLICA = 2
 
 
 class Training:
@@ -69,15 +68,16 @@ class Training:
         self.device = resolve_device(settings.device)
         self.items, self.val_items = split_items(settings.data, settings.val_data, settings.seed)
         self.batch_size = min(settings.batch_size, len(self.items))
-        if settings.model.startswith("ssdlite") and self.batch_size < _LEAST_PER_REPLICA:
+        self._recipe = recipe_of(settings.model)
+        if self.batch_size < self._recipe.min_batch:
             raise InvalidInput(
-                f"batch of {self.batch_size} picture: expected {_LEAST_PER_REPLICA} or more for {settings.model}"
+                f"batch of {self.batch_size} picture: expected {self._recipe.min_batch} or more for {settings.model}"
             )
         self.steps_per_epoch = (
             len(self.items) // self.batch_size
         )  # pictures beyond the last full batch come in a later epoch
         self.steps = settings.epochs * self.steps_per_epoch
-        self.rate = settings.learning_rate or highest_rate(settings.model)
+        self.rate = settings.learning_rate or self._recipe.learning_rate
         self.position = Position()
         torch.manual_seed(settings.seed)
         self.model = build_model(settings.model, min_size=settings.min_size)
@@ -129,8 +129,8 @@ class Training:
     def _replicas(self) -> Iterator[Replicas]:
         """The replicas that compute a step, with torch's and OpenCV's threads set for them."""
         threads = self.settings.threads or torch.get_num_threads()
-        most = self.batch_size // _LEAST_PER_REPLICA
-        divided = self.device.type == "cpu" and is_ssd(self.settings.model)
+        most = self.batch_size // _MIN_PER_REPLICA
+        divided = self.device.type == "cpu" and self._recipe.replicas
         count = max(1, min(threads, most)) if divided else 1
         before = torch.get_num_threads(), cv2.getNumThreads()
         torch.set_num_threads(max(1, threads // count))

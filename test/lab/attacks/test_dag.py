@@ -42,7 +42,9 @@ def belief(detector, item, *images):
         for image in (read_picture(item), *images)
     )
     targets = dag_targets.find_targets(detector, clean, [item])
-    found = [dag_targets.evaluate(detector, pixels, targets).probabilities for pixels in (clean, *others)]
+    found = [
+        dag_targets.target_outputs(detector, pixels, targets)[0].probabilities for pixels in (clean, *others)
+    ]
     return [p.gather(1, targets.labels[:, None]).mean().item() for p in found]
 
 

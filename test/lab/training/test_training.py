@@ -18,7 +18,7 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import initial_weights
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import METRICS, STATE
-from sticker_uq.lab.training.losses import batch_loss, input_size
+from sticker_uq.lab.training.recipes import batch_loss, input_size
 from sticker_uq.lab.training.ssd_loss import CLAIMED, encode, match
 from sticker_uq.lab.training.training import BEST, EpochResult, Training, TrainSettings, train
 from sticker_uq.scene import InvalidInput

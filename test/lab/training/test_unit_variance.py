@@ -13,8 +13,14 @@ from sticker_uq.detection.models.ssd import backbone_maps
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.augmentation import Sample, augmented
-from sticker_uq.lab.training.losses import batch_loss, input_size, prepare_random, ssd_input
-from sticker_uq.lab.training.optimisation import build_optimizer, highest_rate
+from sticker_uq.lab.training.optimisation import build_optimizer
+from sticker_uq.lab.training.recipes import (
+    batch_loss,
+    input_size,
+    prepare_random,
+    recipe_of,
+    ssd_input,
+)
 from sticker_uq.lab.training.training import Training, TrainSettings
 from sticker_uq.lab.training.unit_variance import scale_to_variance
 
@@ -102,7 +108,7 @@ def test_ssd300_learns_from_random_weights(scenes: Path) -> None:
     torch.manual_seed(0)
     model = build_model(SSD300).train()
     prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
-    optimizer = build_optimizer(model, highest_rate(SSD300))
+    optimizer = build_optimizer(model, recipe_of(SSD300).learning_rate)
     losses, pictures = [], samples(scenes, 128)[:2]
     for _ in range(6):
         loss = batch_loss(SSD300, model, pictures, CPU)

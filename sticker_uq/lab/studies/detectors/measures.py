@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sticker_uq.detection.settings import MODEL_NAMES
+from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.scene import InvalidInput
 
 Profile = Literal["paper", "simula_rp"]

@@ -99,7 +99,9 @@ def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
     encode_ms = (time.perf_counter() - started) * 1e3
     started = time.perf_counter()
     asked = LocalizationSettings()
-    (localization,) = localize(first.look(features, least_score=asked.decision_threshold), asked)
+    (localization,) = localize(
+        first.deterministic_pass(features, least_score=asked.decision_threshold), asked
+    )
     look_ms = (time.perf_counter() - started) * 1e3
     kept: dict[str, Any] = {}
     for rate, key in zip(task.rates, task.keys, strict=True):

@@ -173,7 +173,7 @@ def _record(
     pixels = read_picture(image.picture)
     features = sharp.encode(pixels)
     # a look can be differentiated once
-    looks = {technique: sharp.look(features) for technique in get_args(Technique)}
+    looks = {technique: sharp.deterministic_pass(features) for technique in get_args(Technique)}
     places = {
         technique: localize(look, localization.model_copy(update={"technique": technique}))[0]
         for technique, look in looks.items()
