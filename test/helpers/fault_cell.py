@@ -38,6 +38,7 @@ from sticker_uq_msgs.msg import GateState, ImageCheck, InterventionRequest, Obje
 from sticker_uq_msgs.srv import ResolveIntervention
 from test.faults.scripted_detector import Seen
 from test.helpers.fault_camera import RATE_HZ, Camera
+from test.helpers.gate import codes
 from test.helpers.ros import PATIENCE_S, Bench
 
 K = 2
@@ -190,18 +191,18 @@ class FaultCell:
             gate = self.gates[-1:] and (self.gates[-1].state, self.gates[-1].text)
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
-    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, words: str = "") -> GateState:
-        """The first gate message from now on in one of ``states`` (any closed one without) with this reason."""
+    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
+        """The first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
         start = len(self.gates)
 
         def found() -> GateState | None:
             for gate in itertools.islice(self.gates, start, None):
                 right = gate.state in states if states else not gate.open
-                if right and gate.reasons & reason == reason and words in gate.text:
+                if right and gate.reasons & reason == reason and (not code or code in codes(gate.details)):
                     return gate
             return None
 
-        return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {words!r}")
+        return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {code!r}")
 
     def until_moving(self) -> None:
         """Wait until the arm moves under a permit that was given from now on or goes on."""
