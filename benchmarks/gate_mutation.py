@@ -51,7 +51,7 @@ TESTS = (
     "test/gate/test_gate_opening.py",
     "test/gate/test_gate_arm.py",
     "test/gate/operator/test_operator_events.py",
-    "test/gate/test_gate_words.py",
+    "test/gate/test_block_reasons.py",
     "test/gate/policy/test_unexplained.py",
     "test/gate/policy/test_panel_votes.py",
     "test/gate/assumptions/test_assumption_monitor.py",

@@ -16,7 +16,6 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, svg
 from sticker_uq.evaluation.reporting.document import Table
 from sticker_uq.gate import Policy, judge
-from sticker_uq.gate.assumptions.familiarity import METRIC
 from sticker_uq.lab.corruptions import TRANSFORMATIONS
 from sticker_uq.scene import Outcome, Verdict
 
@@ -69,7 +68,7 @@ def shifted(
     measured = measure(shown, policy)
     decisions = [judge(r.assessment, policy.model_copy(update={"validity": None})) for r in shown]
     asked = [d.outcome is Outcome.ASK or any(v.verdict is Verdict.ASK for v in d.verdicts) for d in decisions]
-    novel = [any(reason.metric == METRIC for reason in d.reasons) for d in decisions]
+    novel = [any(reason.code == "unfamiliar_scene" for reason in d.reasons) for d in decisions]
     outcomes = outcomes_of(shown, draft)
     limit = -1.0 if plain_limit is None else plain_limit
     plain = next((score for score in scores(outcomes) if score.name == PLAIN), None)

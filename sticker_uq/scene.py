@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -48,10 +50,7 @@ METRICS = (
 
 
 PANEL_METRIC = "supervisor."
-"""What the metric of a reason begins with that a monitor of the panel gave; its name follows."""
-
-KEPT_METRIC = "kept_by."
-"""The same of a supervisor that says that the object is no sticker."""
+"""What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
 
 TASK_CASCADE = "task_cascade"
 """The supervisor with three answers. Above its limit it objects, above :data:`NO_STICKER` it says that there is no sticker."""
@@ -372,16 +371,49 @@ class SceneAssessment:
 
 @dataclass(frozen=True)
 class Reason:
-    """Which metric had which value against which limit; ``text`` says the same in plain words. NaN where there is no number.
+    """Why something was decided, refused or reported, as data; :mod:`sticker_uq.messages` has the words.
 
-    ``box``: the place (x1, y1, x2, y2) in px that it is about; None where that is the object in question or the whole scene.
+    ``code``: which message, snake_case; ``subject``: the metric, monitor, signal, class or phase that it is about; ``value`` and
+    ``limit``: what was measured and what it was held against, unit of the metric, NaN where there is none; ``values``: whatever
+    else the message names, as pairs of a name and a string or number. The value ``detail`` is a text from outside (a driver, a
+    library, a person), quoted as it is. ``box``: the place (x1, y1, x2, y2) in px; None where that is the object in question or
+    the whole scene.
     """
 
-    metric: str
-    text: str
-    value: float = float("nan")
-    limit: float = float("nan")
+    code: str
+    subject: str = ""
+    value: float = math.nan
+    limit: float = math.nan
+    values: tuple[tuple[str, str | float], ...] = ()
     box: tuple[float, float, float, float] | None = None
+
+    @classmethod
+    def of(cls, code: str, subject: str = "", **values: str | float) -> Reason:
+        """The reason ``code`` with named ``values``; numbers become floats, as in a ROS message. Empty strings are left out."""
+        pairs = ((name, value if isinstance(value, str) else float(value)) for name, value in values.items())
+        return cls(code, subject, values=tuple(pair for pair in pairs if pair[1] != ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reason for JSON: its code, and of the rest what it has."""
+        numbers = {
+            name: number for name in ("value", "limit") if not math.isnan(number := getattr(self, name))
+        }
+        rest = {"subject": self.subject, **numbers, "values": dict(self.values)}
+        plain = {"code": self.code, **{name: item for name, item in rest.items() if item not in ("", {})}}
+        return plain if self.box is None else plain | {"box": list(self.box)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Reason:
+        """The reason that :meth:`to_dict` made ``plain`` of. Raises KeyError without a code."""
+        box = plain.get("box")
+        return cls(
+            plain["code"],
+            plain.get("subject", ""),
+            float(plain["value"]) if "value" in plain else math.nan,
+            float(plain["limit"]) if "limit" in plain else math.nan,
+            tuple(plain.get("values", {}).items()),
+            None if box is None else (box[0], box[1], box[2], box[3]),
+        )
 
 
 @dataclass(frozen=True)
@@ -396,8 +428,7 @@ class ObjectVerdict:
     @property
     def objectors(self) -> tuple[str, ...]:
         """Names of the monitors of the panel that objected to removing it."""
-        said = (r for r in self.reasons if r.metric.startswith(PANEL_METRIC))
-        return tuple(r.metric.removeprefix(PANEL_METRIC) for r in said if not r.value <= r.limit)
+        return tuple(reason.subject for reason in self.reasons if reason.code == "monitor_objects")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
 from sticker_uq.io.share import share_folder
+from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput
 
 StopServiceType = Literal["trigger", "set_bool"]
@@ -128,7 +129,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
         if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
-            raise InvalidInput(f"policy {path}: {expired}; expected one that is still valid")
+            raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sticker_uq.gate.audit import GENESIS, Entry, entries, verify
-from sticker_uq.scene import InvalidInput
+from sticker_uq.messages import text_of
+from sticker_uq.scene import InvalidInput, Reason
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+_REASON_FIELDS = {field.name for field in fields(Reason)}
 Folder = Annotated[Path, typer.Argument(help="Folder of the log (parameter audit_folder of the supervisor).")]
 
 
@@ -69,7 +72,15 @@ def show(
 
 
 def _short(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """``value`` of an entry in one line; reasons are codes and values there, and words here."""
+    return value if isinstance(value, str) else json.dumps(_in_words(value), ensure_ascii=False)
+
+
+def _in_words(value: object) -> object:
+    if isinstance(value, dict):
+        is_reason = isinstance(value.get("code"), str) and value.keys() <= _REASON_FIELDS
+        return text_of(Reason.from_dict(value)) if is_reason else {k: _in_words(v) for k, v in value.items()}
+    return [_in_words(item) for item in value] if isinstance(value, list) else value
 
 
 def _hash(option: str, text: str) -> str:

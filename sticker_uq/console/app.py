@@ -66,10 +66,10 @@ class PersonsCommand(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Whether the supervisor took it, and why not."""
+    """Whether the supervisor accepted it, and why, as the page shows reasons."""
 
     accepted: bool
-    message: str
+    reasons: list[dict[str, Any]]
 
 
 class Cell(Protocol):

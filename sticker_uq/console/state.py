@@ -43,11 +43,16 @@ class ConsoleState:
             self._bump()
 
     def happened(
-        self, stamp_ns: int, kind: str, text: str = "", name: str = "", answers: Sequence[str] = ()
+        self,
+        stamp_ns: int,
+        kind: str,
+        reasons: Sequence[Mapping[str, Any]] = (),
+        name: str = "",
+        answers: Sequence[str] = (),
     ) -> None:
         """Add a line to the history, newest first: what happened (``kind``), to whom or by whom (``name``), what was answered.
 
-        ``text``: what a node said about it.
+        ``reasons``: why, as the page shows reasons.
         """
         with self._changed:
             self._history.appendleft(
@@ -56,7 +61,7 @@ class ConsoleState:
                     "kind": kind,
                     "name": name,
                     "answers": list(answers),
-                    "text": text,
+                    "reasons": list(reasons),
                 }
             )
             self._bump()

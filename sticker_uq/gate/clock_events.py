@@ -1,4 +1,4 @@
-"""The gate's part that watches the clock: one that jumps makes every age wrong."""
+"""How the gate reacts to the clock: after a jump every age is wrong."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from sticker_uq.gate.events import Event, Severity, Tick
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState
 from sticker_uq.gate.step_context import StepContext
+from sticker_uq.scene import Reason
 
 
-def keep_time(turn: StepContext, event: Event) -> None:
+def keep_time(context: StepContext, event: Event) -> None:
     """Take over the time of this step. After a jump the scenes are forgotten and all waiting goes on from the new time.
 
     A clock that goes back is noticed by itself, one that leaps ahead by a steady clock that the ticks bring along.
     """
-    state, now = turn.state, turn.now
+    state, now = context.state, context.now
     jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
-    if now < state.now_ns or abs(jump_ns) >= nanoseconds(turn.settings.max_clock_jump):
-        _start_anew(turn, jump_ns or now - state.now_ns)
-    turn.set(now_ns=now)
+    if now < state.now_ns or abs(jump_ns) >= nanoseconds(context.settings.max_clock_jump):
+        _start_anew(context, jump_ns or now - state.now_ns)
+    context.set(now_ns=now)
     if isinstance(event, Tick):
-        turn.set(tick_ns=now, steady_ns=event.steady_ns)
+        context.set(tick_ns=now, steady_ns=event.steady_ns)
 
 
 def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
@@ -31,19 +32,19 @@ def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
     return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)
 
 
-def _start_anew(turn: StepContext, jump_ns: int) -> None:
-    state, now = turn.state, turn.now
-    words = f"the clock went {'ahead' if jump_ns > 0 else 'back'} by {abs(jump_ns) / 1e9:.3f} s"
-    turn.clock_jumped = True
-    turn.revoke(BlockReason.CLOCK, words)
-    turn.log(Severity.WARNING, words)
+def _start_anew(context: StepContext, jump_ns: int) -> None:
+    state, now = context.state, context.now
+    jumped = Reason.of("clock_ahead" if jump_ns > 0 else "clock_back", seconds=abs(jump_ns) / 1e9)
+    context.clock_jumped = True
+    context.revoke(BlockReason.CLOCK, jumped)
+    context.log(Severity.WARNING, jumped)
     ahead = max(jump_ns, 0)
 
     def moved(then_ns: int) -> int:
         return min(then_ns + ahead, now)
 
-    permit, check, request = turn.state.permit, state.verification, state.request
-    turn.set(
+    permit, check, request = context.state.permit, state.verification, state.request
+    context.set(
         scene=None,
         picture=None,
         streak=NO_STREAK,

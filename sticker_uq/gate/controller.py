@@ -28,10 +28,18 @@ from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_sound
 from sticker_uq.gate.settings import GateSettings, nanoseconds
-from sticker_uq.gate.state import NO_POSES, NO_STREAK, GateState, SceneFacts
+from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
 from sticker_uq.gate.state_machine import step
 from sticker_uq.geometry import CellGeometry, locate_all
-from sticker_uq.scene import METRICS, InvalidInput, ObservedObject, SceneAssessment, SceneDecision, Status
+from sticker_uq.scene import (
+    METRICS,
+    InvalidInput,
+    ObservedObject,
+    Reason,
+    SceneAssessment,
+    SceneDecision,
+    Status,
+)
 
 
 class GateController:
@@ -85,7 +93,7 @@ class GateController:
         if (policy, watch) != (self._policy, self._watch.settings):
             self._watch = assumption_monitor_of(policy, watch)
         if policy != self._policy:
-            self._state = replace(self._state, assumption="", assumption_request="")
+            self._state = replace(self._state, assumption=None, assumption_request="")
         self._policy, self._settings = policy, settings
         self._state = replace(self._state, streak=NO_STREAK, undecided_ns=0)
 
@@ -93,18 +101,19 @@ class GateController:
         self,
         assessment: SceneAssessment,
         now_ns: int,
-        geometry: CellGeometry | str = NO_POSES.problem,
+        geometry: CellGeometry | Reason = NOT_CALIBRATED,
     ) -> tuple[Effect, ...]:
         """Judge one assessment; the decision is the first effect. An error while judging latches a fault.
 
-        ``geometry``: the calibration of the cell at the time of the image, or the words why there is none.
+        ``geometry``: the calibration of the cell at the time of the image, or the reason why there is none.
         """
         try:
             decision, alarm = self._judge(assessment)
             poses = locate_all(decision, assessment.image_size, geometry)
             event = SceneReceived(decision, facts_of(assessment, decision, poses.fingerprint), poses)
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
-            return self.handle(Fault(f"a scene could not be judged: {type(error).__name__}: {error}"), now_ns)
+            fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
+            return self.handle(Fault((fault,)), now_ns)
         alarmed = self._alarmed(alarm, now_ns)
         return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
 
@@ -148,7 +157,7 @@ class GateController:
         return self._watch.answered(event) if isinstance(event, AnswerGiven) and accepted else None
 
     def _alarmed(self, alarm: Alarm | None, now_ns: int) -> tuple[Effect, ...]:
-        return self.handle(AssumptionBroken(alarm.text), now_ns) if alarm is not None else ()
+        return self.handle(AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
 
 
 def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
@@ -178,7 +187,6 @@ def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: 
         policy_hash=decision.policy_hash,
         usable=assessment.status in (Status.OK, Status.DEGRADED),
         finite=sound and all(map(_is_measured, clustered)),
-        text=assessment.status_text,
         image_digest=assessment.image_digest,
         exposure=assessment.exposure,
         calibration=calibration,

@@ -55,9 +55,9 @@ class SceneReceived:
 
 @dataclass(frozen=True)
 class SceneUnreadable:
-    """A scene came that cannot be understood."""
+    """No usable scene, and why: one came that cannot be read, or its publisher is gone."""
 
-    text: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ImageArrived:
 
 @dataclass(frozen=True)
 class ArmReady:
-    """The arm is there and speaks (``ready``), or it does not, or not alone."""
+    """Exactly one arm is there and sends its heartbeat (``ready``), or not."""
 
     ready: bool
 
@@ -88,24 +88,24 @@ class GoalAccepted:
 
 @dataclass(frozen=True)
 class GoalRejected:
-    """The arm rejected the goal, or it could not be sent."""
+    """The arm rejected the goal, or it could not be sent. ``detail``: what was said about it."""
 
     goal_id: int
-    text: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
 class RemovalFinished:
-    """The arm reported the end of the goal."""
+    """The arm reported the end of the goal. ``detail``: what it said about it."""
 
     goal_id: int
     code: RemovalCode
-    text: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """A person answered a request."""
+    """The operator answered a request."""
 
     request_id: str
     person: str
@@ -115,21 +115,21 @@ class AnswerGiven:
 
 @dataclass(frozen=True)
 class Hold:
-    """A person holds the gate closed. ``person``: who, as far as that was said."""
+    """The operator holds the gate closed. ``person``: who, as far as that was said."""
 
     person: str = ""
 
 
 @dataclass(frozen=True)
 class Release:
-    """A person ends the hold. ``person``: who, as far as that was said."""
+    """The operator ends the hold. ``person``: who, as far as that was said."""
 
     person: str = ""
 
 
 @dataclass(frozen=True)
 class Reset:
-    """A person acknowledges a fault. ``person``: who, as far as that was said."""
+    """The operator acknowledges a fault. ``person``: who, as far as that was said."""
 
     person: str = ""
 
@@ -144,27 +144,27 @@ class WorkpieceChanged:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something inside went wrong."""
+    """Something inside went wrong; without ``reasons`` nobody knows what."""
 
-    text: str
+    reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
 class Impediment:
-    """Something outside of scenes, arm and people forbids a permit, or (with an empty ``text``) does so no longer.
+    """Something outside of scenes, arm and operator forbids a permit, or (without ``detail``) does so no longer.
 
     ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER`` or ``UNKNOWN_GATE_PUBLISHER``.
     """
 
     reason: BlockReason
-    text: str
+    detail: Reason | None
 
 
 @dataclass(frozen=True)
 class AssumptionBroken:
-    """What the policy rests on does not hold any more; ``text`` says what."""
+    """What the policy rests on does not hold any more, and what of it."""
 
-    text: str
+    reason: Reason
 
 
 Event = (
@@ -195,11 +195,14 @@ Event = (
 
 @dataclass(frozen=True)
 class PublishGate:
-    """Say how the gate stands. ``target`` and ``valid_until_ns`` are None and 0 while it is closed."""
+    """Publish how the gate stands: what closes it, and the details of that.
+
+    ``target`` and ``valid_until_ns`` are None and 0 while it is closed.
+    """
 
     phase: Phase
     reasons: BlockReason
-    text: str
+    details: tuple[Reason, ...]
     frame_id: str
     target: Target | None = None
     valid_until_ns: int = 0
@@ -235,16 +238,15 @@ class CancelGoal:
 
 @dataclass(frozen=True)
 class OpenIntervention:
-    """Ask a person. ``objects`` are those to be answered."""
+    """Ask the operator, and why. ``objects`` are those to be answered."""
 
     request_id: str
-    text: str
+    reasons: tuple[Reason, ...]
     stamp_ns: int
     frame_id: str
     decision_id: str
     workpiece_id: str
     objects: tuple[ObjectVerdict, ...]
-    scene_reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
@@ -256,11 +258,11 @@ class CloseIntervention:
 
 @dataclass(frozen=True)
 class DeclareDone:
-    """The workpiece is finished, once per workpiece. ``clean`` is False when it is left to people."""
+    """The workpiece is finished, once per workpiece. ``clean`` is False when it is left to the operator."""
 
     workpiece_id: str
     clean: bool
-    text: str
+    reason: Reason
     stamp_ns: int
     frame_id: str
     decision_id: str
@@ -277,15 +279,15 @@ class RemovalVerified:
 class Escalate:
     """The arm did not stop in time: use the cell's own means of stopping it, until the reset."""
 
-    text: str
+    reason: Reason
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a person's call (answer, reset)."""
+    """The reply to the operator's call (answer, reset): what was done, or why nothing."""
 
     accepted: bool
-    message: str
+    reasons: tuple[Reason, ...]
 
 
 class Severity(IntEnum):
@@ -298,10 +300,10 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Log:
-    """A line for the log."""
+    """A line for the log: what happened, and after that why."""
 
     severity: Severity
-    text: str
+    reasons: tuple[Reason, ...]
 
 
 Effect = (

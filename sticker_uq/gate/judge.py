@@ -1,4 +1,4 @@
-"""From what was seen to what may be done: a pure function of the assessment, the policy and what people said."""
+"""From the assessment to what may be done: a pure function of the assessment, the policy and the operator's answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAns
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
 from sticker_uq.gate.policy.signals import (
-    OPINION_WORDS,
-    OVERSIGHT,
-    SALIENCY_WORDS,
-    STRANGENESS,
+    MISSED,
+    NOVELTY,
     UNEXPLAINED,
     OpinionName,
     SaliencyName,
@@ -38,8 +36,6 @@ from sticker_uq.scene import (
     to_plain,
 )
 
-POLICY_REFUSED = "policy"
-"""The metric of the reason of a scene that its policy was not made for."""
 NOTHING_SAID = OperatorAnswers()
 
 
@@ -78,15 +74,16 @@ def rule(
     verdicts: tuple[ObjectVerdict, ...] = ()
     if assessment.status not in (Status.OK, Status.DEGRADED):
         outcome = Outcome.BLOCKED
-        reasons = [Reason("status", assessment.status_text or f"perception says {assessment.status.name}")]
-    elif refusal := policy.refusal(assessment):
+        detail = assessment.status_text or assessment.status.name
+        reasons = [Reason.of("perception_failed", detail=detail)]
+    elif (refusal := policy.refusal(assessment)) is not None:
         outcome = Outcome.BLOCKED
-        reasons = [Reason(POLICY_REFUSED, refusal)]
+        reasons = [refusal]
     else:
         verdicts = _verdicts(assessment, policy, memory)
         outcome, reasons = _outcome(assessment, verdicts, policy, memory)
         if assessment.status is Status.DEGRADED:
-            reasons.append(Reason("status", f"perception is restricted: {assessment.status_text}"))
+            reasons.append(Reason.of("perception_restricted", detail=assessment.status_text))
     return outcome, verdicts, tuple(reasons)
 
 
@@ -119,7 +116,7 @@ def _verdicts(
     ]
     verdicts = []
     for index, one in enumerate(seen):
-        by_operator = _said_by_person(one, approved.get(index), memory)
+        by_operator = _said_by_operator(one, approved.get(index), memory)
         if by_operator is None:
             others = [o for o in protected if o is not one.object]
             signals = None if policy.risk is None else object_signals(one.object, assessment)
@@ -128,7 +125,7 @@ def _verdicts(
         verdicts.append(by_operator)
     first_free = max((s.object.id for s in seen), default=-1) + 1
     for number, answer in enumerate(drawn):
-        reason = Reason("person", "a person drew a sticker that was not detected")
+        reason = Reason("operator_drew")
         unseen = ObservedObject.drawn(first_free + number, ObjectClass.STICKER, np.asarray(answer.box))
         verdicts.append(ObjectVerdict(unseen, Verdict.REMOVE, (reason,), True))
     return tuple(verdicts)
@@ -153,29 +150,24 @@ def _approved(
     return approved, drawn
 
 
-def _said_by_person(
+def _said_by_operator(
     one: _Seen, approval: OperatorAnswer | None, memory: OperatorAnswers
 ) -> ObjectVerdict | None:
-    """The verdict that a person's answer settles; ``None`` when nobody said anything about this object."""
+    """The verdict that an operator's answer settles; ``None`` when none is about this object."""
     if memory.scene_clean:
-        text = "a person said that no sticker is left"
-        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("operator_says_clean"),), True)
     silent = memory.silences(one.box)
     if silent is not None and approval is not None:
-        text = "two answers of people fit it: to remove it and to leave it alone"
-        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_answers_conflict"),))
     if silent is not None:
-        text = (
-            "a person said that nothing is there" if _not_there(silent) else "a person said to leave it alone"
-        )
-        return ObjectVerdict(one.object, Verdict.KEEP, (Reason("person", text),), True)
+        said = Reason("operator_sees_nothing" if _not_there(silent) else "operator_keeps")
+        return ObjectVerdict(one.object, Verdict.KEEP, (said,), True)
     if approval is None or not is_proper(one.box):
         return None
     if approval.answer is Answer.MISSED and one.object.label is ObjectClass.LOGO:
         # the drawing was about something nobody had detected, not about this logo
-        text = "a person drew a sticker where a logo is seen now"
-        return ObjectVerdict(one.object, Verdict.ASK, (Reason("person", text),))
-    return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("person", "a person said to remove it"),), True)
+        return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_drew_on_logo"),))
+    return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("operator_removes"),), True)
 
 
 def _not_there(answer: OperatorAnswer | None) -> bool:
@@ -212,7 +204,7 @@ def _saliency_doubts(assessment: SceneAssessment, policy: Policy, clean: bool) -
         limit = None if dil_limit >= 1.0 else dil_limit
     if limit is None:
         return []
-    passed, reason = within(signal, SALIENCY_WORDS[signal], scene_saliency(assessment, signal), limit)
+    passed, reason = within(signal, scene_saliency(assessment, signal), limit)
     return [] if passed else [reason]
 
 
@@ -223,26 +215,22 @@ def _clean_doubts(
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
-    doubts += _second_opinion(assessment, STRANGENESS, policy.max_novelty)
-    doubts += _second_opinion(assessment, OVERSIGHT, policy.max_missed_sticker_probability)
+    doubts += _second_opinion(assessment, NOVELTY, policy.max_novelty)
+    doubts += _second_opinion(assessment, MISSED, policy.max_missed_sticker_probability)
     rare = [
         v
         for v in verdicts
         if not v.by_operator
-        and any(reason.metric == "unstable" for reason in v.reasons)
+        and any(reason.code == "few_passes" for reason in v.reasons)
         and not float(v.object.probabilities[ObjectClass.STICKER]) < policy.min_unstable_probability
     ]
     if rare:
-        text = f"{len(rare)} possible stickers were seen in too few passes to tell"
-        doubts.append(Reason("unstable", text, float(len(rare)), 0.0))
+        doubts.append(Reason.of("possible_stickers", count=len(rare)))
     if policy.max_left_probability < 1.0:
         left = [
             float(policy.probabilities(v.object)[ObjectClass.STICKER]) for v in verdicts if not v.by_operator
         ]
-        words = "highest probability of sticker of what is left alone"
-        passed, reason = within(
-            "left_probability", words, max(left, default=0.0), policy.max_left_probability
-        )
+        passed, reason = within("left_probability", max(left, default=0.0), policy.max_left_probability)
         doubts += [] if passed else [reason]
     return doubts
 
@@ -252,7 +240,7 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
     if limit >= 1.0:
         return []
     value = scene_saliency(assessment, UNEXPLAINED)
-    passed, reason = within(UNEXPLAINED, SALIENCY_WORDS[UNEXPLAINED], value, limit)
+    passed, reason = within(UNEXPLAINED, value, limit)
     return [] if passed else _places(assessment, reason) or [reason]
 
 
@@ -264,7 +252,7 @@ def _second_opinion(assessment: SceneAssessment, name: OpinionName, limit: float
     if limit >= 1.0:
         return []
     value = math.nan if assessment.localization is None else float(getattr(assessment.localization, name))
-    passed, reason = within(name, OPINION_WORDS[name], value, limit)
+    passed, reason = within(name, value, limit)
     return [] if passed else [reason, *_places(assessment, reason)]
 
 
@@ -273,14 +261,9 @@ def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
     places = []
     for region in assessment.localization.unexplained if assessment.localization is not None else ():
         if region.objectness > reason.limit:
-            x1, y1, x2, y2 = (round(float(edge)) for edge in region.box)
-            what = reason.metric.replace("_", " ")
-            if reason.metric == STRANGENESS:
-                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may be new to the detector: {what}"
-            else:
-                text = f"something at x {x1} to {x2} px, y {y1} to {y2} px may have been missed: {what}"
-            text += f" {region.objectness:.2g} is above the limit {reason.limit:.2g}"
-            places.append(Reason(reason.metric, text, region.objectness, reason.limit, as_box(region.box)))
+            code = "novel_place" if reason.subject == NOVELTY else "missed_place"
+            box = as_box(region.box)
+            places.append(Reason(code, reason.subject, region.objectness, reason.limit, box=box))
     return places
 
 

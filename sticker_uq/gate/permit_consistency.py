@@ -20,7 +20,7 @@ from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, 
 
 NOISY_METRICS = frozenset(
     {
-        "probability",
+        "sticker_probability",
         "detection_rate",
         "variation_ratio",
         "shannon_entropy",
@@ -32,7 +32,7 @@ NOISY_METRICS = frozenset(
         "background_saliency",
     }
 )
-"""Reasons whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
+"""Subjects whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
 
 SAME_SIZE_IOU = 0.7
 """Two boxes laid on top of each other that overlap at least this much have the same size."""
@@ -40,13 +40,13 @@ SAME_SIZE_IOU = 0.7
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a scene says about a permit. ``contradiction``, ``doubt``: in words, empty when there is none.
+    """What a scene says about a permit. ``contradiction``, ``doubt``: why, empty when there is none.
 
     With neither, ``seen`` tells whether the object was seen and is sure, or hidden.
     """
 
-    contradiction: str = ""
-    doubt: str = ""
+    contradiction: tuple[Reason, ...] = ()
+    doubt: tuple[Reason, ...] = ()
     seen: bool = False
 
 
@@ -71,13 +71,13 @@ def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> 
     if any(map(may_be_removed, here)):
         return Opinion(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
     for verdict in here:
-        text = _objection(verdict)
+        objection = _objection(verdict)
         if is_slight(verdict, settings.doubt_margin):
             scene = Opinion() if permit.accepted else _of_whole_scene(decision, settings)
-            return scene if scene.contradiction else Opinion(doubt=text)
-        if text:
-            return Opinion(contradiction=text)
-    return Opinion() if permit.accepted else Opinion(contradiction="the object was not found again")
+            return scene if scene.contradiction else Opinion(doubt=objection)
+        if objection:
+            return Opinion(contradiction=objection)
+    return Opinion() if permit.accepted else Opinion(contradiction=(Reason("object_not_found"),))
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
@@ -93,7 +93,7 @@ def _is_near(reason: Reason, margin: float) -> bool:
 
     An upper limit allows values from 0 to the limit, a lower one (of a probability) those from the limit to 1.
     """
-    if reason.metric not in NOISY_METRICS:
+    if reason.subject not in NOISY_METRICS:
         return False
     allowed = reason.limit if reason.value > reason.limit else 1.0 - reason.limit
     return abs(reason.value - reason.limit) <= margin * allowed
@@ -101,12 +101,12 @@ def _is_near(reason: Reason, margin: float) -> bool:
 
 def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> Opinion:
     """Whether the scene as a whole still lets an arm start."""
-    doubts = [reason for reason in decision.reasons if reason.metric != "status"]
+    doubts = [reason for reason in decision.reasons if reason.code != "perception_restricted"]
     if not doubts or left_out(decision):
         return Opinion(seen=True)
     if all(_is_near(reason, settings.doubt_margin) for reason in doubts):
-        return Opinion(doubt=doubts[0].text)
-    return Opinion(contradiction="the scene as a whole is in doubt")
+        return Opinion(doubt=(doubts[0],))
+    return Opinion(contradiction=(Reason("scene_doubtful"),))
 
 
 def left_out(decision: SceneDecision) -> bool:
@@ -115,23 +115,22 @@ def left_out(decision: SceneDecision) -> bool:
     Where it was tried and failed, perception is restricted, which is a reason of its own.
     """
     names = (*get_args(SaliencyName), *get_args(OpinionName))
-    missing = [r for r in decision.reasons if r.metric in names and math.isnan(r.value)]
+    missing = [r for r in decision.reasons if r.subject in names and math.isnan(r.value)]
     return bool(missing) and len(missing) == len(decision.reasons)
 
 
-def _objection(verdict: ObjectVerdict) -> str:
+def _objection(verdict: ObjectVerdict) -> tuple[Reason, ...]:
     """Why the object at the place of the permit may not be removed; empty for what looks like nothing at all."""
     if verdict.object.label is ObjectClass.LOGO:
-        return "a logo is seen at the place of the object"
+        return (Reason("logo_at_object"),)
     if verdict.verdict is Verdict.KEEP and not verdict.by_operator:
-        return ""
-    why = f": {verdict.reasons[0].text}" if verdict.reasons else ""
-    return f"the object may not be removed any more{why}"
+        return ()
+    return Reason("object_not_removable"), *verdict.reasons[:1]
 
 
 def _intruder(
     permit: Permit, decision: SceneDecision, here: list[ObjectVerdict], settings: GateSettings
-) -> str:
+) -> tuple[Reason, ...]:
     """What lies over the object and was not there before. A sticker does not count while the object itself is not seen:
 
     it may be the object, half hidden or lifted by the blade.
@@ -144,11 +143,11 @@ def _intruder(
         if thing.label is ObjectClass.BACKGROUND or (thing.label is ObjectClass.STICKER and alone):
             continue
         if cover(box, permit.target.box) > settings.max_intrusion:
-            return f"another {thing.label.name.lower()} has come over the object"
-    return ""
+            return (Reason("object_covered", thing.label.name.lower()),)
+    return ()
 
 
-def _shift(permit: Permit, decision: SceneDecision, match_iou: float) -> str:
+def _shift(permit: Permit, decision: SceneDecision, match_iou: float) -> tuple[Reason, ...]:
     """A neighbour of the object that is seen beside its place: the workpiece or the camera has moved."""
     seen = [v.object for v in decision.verdicts if not v.object.unstable]
     for label, place in permit.around:
@@ -158,8 +157,8 @@ def _shift(permit: Permit, decision: SceneDecision, match_iou: float) -> str:
             box = as_box(thing.box)
             novel = not _is_known(permit, box, match_iou) and iou(box, permit.target.box) < match_iou
             if novel and thing.label is label and iou(box, place) > 0 and _same_size(box, place):
-                return f"the {label.name.lower()} beside the object has moved"
-    return ""
+                return (Reason("neighbour_moved", label.name.lower()),)
+    return ()
 
 
 def _is_known(permit: Permit, box: Box, match_iou: float) -> bool:

@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sticker_uq.gate.box_overlap import as_box, is_proper
-from sticker_uq.gate.judge import POLICY_REFUSED
+from sticker_uq.gate.policy.policy_schema import POLICY_REFUSALS
+from sticker_uq.gate.policy.rules import at_least, within
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import BlockReason, GateState, Picture, SceneFacts
 from sticker_uq.geometry import ScenePoses
-from sticker_uq.scene import Exposure, ImageCheck, ObjectClass, ObjectVerdict, Outcome, SceneDecision, Verdict
+from sticker_uq.scene import (
+    Exposure,
+    ImageCheck,
+    ObjectClass,
+    ObjectVerdict,
+    Outcome,
+    Reason,
+    SceneDecision,
+    Verdict,
+)
 
-Problem = tuple[BlockReason, str]
+Problem = tuple[BlockReason, Reason]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
@@ -44,16 +54,21 @@ def problems_of(
     now_ns: int,
     settings: GateSettings,
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``, in words.
+    """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
 
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
-    judge, is asked nothing more.
+    judge, is not checked any further.
     """
-    refused = next((reason.text for reason in decision.reasons if reason.metric == POLICY_REFUSED), "")
-    if refused and facts.usable:
+    refused = next((reason for reason in decision.reasons if reason.code in POLICY_REFUSALS), None)
+    if refused is not None and facts.usable:
         return ((BlockReason.ASSUMPTION, refused),)
     if not facts.usable or decision.outcome not in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN):
-        return ((BlockReason.FAILED_SCENE, facts.text or "the scene could not be judged"),)
+        return (
+            (
+                BlockReason.FAILED_SCENE,
+                decision.reasons[0] if decision.reasons else Reason("scene_not_judged"),
+            ),
+        )
     previous_ns = before.scene.stamp_ns if before.scene is not None else None
     found = (
         *_content(facts, decision, settings),
@@ -67,100 +82,81 @@ def problems_of(
 
 def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings) -> Iterator[Problem]:
     if not facts.finite:
-        yield BlockReason.IMPLAUSIBLE_SCENE, "the scene holds values that are no finite numbers"
+        yield BlockReason.IMPLAUSIBLE_SCENE, Reason("values_not_finite")
     if min(facts.image_size) <= 0:
-        yield (
-            BlockReason.IMPLAUSIBLE_SCENE,
-            f"the image has the size {facts.image_size[0]} x {facts.image_size[1]}",
-        )
+        width, height = facts.image_size
+        yield BlockReason.IMPLAUSIBLE_SCENE, Reason.of("image_without_size", width=width, height=height)
     if settings.frozen_images and not facts.image_digest:
-        yield (
-            BlockReason.IMPLAUSIBLE_SCENE,
-            "the scene does not tell its image from others: image_digest is empty",
-        )
+        yield BlockReason.IMPLAUSIBLE_SCENE, Reason("image_without_digest")
     removable = decision.removable()
     if decision.outcome is Outcome.WORK and not (removable and all(map(may_be_removed, removable))):
-        text = "the decision allows the removal of something that is no stable sticker"
-        yield BlockReason.IMPLAUSIBLE_SCENE, text
+        yield BlockReason.IMPLAUSIBLE_SCENE, Reason("decision_inconsistent")
 
 
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it; in words.
+    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it.
 
-    An image that cannot be used, or comes from elsewhere than the ones before, is asked nothing more.
+    An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """
     if check.problem:
-        return ((BlockReason.FAILED_SCENE, check.problem),)
+        return ((BlockReason.FAILED_SCENE, Reason.of("image_unusable", detail=check.problem)),)
     source = (check.frame_id, check.image_size)
     if before.reference is not None and source != before.reference.source:
-        return (
-            (BlockReason.SOURCE_CHANGED, f"{_source(*before.reference.source)} became {_source(*source)}"),
-        )
+        return ((BlockReason.SOURCE_CHANGED, _another_source(before.reference.source, source)),)
     found = [
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
     if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
-        found.append(
-            (
-                BlockReason.STALE_SCENE,
-                f"the image was {(now_ns - check.stamp_ns) / 1e9:.3f} s old when it came",
-            )
-        )
+        late = Reason.of("image_late", seconds=(now_ns - check.stamp_ns) / 1e9)
+        found.append((BlockReason.STALE_SCENE, late))
     if settings.frozen_images and check.repeats >= settings.frozen_images:
-        found.append(
-            (BlockReason.FROZEN_IMAGE, f"{check.repeats} images in a row have exactly the same pixels")
-        )
+        found.append((BlockReason.FROZEN_IMAGE, Reason.of("image_repeats", count=check.repeats)))
     return tuple(found)
 
 
 def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSettings) -> Iterator[Problem]:
     if stamp_ns <= 0:
-        yield BlockReason.STAMP_ORDER, f"the stamp of the image is {stamp_ns}"
+        yield BlockReason.STAMP_ORDER, Reason("stamp_invalid")
     elif previous_ns is not None and stamp_ns <= previous_ns:
         behind = (previous_ns - stamp_ns) / 1e9
-        yield (
-            BlockReason.STAMP_ORDER,
-            f"the stamps go back by {behind:.3f} s" if behind else "the stamp stands still",
-        )
+        back = Reason.of("stamp_backwards", seconds=behind) if behind else Reason("stamp_unchanged")
+        yield BlockReason.STAMP_ORDER, back
     if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
-        yield (
-            BlockReason.CLOCK,
-            f"the stamp of the image lies {(stamp_ns - now_ns) / 1e9:.3f} s in the future",
-        )
+        yield BlockReason.CLOCK, Reason.of("stamp_in_future", seconds=(stamp_ns - now_ns) / 1e9)
 
 
 def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
     if settings.frozen_images and picture is not None and picture.count > 1:
         age_ns = facts.stamp_ns - picture.since_ns
         if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age):
-            text = f"{picture.count} images in a row have exactly the same pixels, for {age_ns / 1e9:.1f} s"
-            yield BlockReason.FROZEN_IMAGE, text
+            yield BlockReason.FROZEN_IMAGE, Reason.of("image_repeats", count=picture.count)
     yield from _light(facts.exposure, settings)
 
 
 def _light(exposure: Exposure | None, settings: GateSettings) -> Iterator[Problem]:
-    if dazzled := _dazzled(exposure, settings):
+    dazzled = _dazzled(exposure, settings)
+    if dazzled is not None:
         yield BlockReason.EXPOSURE, dazzled
 
 
-def _dazzled(exposure: Exposure | None, settings: GateSettings) -> str:
-    """Why nothing can be told from an image of this brightness; NaN passes no limit, as if it had not been measured."""
-    limits = (settings.min_image_level, settings.max_image_level)
-    shares = (settings.max_dark_share, settings.max_saturated_share)
-    if (*limits, *shares) == (0.0, 255.0, 1.0, 1.0):
-        return ""
+def _dazzled(exposure: Exposure | None, settings: GateSettings) -> Reason | None:
+    """Why an image of this brightness shows nothing; NaN passes no limit, as if it had not been measured."""
+    darkest, brightest = settings.min_image_level, settings.max_image_level
+    dark, saturated = settings.max_dark_share, settings.max_saturated_share
+    if (darkest, brightest, dark, saturated) == (0.0, 255.0, 1.0, 1.0):
+        return None
     if exposure is None:
-        return "its brightness was not measured"
-    if not limits[0] <= exposure.mean_level <= limits[1]:
-        return f"its mean grey level is {exposure.mean_level:.0f}"
-    if not exposure.dark_share <= shares[0]:
-        return f"{exposure.dark_share:.0%} of its pixels are dark"
-    if not exposure.saturated_share <= shares[1]:
-        return f"{exposure.saturated_share:.0%} of its pixels are saturated"
-    return ""
+        return Reason("not_measured", "mean_level")
+    checks = (
+        at_least("mean_level", exposure.mean_level, darkest),
+        within("mean_level", exposure.mean_level, brightest),
+        within("dark_share", exposure.dark_share, dark),
+        within("saturated_share", exposure.saturated_share, saturated),
+    )
+    return next((reason for passed, reason in checks if not passed), None)
 
 
 def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:
@@ -168,26 +164,26 @@ def _origin(facts: SceneFacts, before: GateState) -> Iterator[Problem]:
     if reference is None:
         return
     if facts.source != reference.source:
-        yield BlockReason.SOURCE_CHANGED, f"{_source(*reference.source)} became {_source(*facts.source)}"
+        yield BlockReason.SOURCE_CHANGED, _another_source(reference.source, facts.source)
     elif facts.calibration and reference.calibration and facts.calibration != reference.calibration:
-        yield BlockReason.SOURCE_CHANGED, "its calibration is another one"
+        yield BlockReason.SOURCE_CHANGED, Reason("calibration_changed")
     if facts.judges != reference.judges:
-        names = ("weights", "perception settings", "panel of monitors", "policy")
-        changed = [
-            name for name, new, old in zip(names, facts.judges, reference.judges, strict=True) if new != old
-        ]
-        yield BlockReason.MODEL_CHANGED, f"other {' and '.join(changed)}"
+        codes = ("weights_changed", "settings_changed", "panel_changed", "policy_changed")
+        for code, new, old in zip(codes, facts.judges, reference.judges, strict=True):
+            if new != old:
+                yield BlockReason.MODEL_CHANGED, Reason(code)
 
 
 def _places(decision: SceneDecision, poses: ScenePoses, settings: GateSettings) -> Iterator[Problem]:
     if not settings.require_pose:
         return
     missing = [v.object.id for v in decision.removable() if v.object.id not in poses.poses]
-    if poses.problem:
+    if poses.problem is not None:
         yield BlockReason.POSE, poses.problem
     elif missing:
-        yield BlockReason.POSE, f"object {missing[0]} has no pose"
+        yield BlockReason.POSE, Reason.of("object_not_located", object=missing[0])
 
 
-def _source(frame_id: str, image_size: tuple[int, int]) -> str:
-    return f"{frame_id!r} {image_size[0]} x {image_size[1]}"
+def _another_source(before: tuple[str, tuple[int, int]], after: tuple[str, tuple[int, int]]) -> Reason:
+    old, new = (f"{frame_id!r} {width} x {height} px" for frame_id, (width, height) in (before, after))
+    return Reason.of("image_source_changed", before=old, after=new)

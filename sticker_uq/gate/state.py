@@ -12,7 +12,7 @@ from sticker_uq.gate.box_overlap import Box, as_box
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
-from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, SceneDecision
+from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision
 
 
 class Phase(IntEnum):
@@ -60,37 +60,10 @@ class BlockReason(IntFlag):
     UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
 
-
-WORDS = {
-    BlockReason.NO_SCENE: "no scene was received yet",
-    BlockReason.STALE_SCENE: "the newest scene is too old",
-    BlockReason.FAILED_SCENE: "perception failed",
-    BlockReason.IMPLAUSIBLE_SCENE: "the scene is implausible",
-    BlockReason.STAMP_ORDER: "the images come out of order",
-    BlockReason.FROZEN_IMAGE: "the picture is frozen",
-    BlockReason.EXPOSURE: "the picture is too dark or too bright",
-    BlockReason.SOURCE_CHANGED: "the camera has changed",
-    BlockReason.MODEL_CHANGED: "the detector or the policy has changed",
-    BlockReason.CLOCK: "the clock is implausible",
-    BlockReason.POSE: "it is not known where an object lies",
-    BlockReason.INCONSISTENT: "too few scenes in a row agree",
-    BlockReason.UNCERTAIN: "something is too uncertain",
-    BlockReason.UNEXPLAINED: "the detector saw something that no box explains",
-    BlockReason.PANEL: "a monitor of the panel objects",
-    BlockReason.NOTHING_TO_REMOVE: "no sticker is to be removed",
-    BlockReason.WAITING_FOR_OPERATOR: "a person decides",
-    BlockReason.HELD: "held",
-    BlockReason.ARM_FAILED: "the arm is not ready",
-    BlockReason.VERIFYING: "checking whether the sticker is gone",
-    BlockReason.FAULT: "fault",
-    BlockReason.CONTRADICTED: "a newer scene contradicts the permit",
-    BlockReason.NOT_ACTIVE: "not active",
-    BlockReason.ASSUMPTION: "the policy does not hold here",
-    BlockReason.AUDIT: "what happens cannot be recorded",
-    BlockReason.SECOND_GATE_PUBLISHER: "another supervisor speaks in this cell",
-    BlockReason.UNKNOWN_GATE_PUBLISHER: "another supervisor may be there unheard",
-}
-"""Each reason in plain words."""
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all reasons in here, as :data:`sticker_uq.messages.BLOCK_REASONS` names them."""
+        return tuple(str(bit.name).lower() for bit in self)
 
 
 @dataclass(frozen=True)
@@ -108,7 +81,6 @@ class SceneFacts:
     policy_hash: str
     usable: bool
     finite: bool
-    text: str = ""
     image_digest: str = ""
     exposure: Exposure | None = None
     calibration: str = ""
@@ -172,8 +144,8 @@ class Target:
 class Permit:
     """The permit for one goal, from its grant until the arm reports the end of the goal.
 
-    ``revoked_ns`` is None while the permit is open; after that ``revoked`` says why and nothing reopens it. ``settings``
-    are those it was granted under. ``around``: label and place of the other objects that were seen when it was granted;
+    ``revoked_ns`` is None while the permit is open; after that ``revoked`` and ``revoked_for`` say why and nothing reopens it.
+    ``settings`` are those it was granted under. ``around``: label and place of the other objects detected when it was granted;
     ``doubts``: scenes in a row that doubt the object slightly. ``lost``: the arm's server went away, so that no end will be
     reported; ``escalated``: the arm did not report it in time; ``foreign``: the workpiece it was for has left the cell.
     """
@@ -188,7 +160,7 @@ class Permit:
     accepted: bool = False
     revoked_ns: int | None = None
     revoked: BlockReason = BlockReason.NONE
-    revoked_text: str = ""
+    revoked_for: tuple[Reason, ...] = ()
     lost: bool = False
     escalated: bool = False
     foreign: bool = False
@@ -211,14 +183,14 @@ class Verification:
 
 @dataclass(frozen=True)
 class Request:
-    """A question to a person. ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is in doubt;
+    """A question to the operator, and why it is asked.
 
-    ``source``: where the image in question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that
-    objected to removing one of the objects.
+    ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is uncertain; ``source``: where the image in
+    question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that objected to removing an object.
     """
 
     request_id: str
-    text: str
+    reasons: tuple[Reason, ...]
     boxes: tuple[Box, ...]
     whole_scene: bool
     opened_ns: int
@@ -237,16 +209,17 @@ class Streak:
 
 
 NO_STREAK = Streak()
-NO_POSES = ScenePoses(problem="the calibration of the cell is not known")
+NOT_CALIBRATED = Reason("calibration_unknown")
+NO_POSES = ScenePoses(problem=NOT_CALIBRATED)
 
 
 @dataclass(frozen=True)
 class GateState:
-    """Everything the gate knows. ``phase``, ``reasons`` and ``text`` are derived from the rest at the end of each step.
+    """Everything the gate knows. ``phase``, ``reasons`` and ``details`` are derived from the rest at the end of each step.
 
-    ``impediments``: what outside of scenes, arm and people forbids a permit, with its words.
+    ``impediments``: what outside of scenes, arm and people forbids a permit, and why.
     ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
-    ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its words;
+    ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
     ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
     ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
@@ -258,9 +231,9 @@ class GateState:
 
     active: bool = False
     held: bool = False
-    impediments: tuple[tuple[BlockReason, str], ...] = ()
-    fault: str = ""
-    assumption: str = ""
+    impediments: tuple[tuple[BlockReason, Reason], ...] = ()
+    fault: tuple[Reason, ...] = ()
+    assumption: Reason | None = None
     assumption_request: str = ""
     arm_ready: bool = False
     now_ns: int = 0
@@ -269,7 +242,7 @@ class GateState:
     scene: SceneFacts | None = None
     reference: SceneFacts | None = None
     received_ns: int = 0
-    problems: tuple[tuple[BlockReason, str], ...] = ()
+    problems: tuple[tuple[BlockReason, Reason], ...] = ()
     picture: Picture | None = None
     silent_ticks: int = 0
     decision: SceneDecision | None = field(default=None, compare=False)
@@ -292,7 +265,7 @@ class GateState:
     stop_demanded: bool = False
     phase: Phase = Phase.BLOCKED
     reasons: BlockReason = BlockReason.NOT_ACTIVE
-    text: str = "not active"
+    details: tuple[Reason, ...] = ()
 
     @property
     def problem(self) -> BlockReason:

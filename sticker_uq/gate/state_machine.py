@@ -40,9 +40,9 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
-from sticker_uq.gate.operator import operator_events as people
+from sticker_uq.gate.operator import operator_events as operator
 from sticker_uq.gate.settings import GateSettings
-from sticker_uq.gate.state import NO_STREAK, WORDS, BlockReason, GateState, Phase
+from sticker_uq.gate.state import NO_STREAK, BlockReason, GateState, Phase
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Outcome, Reason
 
@@ -55,21 +55,26 @@ def step(
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
     it closes before anything else happens and a goal finds its permit.
     """
-    turn = StepContext(state, now_ns, settings)
-    timekeeping.keep_time(turn, event)
-    _HANDLERS[type(event)](turn, event)
-    arm.watch_permit(turn)
-    _watch(turn)
-    if isinstance(event, SceneReceived) and not turn.closing() and turn.state.permit is None:
-        scenes.conclude(turn)
-    _describe(turn)
-    if turn.state.phase is not state.phase:
-        severity = Severity.ERROR if turn.state.phase is Phase.FAULT else Severity.INFO
-        turn.log(severity, f"{state.phase.name} -> {turn.state.phase.name}: {turn.state.text or 'open'}")
+    context = StepContext(state, now_ns, settings)
+    timekeeping.keep_time(context, event)
+    _HANDLERS[type(event)](context, event)
+    arm.watch_permit(context)
+    _watch(context)
+    if isinstance(event, SceneReceived) and not context.blocking_reasons() and context.state.permit is None:
+        scenes.conclude(context)
+    _describe(context)
+    if context.state.phase is not state.phase:
+        severity = Severity.ERROR if context.state.phase is Phase.FAULT else Severity.INFO
+        changed = Reason.of("phase_changed", before=state.phase.name, after=context.state.phase.name)
+        closed = map(Reason, context.state.reasons.codes)
+        context.log(severity, changed, *closed, *context.state.details)
     # between two permits the gate is closed, and said to be so
-    if isinstance(event, Tick) or (turn.state.phase, turn.state.reasons) != (state.phase, state.reasons):
-        turn.effects.insert(0, published(turn.state))
-    return turn.state, tuple(turn.effects)
+    if isinstance(event, Tick) or (context.state.phase, context.state.reasons) != (
+        state.phase,
+        state.reasons,
+    ):
+        context.effects.insert(0, published(context.state))
+    return context.state, tuple(context.effects)
 
 
 def published(state: GateState) -> PublishGate:
@@ -77,47 +82,47 @@ def published(state: GateState) -> PublishGate:
     frame_id = state.scene.frame_id if state.scene is not None else ""
     permit = state.permit if state.open else None
     if permit is None:
-        return PublishGate(state.phase, state.reasons, state.text, frame_id)
-    return PublishGate(state.phase, state.reasons, state.text, frame_id, permit.target, permit.valid_until_ns)
+        return PublishGate(state.phase, state.reasons, state.details, frame_id)
+    return PublishGate(
+        state.phase, state.reasons, state.details, frame_id, permit.target, permit.valid_until_ns
+    )
 
 
-def _watch(turn: StepContext) -> None:
-    """Whatever closes the gate also ends every count; what waits too long becomes a question."""
-    state, settings = turn.state, turn.settings
+def _watch(context: StepContext) -> None:
+    """Whatever closes the gate also ends every count; what takes too long becomes a question to the operator."""
+    state, settings = context.state, context.settings
     check, request = state.verification, state.request
     if state.assumption and not state.assumption_request and state.request is None:
-        turn.ask(f"{WORDS[BlockReason.ASSUMPTION]}: {state.assumption}", ())
-        state, request = turn.state, turn.state.request
-        turn.set(assumption_request=request.request_id if request is not None else "")
-    if turn.closing():
-        turn.set(streak=NO_STREAK, undecided_ns=0)
+        context.ask((Reason("assumption"), state.assumption), ())
+        state, request = context.state, context.state.request
+        context.set(assumption_request=request.request_id if request is not None else "")
+    if context.blocking_reasons():
+        context.set(streak=NO_STREAK, undecided_ns=0)
         if check is not None:
-            turn.set(verification=replace(check, since_ns=turn.now, seen=0, gone=0))
+            context.set(verification=replace(check, since_ns=context.now, seen=0, gone=0))
         if (
             request is not None
             and not request.overdue
-            and turn.passed(request.opened_ns, settings.intervention_timeout)
+            and context.passed(request.opened_ns, settings.intervention_timeout)
         ):
-            turn.set(request=replace(request, overdue=True))
-            turn.log(Severity.WARNING, f"nobody has answered {request.request_id}; the gate stays closed")
-    elif check is not None and turn.passed(check.since_ns, settings.verify_timeout):
-        turn.set(verification=None)
-        turn.ask_about(
-            check.target, f"the scenes did not tell within {settings.verify_timeout:g} s whether it is gone"
-        )
+            context.set(request=replace(request, overdue=True))
+            context.log(Severity.WARNING, Reason.of("request_overdue", request=request.request_id))
+    elif check is not None and context.passed(check.since_ns, settings.verify_timeout):
+        context.set(verification=None)
+        context.ask_about(check.target, Reason.of("removal_unverified", seconds=settings.verify_timeout))
     elif (
         state.undecided_ns
-        and turn.passed(state.undecided_ns, settings.undecided_timeout)
+        and context.passed(state.undecided_ns, settings.undecided_timeout)
         and state.decision is not None
     ):
-        text = f"the scenes have disagreed for {settings.undecided_timeout:g} s"
-        scenes.ask_about_scene(turn, state.decision, (Reason("undecided", text),))
+        disagree = Reason.of("scenes_disagree", seconds=settings.undecided_timeout)
+        scenes.ask_about_scene(context, state.decision, (disagree,))
 
 
-def _describe(turn: StepContext) -> None:
-    """Derive the phase, the reasons and their words from the rest of the state."""
-    state = turn.state
-    reasons = turn.closing()
+def _describe(context: StepContext) -> None:
+    """Derive the phase, the reasons and their details from the rest of the state."""
+    state = context.state
+    reasons = context.blocking_reasons()
     if reasons & BlockReason.FAULT:
         phase = Phase.FAULT
     elif state.request is not None:
@@ -133,8 +138,8 @@ def _describe(turn: StepContext) -> None:
     elif state.verification is not None:
         phase, reasons = Phase.VERIFYING, BlockReason.VERIFYING
     else:
-        phase, reasons = Phase.MONITORING, _monitoring(state, turn.settings)
-    turn.set(phase=phase, reasons=reasons, text=_text(state, reasons))
+        phase, reasons = Phase.MONITORING, _monitoring(state, context.settings)
+    context.set(phase=phase, reasons=reasons, details=_details(state, reasons))
 
 
 def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
@@ -154,53 +159,48 @@ def _monitoring(state: GateState, settings: GateSettings) -> BlockReason:
     return reasons
 
 
-def _text(state: GateState, reasons: BlockReason) -> str:
-    details = {
-        **dict(state.problems),
-        BlockReason.FAULT: state.fault,
-        **({BlockReason.ASSUMPTION: state.assumption} if state.assumption else {}),
-        BlockReason.WAITING_FOR_OPERATOR: state.request.text
-        if state.request is not None
-        else "this workpiece is left to people",
-        **dict(state.impediments),
-    }
-    parts = []
-    for reason, words in WORDS.items():
-        if reason in reasons:
-            detail = details.get(reason, "")
-            parts.append(f"{words}: {detail}" if detail else words)
+def _details(state: GateState, reasons: BlockReason) -> tuple[Reason, ...]:
+    """What is known about each of ``reasons``, beyond its name."""
+    found = list(state.fault)
+    if state.assumption is not None:
+        found.append(state.assumption)
+    found += [detail for reason, detail in (*state.problems, *state.impediments) if reason & reasons]
+    if state.request is not None:
+        found += state.request.reasons
+    elif state.skipped:
+        found.append(Reason("workpiece_left"))
     if state.permit is not None and not state.permit.open:
-        parts.append(f"waiting for the arm to stop ({state.permit.revoked_text})")
-    return "; ".join(parts)
+        found += [Reason("arm_stopping"), *state.permit.revoked_for]
+    return tuple(dict.fromkeys(found))
 
 
-def _activated(turn: StepContext, _: Activated) -> None:
-    turn.set(active=True, scene=None, silent_ticks=0)
+def _activated(context: StepContext, _: Activated) -> None:
+    context.set(active=True, scene=None, silent_ticks=0)
 
 
-def _deactivated(turn: StepContext, _: Deactivated) -> None:
-    turn.set(active=False)
+def _deactivated(context: StepContext, _: Deactivated) -> None:
+    context.set(active=False)
 
 
-def _ticked(turn: StepContext, _: Tick) -> None:
-    turn.set(silent_ticks=min(turn.state.silent_ticks, turn.settings.max_silent_ticks) + 1)
+def _ticked(context: StepContext, _: Tick) -> None:
+    context.set(silent_ticks=min(context.state.silent_ticks, context.settings.max_silent_ticks) + 1)
 
 
-def _faulted(turn: StepContext, event: Fault) -> None:
-    turn.set(fault=turn.state.fault or event.text or "an internal error without a message")
+def _faulted(context: StepContext, event: Fault) -> None:
+    context.set(fault=context.state.fault or event.reasons or (Reason("internal_error"),))
 
 
-def _impeded(turn: StepContext, event: Impediment) -> None:
-    others = [item for item in turn.state.impediments if item[0] is not event.reason]
-    if event.text:
-        others.append((event.reason, event.text))
-    turn.set(impediments=tuple(others))
+def _impeded(context: StepContext, event: Impediment) -> None:
+    others = [item for item in context.state.impediments if item[0] is not event.reason]
+    if event.detail is not None:
+        others.append((event.reason, event.detail))
+    context.set(impediments=tuple(others))
 
 
-def _assumption_broken(turn: StepContext, event: AssumptionBroken) -> None:
-    if not turn.state.assumption:
-        turn.set(assumption=event.text)
-        turn.log(Severity.ERROR, f"{WORDS[BlockReason.ASSUMPTION]}: {event.text}")
+def _assumption_broken(context: StepContext, event: AssumptionBroken) -> None:
+    if not context.state.assumption:
+        context.set(assumption=event.reason)
+        context.log(Severity.ERROR, Reason("assumption"), event.reason)
 
 
 _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
@@ -215,11 +215,11 @@ _HANDLERS: dict[type, Callable[[StepContext, Any], None]] = {
     GoalAccepted: arm.goal_accepted,
     GoalRejected: arm.goal_rejected,
     RemovalFinished: arm.removal_finished,
-    AnswerGiven: people.answer_given,
-    Hold: people.hold,
-    Release: people.release,
-    Reset: people.reset,
-    WorkpieceChanged: people.workpiece_changed,
+    AnswerGiven: operator.answer_given,
+    Hold: operator.hold,
+    Release: operator.release,
+    Reset: operator.reset,
+    WorkpieceChanged: operator.workpiece_changed,
     Fault: _faulted,
     Impediment: _impeded,
     AssumptionBroken: _assumption_broken,

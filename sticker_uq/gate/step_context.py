@@ -1,7 +1,7 @@
 """One step of the gate under way: the state as far as it has changed, and the effects so far.
 
-The parts of the gate (scenes, arm, people) work on it one after the other; :func:`sticker_uq.gate.state_machine.step` wraps it
-into a pure function.
+The modules of the gate (scenes, arm, operator) work on it one after the other; :func:`sticker_uq.gate.state_machine.step` wraps
+it into a pure function.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class StepContext:
         """Let something happen."""
         self.effects.append(effect)
 
-    def log(self, severity: Severity, text: str) -> None:
-        """Write a line to the log."""
-        self.emit(Log(severity, text))
+    def log(self, severity: Severity, *reasons: Reason) -> None:
+        """Write a line to the log: what happened, and why."""
+        self.emit(Log(severity, reasons))
 
     def passed(self, since_ns: int, seconds: float) -> bool:
         """Whether at least ``seconds`` have passed since ``since_ns``."""
         return self.now - since_ns >= nanoseconds(seconds)
 
-    def closing(self) -> BlockReason:
+    def blocking_reasons(self) -> BlockReason:
         """What forbids any permit now, whatever the scenes say."""
         state = self.state
         reasons = BlockReason.NONE
@@ -93,23 +93,19 @@ class StepContext:
         freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age)
         return min(self.now + nanoseconds(self.settings.lease), freshest)
 
-    def revoke(self, reasons: BlockReason, text: str) -> None:
+    def revoke(self, reasons: BlockReason, *details: Reason) -> None:
         """Close an open permit and tell the arm to stop. Without an open permit nothing happens."""
         permit = self.state.permit
         if permit is None or not permit.open:
             return
-        self.set(permit=replace(permit, revoked_ns=self.now, revoked=reasons, revoked_text=text))
+        self.set(permit=replace(permit, revoked_ns=self.now, revoked=reasons, revoked_for=details))
         self.emit(CancelGoal(permit.goal_id))
-        self.log(Severity.WARNING, f"permit {permit.goal_id} revoked: {text}")
+        self.log(Severity.WARNING, Reason.of("permit_revoked", goal=permit.goal_id), *details)
 
     def ask(
-        self,
-        text: str,
-        objects: tuple[ObjectVerdict, ...],
-        scene_reasons: tuple[Reason, ...] = (),
-        whole_scene: bool = False,
+        self, reasons: tuple[Reason, ...], objects: tuple[ObjectVerdict, ...], whole_scene: bool = False
     ) -> None:
-        """Call a person, unless one is being asked already."""
+        """Ask the operator, unless a question is open already. ``whole_scene``: the scene itself is in doubt."""
         state, decision = self.state, self.state.decision
         if state.request is not None or decision is None:
             return
@@ -118,30 +114,31 @@ class StepContext:
         boxes = tuple(as_box(verdict.object.box) for verdict in objects)
         source = state.reference.source if state.reference is not None else ()
         objectors = tuple(dict.fromkeys(name for verdict in objects for name in verdict.objectors))
+        if objects:
+            reasons += (Reason.of("objects_to_decide", count=len(objects)),)
         if objectors:
-            text += f"; objected by the supervisor{'s' * (len(objectors) > 1)} {', '.join(objectors)}"
+            reasons += (Reason.of("monitors_object", names=", ".join(objectors)),)
         request = Request(
-            request_id, text, boxes, whole_scene, opened_ns=self.now, source=source, objectors=objectors
+            request_id, reasons, boxes, whole_scene, opened_ns=self.now, source=source, objectors=objectors
         )
         self.set(request=request, requests=number, streak=NO_STREAK, undecided_ns=0)
         self.emit(
             OpenIntervention(
                 request_id=request_id,
-                text=text,
+                reasons=reasons,
                 stamp_ns=decision.stamp_ns,
                 frame_id=decision.frame_id,
                 decision_id=decision.decision_id,
                 workpiece_id=state.workpiece_id,
                 objects=objects,
-                scene_reasons=scene_reasons,
             )
         )
-        self.log(Severity.WARNING, f"request {request_id}: {text}")
+        self.log(Severity.WARNING, Reason.of("request_opened", request=request_id), *reasons)
 
-    def ask_about(self, target: Target, text: str) -> None:
-        """Call a person about one object whose removal went wrong."""
-        verdict = ObjectVerdict(target.verdict.object, Verdict.ASK, (Reason("removal", text),))
-        self.ask(text, (verdict,))
+    def ask_about(self, target: Target, *reasons: Reason) -> None:
+        """Ask the operator about one object whose removal went wrong."""
+        verdict = ObjectVerdict(target.verdict.object, Verdict.ASK, (Reason("removal_incomplete"),))
+        self.ask(reasons, (verdict,))
 
     def close_request(self) -> None:
         """The open request, if any, is open no longer."""
@@ -149,7 +146,7 @@ class StepContext:
             self.emit(CloseIntervention(self.state.request.request_id))
             self.set(request=None)
 
-    def declare_done(self, clean: bool, text: str) -> None:
+    def declare_done(self, clean: bool, reason: Reason) -> None:
         """The workpiece is finished; said once per workpiece."""
         state, decision = self.state, self.state.decision
         if state.done or decision is None:
@@ -157,22 +154,25 @@ class StepContext:
         self.set(done=True)
         self.emit(
             DeclareDone(
-                state.workpiece_id, clean, text, decision.stamp_ns, decision.frame_id, decision.decision_id
+                state.workpiece_id, clean, reason, decision.stamp_ns, decision.frame_id, decision.decision_id
             )
         )
-        self.log(Severity.INFO, f"workpiece {state.workpiece_id or '(unnamed)'} is done: {text}")
+        self.log(
+            Severity.INFO, Reason.of("workpiece_done", workpiece=state.workpiece_id or "(unnamed)"), reason
+        )
 
-    def attempt_failed(self, permit_target: Target, text: str) -> None:
-        """A removal did not work: try again a bounded number of times, then call a person."""
+    def attempt_failed(self, permit_target: Target, *reasons: Reason) -> None:
+        """A removal did not work: try again a bounded number of times, then ask the operator."""
         box = permit_target.box
         failures = 1 + max(
             (count for place, count in self.state.attempts if same_place(place, box)), default=0
         )
         self.set(attempts=(*self._attempts_elsewhere(box), (box, failures)), streak=NO_STREAK)
         if failures >= self.settings.max_attempts:
-            self.ask_about(permit_target, f"{text}; tried {failures} times")
+            self.ask_about(permit_target, *reasons, Reason.of("removal_tried", count=failures))
         else:
-            self.log(Severity.WARNING, f"{text}; attempt {failures} of {self.settings.max_attempts}")
+            attempt = Reason.of("attempt_failed", count=failures, most=self.settings.max_attempts)
+            self.log(Severity.WARNING, attempt, *reasons)
 
     def forget_attempts(self, box: Box) -> None:
         """What was tried at the place ``box`` counts no longer."""
@@ -182,13 +182,13 @@ class StepContext:
         return tuple((place, count) for place, count in self.state.attempts if not same_place(place, box))
 
     def forget_places(self) -> None:
-        """The boxes of earlier images mean nothing any more: another camera looks, or the same one in another way."""
+        """The camera or its image size has changed: forget places, which were px of the earlier images."""
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
         self.set(memory=memory, attempts=(), verification=None)
 
     def forget_workpiece(self) -> None:
-        """Nothing that was said or done about the workpiece holds any more."""
-        self.revoke(BlockReason.CONTRADICTED, "another workpiece lies in the cell")
+        """The workpiece has left: forget what was answered and done about it."""
+        self.revoke(BlockReason.CONTRADICTED, Reason("another_workpiece"))
         permit = self.state.permit
         if permit is not None:
             self.set(permit=replace(permit, foreign=True))

@@ -11,7 +11,7 @@ import numpy as np
 
 from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.transforms import Plane, Transform, quaternion
-from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneDecision, Verdict
+from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, Reason, SceneDecision, Verdict
 
 MIN_GRAZING_SINE = 0.05
 """Sine of the flattest angle (about 3 degrees) at which a ray may meet the lid: below it a pixel spans metres."""
@@ -61,14 +61,14 @@ class CellGeometry:
 
 @dataclass(frozen=True)
 class ScenePoses:
-    """Poses by object id.
+    """Poses by object id, and ``problem``: why some object that may be removed has none, or all of them; None when none lacks.
 
     ``problem``: why an object that may be removed has no pose, empty when all have one; ``fingerprint`` of the calibration,
     empty without one.
     """
 
     poses: Mapping[int, ObjectPose] = field(default_factory=dict)
-    problem: str = ""
+    problem: Reason | None = None
     fingerprint: str = ""
 
 
@@ -112,22 +112,24 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
 
 
 def locate_all(
-    decision: SceneDecision, image_size: tuple[int, int], geometry: CellGeometry | str
+    decision: SceneDecision, image_size: tuple[int, int], geometry: CellGeometry | Reason
 ) -> ScenePoses:
-    """Poses of all objects of ``decision``; a text as ``geometry`` says why there is none."""
-    if isinstance(geometry, str):
+    """Poses of all objects of ``decision``; ``geometry`` may be the reason why there is none."""
+    if isinstance(geometry, Reason):
         return ScenePoses(problem=geometry)
     size = geometry.camera.image_size
     if size != image_size:
-        text = f"the camera's calibration is for images of {size[0]} x {size[1]} px, not of {image_size[0]} x {image_size[1]}"
-        return ScenePoses(problem=text)
-    poses, problem = {}, ""
+        expected, found = (f"{width} x {height}" for width, height in (size, image_size))
+        return ScenePoses(problem=Reason.of("calibration_other_size", expected=expected, found=found))
+    poses: dict[int, ObjectPose] = {}
+    problem = None
     for verdict in decision.verdicts:
         try:
             poses[verdict.object.id] = locate(verdict.object, geometry)
         except InvalidInput as error:
             if verdict.verdict is Verdict.REMOVE:
-                problem = problem or f"object {verdict.object.id}: {error}"
+                number = verdict.object.id
+                problem = problem or Reason.of("object_not_located", object=number, detail=str(error))
     return ScenePoses(poses, problem, geometry.fingerprint)
 
 

@@ -8,7 +8,7 @@ A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -74,12 +74,16 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
 
 
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in ``message``; older recordings have no box in it."""
-    reason = sc.Reason(metric=message.metric, text=message.text, value=message.value, limit=message.limit)
-    place = getattr(message, "box", None)
-    if place is None or not box_from_msg(place).any():
-        return reason
-    return replace(reason, box=(place.x1, place.y1, place.x2, place.y2))
+    """The reason in ``message``."""
+    box = box_from_msg(message.box)
+    return sc.Reason(
+        code=message.code,
+        subject=message.subject,
+        value=message.value,
+        limit=message.limit,
+        values=tuple((item.name, item.text or item.number) for item in message.values),
+        box=(message.box.x1, message.box.y1, message.box.x2, message.box.y2) if box.any() else None,
+    )
 
 
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:

@@ -191,18 +191,22 @@ class FaultCell:
             gate = self.gates[-1:] and (self.gates[-1].state, self.gates[-1].text)
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
-    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, words: str = "") -> GateState:
-        """The first gate message from now on in one of ``states`` (any closed one without) with this reason."""
+    def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
+        """The first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
         start = len(self.gates)
 
         def found() -> GateState | None:
             for gate in itertools.islice(self.gates, start, None):
                 right = gate.state in states if states else not gate.open
-                if right and gate.reasons & reason == reason and words in gate.text:
+                if (
+                    right
+                    and gate.reasons & reason == reason
+                    and (not code or code in [one.code for one in gate.details])
+                ):
                     return gate
             return None
 
-        return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {words!r}")
+        return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {code!r}")
 
     def until_moving(self) -> None:
         """Wait until the arm moves under a permit that was given from now on or goes on."""

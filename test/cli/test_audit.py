@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from sticker_uq.cli import app
 from sticker_uq.gate.audit import AuditLog
+from sticker_uq.scene import Reason
 
 
 def run(*arguments: object) -> Result:
@@ -20,7 +21,8 @@ def folder(tmp_path: Path) -> Path:
     """A log of three entries."""
     log = AuditLog(tmp_path / "audit", 10**6)
     log.add("start", {"node": "/supervisor", "pid": 7})
-    log.add("answer", {"person": "Ada", "accepted": True})
+    said = [Reason("box_without_area", box=(1.0, 2.0, 1.0, 9.0)).to_dict()]
+    log.add("answer", {"person": "Ada", "accepted": False, "reasons": said, "code": "FAILED"})
     log.add("stop", {"node": "/supervisor"})
     log.close()
     return tmp_path / "audit"
@@ -59,7 +61,8 @@ def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder: Path) ->
 def test_entries_are_shown_by_kind_and_from_the_end(folder: Path) -> None:
     lines = run("show", folder).output.splitlines()
     assert [line.split()[2] for line in lines] == ["start", "answer", "stop"]
-    assert "accepted=true, person=Ada" in run("show", folder, "--kind", "answer").output
+    answer = run("show", folder, "--kind", "answer").output
+    assert 'accepted=false, code=FAILED, person=Ada, reasons=["a box has no area or is not finite"]' in answer
     assert [line.split()[0] for line in run("show", folder, "--last", 2).output.splitlines()] == ["1", "2"]
 
 

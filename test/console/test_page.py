@@ -11,17 +11,29 @@ BOX = {"x1": 200.0, "y1": 200.0, "x2": 320.0, "y2": 300.0}
 OTHER = {"x1": 500.0, "y1": 350.0, "x2": 640.0, "y2": 450.0}
 
 
-def reason(metric="shannon_entropy", value=1.02, limit=0.9, text="entropy", box=None):
-    return {"metric": metric, "value": value, "limit": limit, "text": text, "box": box}
+def reason(code="above_limit", subject="shannon_entropy", value=1.02, limit=0.9, box=None, text="", **values):
+    """A reason as the node shows it to the page."""
+    numbers = {"value": value, "limit": limit}
+    return {"code": code, "subject": subject, **numbers, "values": values, "box": box, "text": text}
+
+
+def gate(state, *closed, details=(), held=False):
+    """The state of the gate as the node shows it to the page."""
+    return {
+        "state": state,
+        "closed": [reason(code) for code in closed],
+        "details": list(details),
+        "held": held,
+    }
 
 
 def asked(identity=0, box=BOX, label=2, reasons=()):
     return {"id": identity, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
 
 
-def request(*objects, identity="r1", text="Two things are uncertain.", reasons=(), scene=None, heat=False):
+def request(*objects, identity="r1", reasons=(), scene=None, heat=False):
     return {
-        "request_id": identity, "stamp": "1000", "picture": True, "text": text, "reasons": list(reasons),
+        "request_id": identity, "stamp": "1000", "picture": True, "reasons": list(reasons),
         "objects": list(objects), "scene": scene, "heat": heat,
     }  # fmt: skip
 
@@ -61,7 +73,7 @@ class Operator:
             self.trouble.append(f"something from outside: {request.url}")
 
     def see(self, *objects, **rest):
-        self.state.put("gate", {"state": "intervention", "text": "a person decides", "held": False})
+        self.state.put("gate", gate("intervention", "waiting_for_operator"))
         self.state.put("scene", SCENE)
         self.state.put("request", request(*objects, **rest))
         expect(self.page.locator("#objects li")).to_have_count(len(objects))
@@ -106,7 +118,7 @@ class Operator:
 @pytest.fixture
 def operator(tablet):
     state, cell = ConsoleState(("detector", "supervisor")), FakeCell()
-    state.put("gate", {"state": "monitoring", "text": "", "held": False})
+    state.put("gate", gate("monitoring", "inconsistent"))
     with served(state, cell) as address:
         someone = Operator(tablet, address, state, cell)
         yield someone
@@ -129,17 +141,20 @@ def test_an_answer_says_what_was_pressed(operator):
 
 
 def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
-    text = "the newest scene is too old; the arm is not ready: the arm is silent; something nobody put into words"
-    gate = {"state": "blocked", "text": text, "held": False}
-    operator.state.put("gate", {**gate, "reasons": ["stale_scene", "made_up"]})
+    unknown = reason("of_tomorrow", text="what the cell calls it")
+    details = [reason("image_late", seconds=3.14159), unknown]
+    operator.state.put("gate", gate("blocked", "stale_scene", "arm_failed", details=details))
     expect(operator.page.locator("#closed")).to_have_text(
-        "What was seen last is too old. Details are in the log"
+        "What was seen last is too old. The arm is not ready"
     )
-    expect(operator.page.locator("#why")).to_have_text("The arm is silent")
-    operator.state.put("gate", {**gate, "reasons": ["stale_scene"]})
-    expect(operator.page.locator("#why")).to_have_text("The arm is silent. Details are in the log")
-    operator.see(asked(), asked(1, OTHER))
-    expect(operator.page.locator("#todo")).to_have_text("To be decided: 2.")
+    expect(operator.page.locator("#why")).to_have_text(
+        "The picture was 3.14 s old on arrival. what the cell calls it"
+    )
+    operator.see(asked(), asked(1, OTHER), reasons=[reason("objects_to_decide", count=2)])
+    expect(operator.page.locator("#reasons")).to_have_text("Objects to decide: 2")
+    expect(operator.page.locator("#todo")).to_be_empty()
+    operator.see(identity="r2", reasons=[reason("spot_check")])
+    expect(operator.page.locator("#todo")).to_have_text("Look at the whole picture, please.")
 
 
 def test_without_a_name_nothing_is_sent(operator):
@@ -151,47 +166,43 @@ def test_without_a_name_nothing_is_sent(operator):
 
 
 def test_a_refusal_is_shown_with_its_reason(operator):
-    operator.cell.refusal = "box 1, 2, 3, 4 lies outside the image of 960 x 720 px"
+    operator.cell.refusal = reason("box_outside_image", width=960, height=720)
     operator.see(asked())
     operator.is_called("Ada")
     operator.says(0, "Peel it")
     operator.page.click("#send")
     expect(operator.page.locator("#message")).to_have_text(
-        "Not accepted: a box lies outside the picture (1, 2, 3, 4 px)."
+        "Not accepted: A box lies outside the picture of 960 x 720 px"
     )
 
 
 def test_everything_from_the_cell_is_text(operator):
-    refused = f"the arm rejected the goal {EVIL}"
-    operator.see(
-        asked(reasons=[reason(metric="made_up", text=refused), reason(value=None, text=refused)]),
-        text=EVIL,
-        reasons=[reason(metric="made_up", text=EVIL)],
-    )
-    operator.state.put("gate", {"state": "fault", "text": refused, "held": False})
+    refused = reason("goal_rejected", detail=EVIL)
+    operator.see(asked(reasons=[refused, reason(EVIL, text=EVIL)]), reasons=[reason("above_limit", EVIL)])
+    operator.state.put("gate", gate("fault", "fault", details=[refused]))
     operator.state.put("workpiece", EVIL)
     operator.state.happened(10**9, "arrived", name=EVIL)
     operator.state.report("detector", "lifecycle", 2, f"failed: {EVIL}")
     page = operator.page
-    expect(page.locator("#why")).to_have_text(f"The arm refused the task ({EVIL})")
+    expect(page.locator("#why")).to_have_text(f"The arm rejected the task: {EVIL}")
     expect(page.locator("#title")).to_contain_text(EVIL)
     expect(page.locator("#history")).to_contain_text(EVIL)
     expect(page.locator("#health")).to_contain_text(EVIL)
-    assert page.locator("#objects .why").all_text_contents() == [f"The arm refused the task ({EVIL})"] * 2
-    assert page.locator("#reasons .why").all_text_contents() == ["Details are in the log"]
+    assert page.locator("#objects .why").all_text_contents() == [f"The arm rejected the task: {EVIL}", EVIL]
+    assert page.locator("#reasons .why").all_text_contents() == [f"{EVIL} 1.02, highest allowed 0.9"]
     assert page.locator("img").count() == 2
     assert page.title() != "owned"
 
 
 def test_why_is_said_in_plain_words(operator):
-    close = reason("probability", 0.99991, 1.0)
-    operator.see(asked(reasons=[reason(), close, reason("detection_rate", 0.35, 0.7)]))
-    expect(operator.page.locator("#objects .why").nth(1)).to_contain_text("0.9999, 1 is needed")
+    close = reason("below_limit", "sticker_probability", 0.99991, 1.0)
+    operator.see(asked(reasons=[reason(), close, reason("below_limit", "detection_rate", 0.35, 0.7)]))
+    expect(operator.page.locator("#objects .why").nth(1)).to_contain_text("0.9999, lowest allowed 1")
     expect(operator.page.locator("#objects .why").first).to_have_text(
-        "It is undecided what it is: entropy 1.02 bit, 0.9 is allowed."
+        "Uncertainty about the class (entropy, bit) 1.02, highest allowed 0.9"
     )
     expect(operator.page.locator("#objects .why").last).to_have_text(
-        "Only a part of the passes saw it: 0.35, 0.7 is needed."
+        "Share of the passes that detected it 0.35, lowest allowed 0.7"
     )
 
 
@@ -289,7 +300,7 @@ def test_the_question_keeps_its_picture_until_the_live_one_is_wanted(operator):
 
 def test_a_question_marks_what_was_missed_on_its_own_picture(operator):
     question_scene = {**SCENE, "stamp": "1000", "unexplained": [{"box": ELSEWHERE}]}
-    missed = reason("unexplained_objectness", 0.4, 0.1, "there", box=BOX)
+    missed = reason("missed_place", "unexplained_objectness", 0.4, 0.1, box=BOX)
     operator.see(reasons=[missed], scene=question_scene)
     picture = operator.page.locator("#picture")
     expect(picture).to_have_attribute("src", "picture/1000.jpg")
@@ -326,12 +337,12 @@ def test_hold_and_reset(operator):
     operator.is_called("Ada")
     with operator.page.expect_response("**/command"):
         operator.page.click("#hold")
-    operator.state.put("gate", {"state": "fault", "text": "held; fault", "held": True})
+    operator.state.put("gate", gate("fault", "held", "fault", held=True))
     expect(operator.page.locator("#hold")).to_have_text("Release")
     for button in ("#hold", "#reset"):
         with operator.page.expect_response("**/command"):
             operator.page.click(button)
-    operator.state.put("gate", {"state": "monitoring", "text": "", "held": False})
+    operator.state.put("gate", gate("monitoring", "inconsistent"))
     expect(operator.page.locator("#reset")).to_be_hidden()
     assert operator.cell.commands == [("hold", "Ada"), ("release", "Ada"), ("reset", "Ada")]
 
@@ -341,13 +352,13 @@ def test_a_lost_supervisor_and_a_lost_page_are_loud(tablet):
     with served(state, cell) as address:
         page = tablet.new_page()
         page.goto(address)
-        expect(page.locator("#alarm")).to_have_text("No word from the supervisor. The arm must not move.")
-        state.put("gate", {"state": "permitted", "text": "", "held": False})
+        expect(page.locator("#alarm")).to_have_text("No message from the supervisor. The arm must not move.")
+        state.put("gate", gate("permitted"))
         expect(page.locator("#state")).to_have_class("state permitted")
         expect(page.locator("#alarm")).to_be_hidden()
-        expect(page.locator("#alarm")).to_have_text("No word from the supervisor. The arm must not move.")
+        expect(page.locator("#alarm")).to_have_text("No message from the supervisor. The arm must not move.")
         expect(page.locator("#state")).to_have_class("state lost")
-        state.put("gate", {"state": "permitted", "text": "again", "held": False})
+        state.put("gate", gate("permitted", details=[reason("held")]))
         expect(page.locator("#state")).to_have_class("state permitted")
     expect(page.locator("#alarm")).to_have_text("This page has lost the cell. What it shows is old.")
     expect(page.locator("#state")).to_have_class("state lost")
@@ -370,7 +381,7 @@ def test_a_finger_finds_everything_on_a_tablet(operator):
 def test_states_differ_by_more_than_colour(operator):
     seen = {}
     for state in ("blocked", "monitoring", "permitted", "verifying", "intervention", "fault"):
-        operator.state.put("gate", {"state": state, "text": "", "held": False})
+        operator.state.put("gate", gate(state))
         expect(operator.page.locator("#state")).to_have_class(f"state {state}")
         seen[state] = operator.page.locator("#symbol").text_content()
     assert len(set(seen.values())) == len(seen)
@@ -380,14 +391,12 @@ def test_health_and_history_are_kept_by_the_cell_not_by_the_page(operator):
     missing = "waiting for first image on /camera: nobody publishes it yet"
     operator.state.report("detector", "images", 2, missing)
     operator.state.happened(10**9, "arrived", name="laptop-1")
-    operator.state.happened(2 * 10**9, "gate_blocked", "held")
+    operator.state.happened(2 * 10**9, "gate_blocked", [reason("held")])
     operator.page.reload()
     expect(operator.page.locator("#health-title")).to_contain_text("error")
     operator.page.click("#history-title")
     expect(operator.page.locator("#history li")).to_have_count(2)
-    expect(operator.page.locator("#history li").first).to_contain_text("BlockReason: Held by a person")
+    expect(operator.page.locator("#history li").first).to_contain_text("Closed: Held")
     operator.page.click("#health-title")
     screenshot(operator.page, "console-health")
-    expect(operator.page.locator("#health")).to_contain_text(
-        "Pictures: Waits for the first picture: nobody sends /camera"
-    )
+    expect(operator.page.locator("#health")).to_contain_text(f"Pictures: {missing}")

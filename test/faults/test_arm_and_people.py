@@ -18,7 +18,7 @@ def test_arm_never_answers(hasty: FaultCell) -> None:
     hasty.bring(GateState.STATE_PERMITTED)
     hasty.until_gate(reason=BlockReason.ARM_FAILED)
     gate = hasty.until_gate(GateState.STATE_FAULT)
-    assert "did not report the end" in gate.text
+    assert gate.details[0].code == "arm_does_not_stop"
 
 
 def test_arm_takes_a_goal_and_never_ends_it(hasty: FaultCell) -> None:
@@ -47,7 +47,7 @@ def test_a_persons_answer_comes_late_or_twice(cell: FaultCell) -> None:
     again = cell.answer(Request.SCENE_CLEAN, request_id=first)
     assert accepted.accepted
     assert not again.accepted
-    assert "is not open" in again.message
+    assert [reason.code for reason in again.reasons] == ["request_not_open"]
     cell.until(lambda: cell.requests[-1].request_id not in ("", first), "the next request")
     late = cell.answer(Request.SCENE_SKIP_LAPTOP, request_id=first)
     assert not late.accepted

@@ -114,12 +114,12 @@ def test_wrong_encoding(cell: FaultCell, encoding: str) -> None:
 @pytest.mark.parametrize("seen", [Seen.NAN, Seen.INFINITY])
 def test_nan_and_infinity_in_a_scene(cell: FaultCell, seen: Seen) -> None:
     cell.camera.shows(seen)
-    cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE, words="no finite numbers")
+    cell.until_gate(reason=BlockReason.IMPLAUSIBLE_SCENE, code="values_not_finite")
 
 
 def test_perception_raises(cell: FaultCell) -> None:
     cell.camera.shows(Seen.CRASH)
-    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the image said so")
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
 
 
 @pytest.mark.parametrize(

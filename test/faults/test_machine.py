@@ -25,7 +25,7 @@ def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
     gaps = sum(e.kind == "gap" for e in cell.check_audit())
     cell.no_room("supervisor", size + 10)
     cell.hold(True)  # something to record
-    gate = cell.until_gate(reason=BlockReason.AUDIT, words="cannot be written")
+    gate = cell.until_gate(reason=BlockReason.AUDIT, code="audit_write_failed")
     head = gate.audit_head
     cell.hold(False)
     cell.until_gate(reason=BlockReason.AUDIT)
@@ -114,9 +114,7 @@ def test_a_supervisor_that_is_not_heard(cell: FaultCell) -> None:
     """It is there, as discovery tells, but what it says does not arrive: what it permits is not known."""
     unheard = cell.gate_publisher(qos.NEWEST_IMAGE_BEST_EFFORT)
     try:
-        cell.until_gate(
-            reason=BlockReason.UNKNOWN_GATE_PUBLISHER, words="1 publisher of /gate besides this one"
-        )
+        cell.until_gate(reason=BlockReason.UNKNOWN_GATE_PUBLISHER, code="gate_publishers_not_received")
         cell.stays_closed()
     finally:
         cell.bench.probe.destroy_publisher(unheard)

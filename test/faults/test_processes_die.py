@@ -34,7 +34,7 @@ def test_kill_supervisor(cell: FaultCell, state: int) -> None:
     cell.until(lambda: cell.gates[-1].supervisor != killed, "the next supervisor")
     if state in ASKED:
         gate = cell.until_gate(GateState.STATE_FAULT)
-        assert "ended while" in gate.text
+        assert gate.details[0].code in ("last_run_asked", "last_run_faulted")
         cell.quiet()  # resets while the gate is held: pictures of what was asked about are still under way
         cell.hold(False)
     cell.works()
@@ -49,7 +49,7 @@ def test_kill_detector(cell: FaultCell, state: int) -> None:
     """Its death closes an open gate, before its last scene is old; the next detector opens it again."""
     cell.bring(state)
     cell.kill("detector")
-    cell.until_gate(reason=BlockReason.FAILED_SCENE, words="the detector has died or gone")
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, code="detector_lost")
     cell.quiet()
     cell.hold(False)
 

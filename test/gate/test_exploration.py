@@ -59,7 +59,7 @@ def test_noise_does_not_close_what_a_clear_contradiction_closes(reached: list[No
         for _ in range(K - 1):
             later = doubted.follow(*ALPHABET["scene: slightly unsure"])
             assert later is not None
-            assert later.state.open, later.state.text
+            assert later.state.open, later.state.details
             doubted = later
         last = doubted.follow(*ALPHABET["scene: slightly unsure"])
         assert last is not None

@@ -14,7 +14,6 @@ from sticker_uq.gate.events import (
     GoalAccepted,
     GoalRejected,
     Hold,
-    Log,
     OpenIntervention,
     Release,
     RemovalCode,
@@ -25,6 +24,7 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
+from sticker_uq.scene import Reason
 from sticker_uq.testing.scenes import HERE, assessment
 from test.helpers.gate import (
     CANCELLED,
@@ -35,6 +35,7 @@ from test.helpers.gate import (
     UNSURE,
     K,
     asking,
+    codes,
     faulted,
     finish,
     permitted,
@@ -83,7 +84,7 @@ def test_a_sticker_that_stays_is_tried_again_and_then_a_person_is_called() -> No
     finish(cell).scene(STICKER, times=K)
     assert cell.phase is Phase.INTERVENTION
     (request,) = cell.sent(OpenIntervention)
-    assert "still there" in request.text
+    assert codes(request.reasons) == ["sticker_still_there", "removal_tried", "objects_to_decide"]
     assert [v.object.box.tolist() for v in request.objects] == [list(HERE)]
     assert len(cell.sent(SendGoal)) == SETTINGS.max_attempts
 
@@ -94,7 +95,7 @@ def test_a_doubtful_verification_becomes_a_question() -> None:
         cell.scene()
         cell.scene(STICKER)
     assert cell.phase is Phase.INTERVENTION
-    assert "did not tell" in cell.sent(OpenIntervention)[0].text
+    assert "removal_unverified" in codes(cell.sent(OpenIntervention)[0].reasons)
 
 
 @pytest.mark.parametrize("code", [c for c in RemovalCode if c not in (RemovalCode.NONE, CANCELLED)])
@@ -106,7 +107,7 @@ def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> No
     assert cell.phase is Phase.PERMITTED
     finish(cell, code)
     assert cell.phase is Phase.INTERVENTION
-    assert code.name in cell.sent(OpenIntervention)[0].text
+    assert Reason("arm_reported", code.name.lower()) in cell.sent(OpenIntervention)[0].reasons
     cell.scene(STICKER, times=20)
     assert len(cell.sent(OpenIntervention)) == 1
     assert len(cell.sent(SendGoal)) == 2
@@ -115,14 +116,14 @@ def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> No
 def test_an_arm_that_somebody_else_stopped_calls_a_person_at_once() -> None:
     cell = finish(removing(), CANCELLED)
     assert cell.phase is Phase.INTERVENTION
-    assert "somebody stopped the arm" in cell.sent(OpenIntervention)[0].text
+    assert "arm_stopped" in codes(cell.sent(OpenIntervention)[0].reasons)
 
 
 def test_a_goal_that_we_cancelled_is_a_failure_unless_a_person_held_the_gate() -> None:
     cell = removing().scene(UNSURE)
     finish(cell, CANCELLED)
     assert cell.state.attempts == ((HERE, 1),)
-    assert "stopped: the object may not be removed" in cell.sent(Log)[-2].text
+    assert cell.logged[-2][:3] == ["attempt_failed", "removal_stopped", "object_not_removable"]
     cell = removing()
     cell.send(Hold())
     finish(cell, CANCELLED)
@@ -140,7 +141,7 @@ def test_a_rejected_goal_is_a_failed_attempt() -> None:
 def test_an_arm_that_stops_in_time_is_no_fault() -> None:
     cell = removing()
     cell.send(Hold())
-    assert "waiting for the arm to stop" in cell.state.text
+    assert cell.details == ["arm_stopping", "held"]
     cell.tick(5)
     finish(cell, CANCELLED).send(Release())
     cell.scene(STICKER, times=K + 1)
@@ -154,7 +155,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
     cell.tick(7)
     assert cell.phase is Phase.FAULT
     (escalation,) = cell.sent(Escalate)
-    assert "goal 1" in escalation.text
+    assert escalation.reason == Reason.of("arm_does_not_stop", goal=1, seconds=SETTINGS.cancel_timeout)
     cell.tick(20)
     assert len(cell.sent(Escalate)) == 1
 
@@ -162,7 +163,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
 def test_a_fault_of_another_kind_does_not_hide_an_arm_that_does_not_stop() -> None:
     cell = faulted().tick(7)
     assert len(cell.sent(Escalate)) == 1
-    assert "test" in cell.state.text
+    assert cell.state.details[0] == Reason("internal_error")
 
 
 def test_a_removal_that_ended_well_after_it_was_revoked_is_verified_too() -> None:
@@ -204,10 +205,10 @@ def test_a_goal_of_the_workpiece_before_counts_for_nothing() -> None:
 
 def test_a_fault_latches_until_reset() -> None:
     cell = running().scene(STICKER)
-    cell.send(Fault("judge broke"))
+    cell.send(Fault((Reason.of("internal_error", detail="judge broke"),)))
     cell.scene(STICKER, times=5)
     assert cell.phase is Phase.FAULT
-    assert "judge broke" in cell.state.text
+    assert cell.details == ["internal_error"]
     cell.send(Reset())
     assert cell.reply().accepted
     assert not cell.state.open
@@ -245,13 +246,13 @@ def test_a_goal_that_was_lost_with_the_arm_is_given_up_by_a_reset() -> None:
     cell = removing()
     cell.send(ArmLost())
     assert not cell.state.open
-    assert "the arm's action server is gone" in cell.sent(Log)[-2].text
+    assert cell.logged[-2] == ["permit_revoked", "arm_server_lost"]
     cell.tick(7)
     assert cell.phase is Phase.FAULT
     cell.send(ArmReady(True))
     assert cell.phase is Phase.FAULT
     cell.send(Reset())
-    assert "given up" in cell.reply().message
+    assert codes(cell.reply().reasons) == ["fault_reset", "goal_given_up"]
     cell.scene(STICKER, times=K)
     assert cell.phase is Phase.PERMITTED
     assert cell.goal == 2
@@ -261,7 +262,7 @@ def test_an_arm_that_falls_silent_may_still_report_the_end() -> None:
     cell = removing()
     cell.send(ArmReady(False))
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
-    assert "the arm is silent" in cell.sent(Log)[-2].text
+    assert cell.logged[-2] == ["permit_revoked", "arm_silent"]
     cell.send(ArmReady(True))
     finish(cell, CANCELLED)
     assert cell.state.attempts == ((HERE, 1),)
@@ -274,7 +275,7 @@ def test_a_reset_waits_for_an_arm_that_fell_silent() -> None:
     cell.send(ArmReady(False))
     cell.tick(7)
     cell.send(Reset())
-    assert "until the arm reports the end" in cell.reply().message
+    assert codes(cell.reply().reasons) == ["fault_reset", "goal_awaited"]
     cell.send(ArmReady(True))
     assert cell.scene(STICKER, times=K + 1).phase is Phase.BLOCKED
 
@@ -293,7 +294,7 @@ def test_a_scene_that_cannot_be_judged_is_a_fault() -> None:
     broken = replace(assessment(STICKER), objects=(replace(STICKER, box=STICKER.box[:3]),))
     cell.assess(broken)
     assert cell.phase is Phase.FAULT
-    assert "could not be judged" in cell.state.text
+    assert cell.details[0] == "scene_not_judged"
 
 
 # --- at the limits of each rule ---------------------------------------------------------------------------------------------
@@ -327,7 +328,7 @@ def test_a_lease_ends_to_the_nanosecond() -> None:
     cell = removing().wait(SETTINGS.lease)
     cell.send(Tick())
     assert not cell.state.open
-    assert "was not renewed in time" in cell.sent(Log)[-2].text
+    assert cell.logged[-2] == ["permit_revoked", "permit_not_renewed"]
 
 
 def test_the_end_of_another_goal_is_not_the_end_of_this_one() -> None:
@@ -340,5 +341,4 @@ def test_the_end_of_another_goal_is_not_the_end_of_this_one() -> None:
 def test_the_log_names_what_closed_the_gate_and_nothing_else() -> None:
     cell = removing()
     cell.send(Hold())
-    (line,) = [e.text for e in cell.sent(Log) if "revoked" in e.text]
-    assert line == "permit 1 revoked: held"
+    assert ["permit_revoked", "held"] in cell.logged

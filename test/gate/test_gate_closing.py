@@ -23,7 +23,7 @@ from sticker_uq.gate.events import (
     Severity,
     WorkpieceChanged,
 )
-from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.scene import InvalidInput, Reason, Status
 from sticker_uq.testing.scenes import SECOND, THERE, observed, rarely_seen
 from test.helpers.gate import (
     LOGO,
@@ -43,7 +43,7 @@ from test.helpers.gate import (
 
 CLOSING: dict[str, tuple[Callable[[Cell], Any], BlockReason]] = {
     "hold": (lambda cell: cell.send(Hold()), BlockReason.HELD),
-    "fault": (lambda cell: cell.send(Fault("test")), BlockReason.FAULT),
+    "fault": (lambda cell: cell.send(Fault()), BlockReason.FAULT),
     "deactivated": (lambda cell: cell.send(Deactivated()), BlockReason.NOT_ACTIVE),
     "arm silent": (lambda cell: cell.send(ArmReady(False)), BlockReason.ARM_FAILED),
     "arm gone": (lambda cell: cell.send(ArmLost()), BlockReason.ARM_FAILED),
@@ -51,7 +51,7 @@ CLOSING: dict[str, tuple[Callable[[Cell], Any], BlockReason]] = {
     "failed scene": (lambda cell: cell.scene(status=Status.FAILED), BlockReason.FAILED_SCENE),
     "unknown status": (lambda cell: cell.scene(STICKER, status=Status.UNKNOWN), BlockReason.FAILED_SCENE),
     "unreadable scene": (
-        lambda cell: cell.send(SceneUnreadable("arrays do not fit")),
+        lambda cell: cell.send(SceneUnreadable(Reason.of("scene_unreadable", detail="arrays do not fit"))),
         BlockReason.FAILED_SCENE,
     ),
     "NaN metric": (
@@ -185,18 +185,19 @@ def test_a_fault_is_an_error_and_anything_else_is_not() -> None:
 
 def test_the_first_fault_is_the_one_that_is_told() -> None:
     cell = running()
-    cell.send(Fault("first"))
-    cell.send(Fault("second"))
-    assert cell.state.fault == "first"
+    first = (Reason.of("internal_error", detail="first"),)
+    cell.send(Fault(first))
+    cell.send(Fault((Reason.of("internal_error", detail="second"),)))
+    assert cell.state.fault == first
     cell = running()
-    cell.send(Fault(""))
-    assert cell.state.fault == "an internal error without a message"
+    cell.send(Fault())
+    assert cell.state.fault == (Reason("internal_error"),)
 
 
 def test_a_reason_without_details_is_told_in_its_words_alone() -> None:
     cell = running().scene(STICKER)
     cell.send(Hold())
-    assert cell.state.text == "held"
+    assert (cell.state.reasons, cell.state.details) == (BlockReason.HELD, ())
     assert cell.last[0].frame_id == "camera"  # type: ignore[union-attr]
 
 

@@ -36,6 +36,7 @@ from test.helpers.gate import (
     K,
     answer,
     asking,
+    codes,
     removing,
     running,
     verifying,
@@ -74,19 +75,19 @@ def test_of_several_objects_at_a_place_the_nearest_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "text"),
+    ("objects", "count"),
     [
-        ((UNSURE,), "1 object to be decided"),
-        ((UNSURE, observed(THERE, shannon_entropy=1.5)), "2 objects to be decided"),
+        ((UNSURE,), 1),
+        ((UNSURE, observed(THERE, shannon_entropy=1.5)), 2),
     ],
 )
-def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], text: str) -> None:
-    assert asked(running().scene(*objects, times=K)).text == text
+def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], count: int) -> None:
+    assert asked(running().scene(*objects, times=K)).reasons == (Reason.of("objects_to_decide", count=count),)
 
 
 def test_a_request_about_an_empty_scene_names_its_reason_alone() -> None:
     request = asked(running().scene(dil=0.9, times=K))
-    assert request.text == request.scene_reasons[0].text
+    assert [(r.code, r.subject) for r in request.reasons] == [("above_limit", "dil")]
 
 
 def test_what_a_person_has_decided_is_not_in_question_again() -> None:
@@ -100,15 +101,15 @@ def test_what_a_person_has_decided_is_not_in_question_again() -> None:
 def test_that_perception_is_restricted_is_no_doubt_about_the_scene() -> None:
     restricted = {"status": Status.DEGRADED, "status_text": "half of the passes"}
     request = asked(running().scene(UNSURE, times=K, **restricted))
-    assert (request.scene_reasons, request.text) == ((), "1 object to be decided")
+    assert request.reasons == (Reason.of("objects_to_decide", count=1),)
 
 
 def test_why_a_workpiece_is_done_is_told() -> None:
-    assert [e.text for e in running().scene(times=K).sent(DeclareDone)] == ["no sticker is left"]
+    assert codes(e.reason for e in running().scene(times=K).sent(DeclareDone)) == ["no_sticker_left"]
     cell = asking()
     assert answer(cell, scene=SceneAnswer.CLEAN)
     cell.scene(UNSURE, times=K)
-    assert [e.text for e in cell.sent(DeclareDone)] == ["a person said that no sticker is left"]
+    assert codes(e.reason for e in cell.sent(DeclareDone)) == ["operator_says_clean"]
 
 
 @pytest.mark.parametrize(("workpiece", "kept"), [("laptop-1", 1), ("", 0)])
@@ -163,7 +164,7 @@ def test_what_may_still_be_a_sticker_is_not_gone(label: ObjectClass, verdict: Ve
 def test_only_a_decision_that_asks_leaves_something_unexplained() -> None:
     decision = running().scene().state.decision
     assert decision is not None
-    asks = replace(decision, outcome=Outcome.ASK, reasons=(Reason(UNEXPLAINED, "what is this"),))
+    asks = replace(decision, outcome=Outcome.ASK, reasons=(Reason("above_limit", UNEXPLAINED),))
     assert unexplained(asks)
     assert not unexplained(replace(asks, outcome=Outcome.CLEAN))
 
@@ -175,7 +176,7 @@ def test_a_scene_that_is_not_believed_contradicts_nothing() -> None:
     cell = removing().scene(LOGO, exposure=DARK)
     assert not cell.state.reasons & BlockReason.CONTRADICTED
     assert cell.state.reasons & BlockReason.EXPOSURE
-    assert "permit 1 revoked: the picture is too dark or too bright" in [e.text for e in cell.sent(Log)]
+    assert ["permit_revoked", "exposure"] in cell.logged
 
 
 def test_a_failed_scene_is_no_measure_for_the_next_one() -> None:
@@ -200,7 +201,7 @@ def test_a_decision_to_remove_a_logo_beside_a_sticker_is_not_believed() -> None:
     newer = replace(scene, stamp_ns=scene.stamp_ns + 1, image_digest="a" * 32)
     cell.send(SceneReceived(replace(decision, verdicts=(sticker, forged)), newer))
     assert cell.state.reasons & BlockReason.IMPLAUSIBLE_SCENE
-    assert "no stable sticker" in cell.state.text
+    assert cell.details == ["decision_inconsistent"]
     assert cell.phase is Phase.BLOCKED
 
 
@@ -224,10 +225,12 @@ def test_pixels_need_not_be_told_where_no_frozen_picture_is_looked_for() -> None
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-1", "laptop-1"), ("", "(unnamed)")])
 def test_the_log_names_the_workpiece_that_is_done(workpiece: str, name: str) -> None:
-    texts = [e.text for e in running(workpiece=workpiece).scene(times=K).sent(Log)]
-    assert f"workpiece {name} is done: no sticker is left" in texts
+    lines = [e.reasons for e in running(workpiece=workpiece).scene(times=K).sent(Log)]
+    assert (Reason.of("workpiece_done", workpiece=name), Reason("no_sticker_left")) in lines
 
 
 def test_a_failed_scene_is_told_in_the_words_of_perception() -> None:
     cell = running().scene(STICKER, status=Status.FAILED, status_text="the model is missing")
-    assert cell.state.problems == ((BlockReason.FAILED_SCENE, "the model is missing"),)
+    assert cell.state.problems == (
+        (BlockReason.FAILED_SCENE, Reason.of("perception_failed", detail="the model is missing")),
+    )

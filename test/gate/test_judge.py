@@ -14,6 +14,7 @@ from sticker_uq.scene import (
     ObjectClass,
     ObservedObject,
     Outcome,
+    Reason,
     SceneAssessment,
     SceneDecision,
     Status,
@@ -42,7 +43,7 @@ def only(decision: SceneDecision) -> Any:
 
 
 def metrics_of(verdict: Any) -> set[str]:
-    return {reason.metric for reason in verdict.reasons}
+    return {reason.subject or reason.code for reason in verdict.reasons}
 
 
 def test_a_sure_sticker_is_removed_and_every_limit_is_named() -> None:
@@ -51,8 +52,7 @@ def test_a_sure_sticker_is_removed_and_every_limit_is_named() -> None:
     verdict = only(decision)
     assert verdict.verdict is Verdict.REMOVE
     assert not verdict.by_operator
-    assert metrics_of(verdict) == {"probability", "detection_rate", "logo_overlap", *METRICS}
-    assert all(reason.text for reason in verdict.reasons)
+    assert metrics_of(verdict) == {"sticker_probability", "detection_rate", "logo_overlap", *METRICS}
     assert decision.removable() == (verdict,)
 
 
@@ -64,16 +64,16 @@ def test_each_metric_above_its_limit_asks_and_names_it(metric: str) -> None:
     above = judge(assessment(observed(**{metric: math.nextafter(limit, math.inf)})), POLICY)
     assert above.outcome is Outcome.ASK
     (reason,) = only(above).reasons
-    assert (reason.metric, reason.limit) == (metric, limit)
+    assert (reason.code, reason.subject, reason.limit) == ("above_limit", metric, limit)
     assert reason.value > limit
 
 
 @pytest.mark.parametrize(
     ("changes", "metric"),
     [
-        ({"probabilities": (0.19, 0.02, 0.79)}, "probability"),
+        ({"probabilities": (0.19, 0.02, 0.79)}, "sticker_probability"),
         ({"detection_rate": 0.65}, "detection_rate"),
-        ({"duplicated": True}, "duplicated"),
+        ({"duplicated": True}, "detected_twice"),
     ],
 )
 def test_a_doubtful_sticker_is_asked_about(changes: dict[str, Any], metric: str) -> None:
@@ -140,7 +140,7 @@ def test_what_few_passes_saw_is_never_removed(
 ) -> None:
     decision = judge(assessment(unstable=[thing]), POLICY)
     assert only(decision).verdict is verdict
-    assert "unstable" in metrics_of(only(decision))
+    assert "few_passes" in metrics_of(only(decision))
     assert decision.outcome is outcome
 
 
@@ -154,7 +154,7 @@ def test_a_sure_sticker_is_removed_before_anybody_is_asked_about_another() -> No
 def test_unexplained_saliency_stops_everything(dil: float | None) -> None:
     decision = judge(assessment(observed(), dil=dil), POLICY)
     assert decision.outcome is Outcome.ASK
-    assert [reason.metric for reason in decision.reasons] == ["dil"]
+    assert [reason.subject for reason in decision.reasons] == ["dil"]
     assert judge(assessment(observed(), dil=dil), POLICY, OperatorAnswers().checked()).outcome is Outcome.WORK
     assert (
         judge(assessment(observed(), dil=dil), Policy(max_dil=1.0, max_dil_clean=1.0)).outcome is Outcome.WORK
@@ -190,13 +190,13 @@ def test_a_failed_scene_is_blocked_whatever_it_holds(status: Status) -> None:
     )
     assert decision.outcome is Outcome.BLOCKED
     assert decision.removable() == ()
-    assert decision.reasons[0].metric == "status"
+    assert decision.reasons == (Reason.of("perception_failed", detail="no image"),)
 
 
 def test_a_restricted_scene_is_judged_and_says_so() -> None:
     decision = judge(assessment(observed(), status=Status.DEGRADED, status_text="dim"), POLICY)
     assert decision.outcome is Outcome.WORK
-    assert "dim" in decision.reasons[0].text
+    assert decision.reasons == (Reason.of("perception_restricted", detail="dim"),)
 
 
 def test_a_person_decides_about_uncertain_objects() -> None:

@@ -163,7 +163,7 @@ class GateMachine(RuleBasedStateMachine):
             Reset(),
             WorkpieceChanged("laptop-4", now),
             WorkpieceChanged("laptop-5", now - SECOND),
-            Fault("test"),
+            Fault(),
             Deactivated(),
             Activated(),
         ]

@@ -12,7 +12,7 @@ from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform, locate, locate_all
 from sticker_uq.geometry.pose import YAW_VARIANCE
 from sticker_uq.geometry.transforms import quaternion
-from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome
+from sticker_uq.scene import InvalidInput, ObjectClass, ObservedObject, Outcome, Reason
 from sticker_uq.testing.scenes import assessment, observed
 
 F = 500.0
@@ -125,10 +125,10 @@ def test_a_scene_has_the_poses_of_its_objects_or_says_what_is_missing() -> None:
     assert decision.outcome is Outcome.WORK
     located = locate_all(decision, (640, 480), CELL)
     assert set(located.poses) == {0, 1}
-    assert (located.problem, located.fingerprint) == ("", CELL.fingerprint)
-    assert locate_all(decision, (640, 480), "no CameraInfo").problem == "no CameraInfo"
+    assert (located.problem, located.fingerprint) == (None, CELL.fingerprint)
+    assert locate_all(decision, (640, 480), Reason("lid_unknown")).problem == Reason("lid_unknown")
     other = locate_all(decision, (320, 240), CELL)
-    assert other.problem == "the camera's calibration is for images of 640 x 480 px, not of 320 x 240"
+    assert other.problem == Reason.of("calibration_other_size", expected="640 x 480", found="320 x 240")
     assert not other.poses
 
 
@@ -137,11 +137,11 @@ def test_only_an_object_that_may_be_removed_must_be_located() -> None:
     folding = replace(CELL, camera=Camera((640, 480), CAMERA.matrix, "plumb_bob", (-0.9, 0.0, 0.0, 0.0)))
     inside, outside = (300.0, 230.0, 340.0, 250.0), (580.0, 20.0, 620.0, 40.0)
     decision = judge(assessment(observed(inside), observed(outside, ObjectClass.LOGO)), Policy())
-    assert locate_all(decision, (640, 480), folding).problem == ""
+    assert locate_all(decision, (640, 480), folding).problem is None
     decision = judge(assessment(observed(inside, ObjectClass.LOGO), observed(outside)), Policy())
-    assert locate_all(decision, (640, 480), folding).problem.startswith(
-        "object 1: the lens model cannot be inverted"
-    )
+    problem = locate_all(decision, (640, 480), folding).problem
+    assert problem is not None
+    assert (problem.code, dict(problem.values)["object"]) == ("object_not_located", 1)
 
 
 # --- transforms and planes --------------------------------------------------------------------------------------------------

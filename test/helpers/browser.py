@@ -59,22 +59,22 @@ class FakeCell:
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.commands: list[tuple[str, str]] = []
-        self.refusal = ""
+        self.refusal: dict[str, Any] | None = None
         canvas = np.full((720, 960, 3), 90, np.uint8)
         cv2.rectangle(canvas, (100, 100), (860, 620), (150, 150, 150), -1)
         self._picture = cv2.imencode(".jpg", canvas)[1].tobytes()
 
     async def answer(self, said: Any) -> Accepted:
         """Take an answer, or refuse it with ``refusal``."""
-        if self.refusal:
-            return Accepted(accepted=False, message=self.refusal)
+        if self.refusal is not None:
+            return Accepted(accepted=False, reasons=[self.refusal])
         self.answers.append(said)
-        return Accepted(accepted=True, message="")
+        return Accepted(accepted=True, reasons=[])
 
     async def command(self, wanted: Any) -> Accepted:
         """Take a command."""
         self.commands.append((wanted.command, wanted.person))
-        return Accepted(accepted=True, message="")
+        return Accepted(accepted=True, reasons=[])
 
     def picture(self, _: int) -> bytes:
         """The same picture whatever is asked for."""

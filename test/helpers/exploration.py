@@ -18,7 +18,7 @@ from sticker_uq.gate import (
     judge,
     step,
 )
-from sticker_uq.gate.arm_events import PERSONS_STOP
+from sticker_uq.gate.arm_events import ORDERED_STOP
 from sticker_uq.gate.events import (
     Activated,
     AnswerGiven,
@@ -45,6 +45,7 @@ from sticker_uq.scene import (
     ImageCheck,
     ObjectClass,
     Outcome,
+    Reason,
     SceneAssessment,
     SceneDecision,
     Status,
@@ -181,7 +182,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "scene: old": (scene("sticker", PAUSE), 2 * MOMENT),
     "scene: in the future": (scene("sticker", -PAUSE), 2 * MOMENT),
     "scene: again": (again, 2 * MOMENT),
-    "scene: unreadable": (always(SceneUnreadable("test")), MOMENT),
+    "scene: unreadable": (always(SceneUnreadable(Reason("detector_lost"))), MOMENT),
     "scene: frozen": (frozen, 2 * MOMENT),
     "image: good": (image(), MOMENT),
     "image: dark": (image(exposure=Exposure(2.0, 0.99, 0.0)), MOMENT),
@@ -208,7 +209,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "release": (always(Release()), MOMENT),
     "reset": (always(Reset()), MOMENT),
     "workpiece": (lambda state, now: WorkpieceChanged(state.workpiece_id + "+", now), MOMENT),
-    "fault": (always(Fault("test")), MOMENT),
+    "fault": (always(Fault()), MOMENT),
     "deactivated": (always(Deactivated()), MOMENT),
     "activated": (always(Activated()), MOMENT),
 }
@@ -246,7 +247,7 @@ def abstract(state: GateState, now: int) -> Hashable:
         permit
         and (
             (permit.open, permit.accepted, permit.lost, permit.escalated, permit.foreign),
-            (bool(permit.revoked & PERSONS_STOP), permit.target.by_operator, permit.doubts),
+            (bool(permit.revoked & ORDERED_STOP), permit.target.by_operator, permit.doubts),
         ),
         check and (check.seen, check.gone, check.target.by_operator),
         tuple(count for _, count in state.attempts),

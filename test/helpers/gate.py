@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sticker_uq.gate import (
@@ -23,6 +23,7 @@ from sticker_uq.gate.events import (
     Event,
     Fault,
     GoalAccepted,
+    Log,
     PublishDecision,
     RemovalCode,
     RemovalFinished,
@@ -31,7 +32,7 @@ from sticker_uq.gate.events import (
     Tick,
     WorkpieceChanged,
 )
-from sticker_uq.scene import ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.scene import ObjectClass, ObservedObject, Reason, SceneAssessment
 from sticker_uq.testing.scenes import SECOND, START, assessment, observed
 from test.helpers.witness import POLICY, SETTINGS, K, Witness
 
@@ -41,6 +42,12 @@ SLIGHTLY_UNSURE = observed(shannon_entropy=1.2)
 LOGO = observed(label=ObjectClass.LOGO)
 NEARBY = observed((105.0, 103.0, 185.0, 163.0))
 CANCELLED = RemovalCode.OPERATOR_ABORT
+
+
+def codes(reasons: Iterable[Reason]) -> list[str]:
+    """The codes of ``reasons``."""
+    return [reason.code for reason in reasons]
+
 
 Make = Callable[[], "Cell"]
 
@@ -65,6 +72,16 @@ class Cell:
     def phase(self) -> Phase:
         """The phase of the gate."""
         return self.state.phase
+
+    @property
+    def details(self) -> list[str]:
+        """The codes of what is known about why the gate is closed."""
+        return codes(self.state.details)
+
+    @property
+    def logged(self) -> list[list[str]]:
+        """The codes of each line of the log."""
+        return [codes(line.reasons) for line in self.sent(Log)]
 
     @property
     def goal(self) -> int:
@@ -110,7 +127,7 @@ class Cell:
         before = self.state
         effects = self.core.on_scene(scene, self.now)
         self.effects += effects
-        event: Event = Fault("the scene could not be judged")
+        event: Event = Fault()
         if isinstance(effects[0], PublishDecision):
             event = SceneReceived(effects[0].decision, facts_of(scene, effects[0].decision))
             effects = effects[1:]
@@ -171,7 +188,7 @@ def asking() -> Cell:
 def faulted() -> Cell:
     """A cell with an internal error while the arm works."""
     cell = removing()
-    cell.send(Fault("test"))
+    cell.send(Fault())
     assert cell.phase is Phase.FAULT
     return cell
 

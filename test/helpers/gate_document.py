@@ -14,7 +14,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from sticker_uq.gate import Phase
-from sticker_uq.gate.state import WORDS, BlockReason
+from sticker_uq.gate.state import BlockReason
+from sticker_uq.messages import BLOCK_REASONS
 from test.helpers.exploration import ALPHABET, explore
 
 BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"
@@ -90,8 +91,7 @@ def table(found: Transitions) -> str:
 def reasons() -> str:
     """Every reason with its bit and its words."""
     rows = ["| bit | reason | in words |", "|---|---|---|"]
-    rows += [f"| {int(bit)} | {bit.name} | {words} |" for bit, words in sorted(WORDS.items())]
-    assert len(WORDS) == len(BlockReason)
+    rows += [f"| {int(bit)} | {bit.name} | {BLOCK_REASONS[str(bit.name).lower()]} |" for bit in BlockReason]
     return "\n".join(rows)
 
 

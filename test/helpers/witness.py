@@ -15,6 +15,7 @@ from sticker_uq.gate.events import (
     CloseIntervention,
     DeclareDone,
     Effect,
+    Escalate,
     Event,
     GoalRejected,
     ImageArrived,
@@ -29,6 +30,7 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.state import SceneFacts
+from sticker_uq.messages import LOG_LINES, MESSAGES, gate_text, placeholders
 from sticker_uq.scene import ImageCheck, ObjectClass, ObjectVerdict, Outcome, Reason, Verdict
 from sticker_uq.testing.scenes import SECOND
 
@@ -116,7 +118,10 @@ class Witness:
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
             == (after.reasons == BlockReason.NONE)
         )
-        assert bool(after.text) == (not after.open), "a closed gate says why, an open one has no reason"
+        assert bool(gate_text(after.reasons.codes, after.details)) == (not after.open), (
+            "only a closed gate says why"
+        )
+        _have_words(after, effects)
 
     def _ends(self, event: Event, before: GateState) -> None:
         if isinstance(event, RemovalFinished | GoalRejected) and event.goal_id == self.owed:
@@ -277,6 +282,23 @@ class Witness:
             place = best
 
 
+def _have_words(after: GateState, effects: Sequence[Effect]) -> None:
+    """Every reason that leaves the gate is in the catalogue and has the values that its message names."""
+    found = list(after.details)
+    for effect in effects:
+        found += getattr(effect, "reasons", ()) if not isinstance(effect, PublishGate) else effect.details
+        found += [effect.reason] if isinstance(effect, DeclareDone | Escalate) else []
+    for reason in found:
+        known = {
+            "value",
+            "limit",
+            "subject",
+            *dict(reason.values),
+            *((reason.box and ("x1", "y1", "x2", "y2")) or ()),
+        }
+        assert placeholders((MESSAGES | LOG_LINES)[reason.code]) <= known, reason
+
+
 def _lit(facts: SceneFacts | ImageCheck, settings: GateSettings) -> bool:
     """Whether something can be told from the image; of its brightness only the mean is looked at here."""
     if facts.exposure is None:
@@ -288,12 +310,12 @@ def _slightly_unsure(verdict: ObjectVerdict) -> bool:
     """A stable sticker that nothing but its own numbers speaks against, none of them far from its limit."""
     thing = verdict.object
     limits = Policy()
-    reasons = {reason.metric for reason in verdict.reasons}
+    reasons = {name for reason in verdict.reasons for name in (reason.code, reason.subject)}
     return (
         thing.label is ObjectClass.STICKER
         and not thing.unstable
         and not thing.duplicated
-        and not reasons & {"logo_overlap", "person", "unstable"}
+        and not reasons & {"logo_overlap", "operator_answers_conflict", "operator_drew_on_logo", "few_passes"}
         and float(thing.probabilities[ObjectClass.STICKER]) >= limits.min_probability - 0.1 - 1e-6
         and thing.detection_rate >= limits.min_detection_rate - 0.15 - 1e-6
         and thing.shannon_entropy <= 1.5 * limits.max_shannon_entropy
@@ -302,4 +324,4 @@ def _slightly_unsure(verdict: ObjectVerdict) -> bool:
 
 
 def _beyond_doubt(reason: Reason) -> bool:
-    return reason.metric != "status" and not reason.value <= 1.5 * reason.limit
+    return reason.code != "perception_restricted" and not reason.value <= 1.5 * reason.limit

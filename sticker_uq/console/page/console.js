@@ -1,6 +1,5 @@
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
-import { STRINGS } from "./strings.js";
-import { say } from "./words.js";
+import { STRINGS, sayAll } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
 import { showGate, showHealth, showHistory, showLost } from "./panels.js";
@@ -84,7 +83,7 @@ async function post(where, body) {
     });
     const reply = await response.json();
     const said = where === "answer" ? STRINGS.sent : "";
-    $("message").textContent = reply.accepted ? said : STRINGS.refused + (response.ok ? say(reply.message) : STRINGS.replies[response.status] || STRINGS.noWords);
+    $("message").textContent = reply.accepted ? said : STRINGS.refused + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status));
   } catch {
     $("message").textContent = STRINGS.refused + STRINGS.unreachable;
   }

@@ -1,6 +1,5 @@
 // The gate in one glance, how the nodes are, and what happened lately.
-import { STRINGS } from "./strings.js";
-import { say } from "./words.js";
+import { STRINGS, sayAll } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
@@ -8,14 +7,13 @@ const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: 
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
 
 export function showGate(state) {
-  const gate = state.gate || { state: "unknown", text: "", held: false };
+  const gate = state.gate || { state: "unknown", closed: [], details: [], held: false };
   const kind = state.connected ? gate.state : "lost";
   $("state").className = "state " + kind;
   text("symbol", SYMBOLS[kind]);
   text("state-name", STRINGS.states[state.connected ? gate.state : "unknown"]);
-  const closed = (gate.reasons || []).map((reason) => STRINGS.closed[reason] || STRINGS.noWords);
-  text("closed", closed.join(". "));
-  text("why", say(gate.text, closed));
+  text("closed", sayAll(gate.closed));
+  text("why", sayAll(gate.details));
   text("title", state.workpiece ? STRINGS.laptop + " " + state.workpiece : STRINGS.title);
   document.title = STRINGS.states[state.connected ? gate.state : "unknown"] + " – " + STRINGS.title;
   text("hold", gate.held ? STRINGS.release : STRINGS.hold);
@@ -36,7 +34,7 @@ export function showHealth(health) {
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
   $("health").replaceChildren(...health.flatMap((node) => [
     line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
-    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || say(part.part)) + ": " + say(part.message))),
+    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + part.message)),
   ]));
 }
 
@@ -44,9 +42,9 @@ export function showHistory(history) {
   text("history-title", STRINGS.history);
   $("history").replaceChildren(...history.map((event) => {
     const time = new Date(event.stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false });
-    const answers = event.answers.map((answer) => STRINGS.answers[answer] || STRINGS.scenes[answer] || STRINGS.noWords).join(", ");
-    const what = STRINGS.kinds[event.kind] || STRINGS.noWords;
-    return line(event.kind, time + "  " + [what, event.name, answers, say(event.text, [what])].filter(Boolean).join(": "));
+    const answers = event.answers.map((answer) => STRINGS.answers[answer] || STRINGS.scenes[answer] || answer).join(", ");
+    const what = STRINGS.kinds[event.kind] || event.kind;
+    return line(event.kind, time + "  " + [what, event.name, answers, sayAll(event.reasons)].filter(Boolean).join(": "));
   }));
 }
 

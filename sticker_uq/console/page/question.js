@@ -1,6 +1,5 @@
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
-import { STRINGS, fill } from "./strings.js";
-import { say } from "./words.js";
+import { STRINGS, fill, say } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWERS = ["remove", "keep", "not_there"];
@@ -37,9 +36,7 @@ export class Question {
   show() {
     const request = this.request;
     text("asked", request ? STRINGS.question : STRINGS.nothingAsked);
-    text("todo", request ? fill(request.objects.length ? STRINGS.toDecide : STRINGS.toLook, { count: request.objects.length }) : STRINGS.nothingAskedHint);
-    // the reasons say the same more plainly, where there are any
-    text("request", request && !request.objects.length && !request.reasons.length ? say(request.text) : "");
+    text("todo", request ? request.objects.length ? "" : STRINGS.toLook : STRINGS.nothingAskedHint);
     $("panel").classList.toggle("open", Boolean(request));
     $("actions").hidden = $("send").hidden = !request;
     $("reasons").replaceChildren(...(request ? request.reasons.map(reasonLine) : []));
@@ -125,19 +122,9 @@ function recall(id) {
 
 function reasonLine(reason) {
   const line = document.createElement("div");
-  // "supervisor.mdsa": a reason that one of the panel gave
-  const [metric, name] = reason.metric.split(".");
-  const template = STRINGS.reasons[metric];
-  line.className = "why";
-  // a reason without the numbers that its words need, or with words of its own, is a sentence of the cell
-  const complete = template && (!template.includes("{value}") || reason.value !== null) && (!template.includes("{limit}") || reason.limit !== null);
-  // so many digits that the value can be told from its limit
-  const digits = [3, 4, 5, 6, 7].find((n) => reason.value === reason.limit || short(reason.value, n) !== short(reason.limit, n)) || 3;
-  line.textContent = complete ? fill(template, { name, value: short(reason.value, digits), limit: short(reason.limit, digits) }) : say(reason.text);
+  line.className = "why"; line.textContent = say(reason);
   return line;
 }
-
-function short(value, digits) { return value === null ? "" : String(Number(value.toPrecision(digits))); }
 
 function choice(label, act) {
   const button = document.createElement("button");

@@ -7,21 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.messages import decision_from_msg, reason_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.io.topics import folder_of
+from sticker_uq.messages import ANSWERS, PHASES, SCENE_ANSWERS, text_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
 
 _MESSAGES = "sticker_uq_msgs/msg/"
-GATE_STATES = (
-    "unknown",
-    "blocked",
-    "monitoring",
-    "permitted",
-    "removing",
-    "verifying",
-    "intervention",
-    "fault",
-)
+GATE_STATES = tuple(PHASES)
 """Names of ``GateState.STATE_*`` in the order of their values."""
 
 
@@ -98,7 +90,7 @@ def read_recording(bag: Bag) -> list[RecordedLaptop]:
         laptop = by_id.get(message.workpiece_id)
         if laptop is not None:
             laptop.left_ns = stamp_to_ns(message.header.stamp)
-            laptop.result = message.text
+            laptop.result = text_of(reason_from_msg(message.reason))
             laptop.clean = message.result == 1
     _read_scenes(bag, laptops)
     _read_gate(bag, laptops)
@@ -158,8 +150,7 @@ def _read_questions(bag: Bag, laptops: list[RecordedLaptop]) -> None:
 
 
 def _words(answer: Any) -> str:
-    names = ("unknown", "remove it", "leave it alone", "nothing is there", "a missed sticker")
-    scene = ("", "look again", "leave this laptop to people", "something is wrong", "no sticker is left")
+    names, scene = tuple(ANSWERS.values()), tuple(SCENE_ANSWERS.values())
     words = [names[a.answer] for a in answer.answers if a.answer < len(names)]
     if 0 < answer.scene_answer < len(scene):
         words.append(scene[answer.scene_answer])

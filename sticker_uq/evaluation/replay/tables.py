@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.messages import texts_of
 from sticker_uq.scene import METRICS, ObjectVerdict, SceneAssessment, SceneDecision
 
 TableFormat = Literal["parquet", "csv"]
@@ -89,7 +90,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         **{metric: getattr(assessment.uncertainty, metric) for metric in METRICS},
         **{part: float("nan") if localization is None else getattr(localization, part) for part in located},
         "outcome": decision.outcome.name,
-        "reasons": "; ".join(reason.text for reason in decision.reasons),
+        "reasons": texts_of(decision.reasons),
         "removable": len(decision.removable()),
         "decision_id": decision.decision_id,
         "image_digest": assessment.image_digest,
@@ -124,7 +125,7 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
                 "monitors": {one.name: one.score for one in observed.monitors},
                 "objectors": ", ".join(verdict.objectors) if verdict else "",
                 "verdict": verdict.verdict.name if verdict else "",
-                "reasons": "; ".join(reason.text for reason in verdict.reasons) if verdict else "",
+                "reasons": texts_of(verdict.reasons) if verdict else "",
             }
         )
     return rows

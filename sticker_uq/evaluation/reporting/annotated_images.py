@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from sticker_uq.evaluation.reporting.wording import (
-    CLASS,
-    VERDICT,
     deciding_words,
     number,
     outcome_words,
     short_reason,
 )
+from sticker_uq.messages import LABELS, VERDICTS
 from sticker_uq.scene import (
     FloatArray,
     InvalidInput,
@@ -116,9 +115,9 @@ def _marks(assessment: SceneAssessment, decision: SceneDecision | None) -> Itera
 
 def _mark(observed: ObservedObject, verdict: ObjectVerdict | None, passes: int) -> _Mark:
     colour = CLASS_COLOURS[observed.label] if verdict is None else VERDICT_COLOURS[verdict.verdict]
-    word = "" if verdict is None else f"{VERDICT[verdict.verdict].upper()}  "
+    word = "" if verdict is None else f"{VERDICTS[verdict.verdict.name.lower()].upper()}  "
     seen = f"{observed.passes}/{passes}"
-    title = f"#{observed.id} {word}{CLASS[observed.label]} {number(round(observed.score, 2))}  {seen}"
+    title = f"#{observed.id} {word}{LABELS[observed.label.name.lower()]} {number(round(observed.score, 2))}  {seen}"
     if verdict is not None:
         detail = deciding_words(verdict)
     elif observed.unstable:
@@ -247,7 +246,7 @@ def _draw_banner(
         parts.append(f"{stickers} sticker{'s' * (stickers != 1)}, {len(assessment.objects) - stickers} other")
         if assessment.unstable:
             parts.append(f"{len(assessment.unstable)} seen too seldom")
-        said = any(r.metric == "dil" for r in (decision.reasons if decision else ()))
+        said = any(r.subject == "dil" for r in (decision.reasons if decision else ()))
         if assessment.localization is not None and not said:
             parts.append(f"DiL {number(assessment.localization.dil)}")
     font = _font(16 * scale)

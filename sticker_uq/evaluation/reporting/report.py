@@ -19,21 +19,19 @@ from sticker_uq.evaluation.reporting.charts import course_chart
 from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.evaluation.reporting.report_model import Report, ReportEntry, Tone
 from sticker_uq.evaluation.reporting.wording import (
-    CLASS,
     METRICS,
-    VERDICT,
     deciding_words,
     number,
     outcome_words,
 )
 from sticker_uq.io.files import atomic_write
+from sticker_uq.messages import LABELS, VERDICTS, texts_of
 from sticker_uq.scene import (
     MonitorScore,
     ObjectClass,
     ObjectVerdict,
     ObservedObject,
     Outcome,
-    Reason,
     SceneAssessment,
     Status,
     Verdict,
@@ -146,7 +144,7 @@ def _rows(entry: ReportEntry, limits: Mapping[str, float]) -> list[_Row]:
     for observed in (*entry.assessment.objects, *entry.assessment.unstable):
         # The limits are those of a sticker that is to be removed.
         held = limits if observed.label is ObjectClass.STICKER and not observed.unstable else {}
-        name = f"#{observed.id} {CLASS[observed.label]}"
+        name = f"#{observed.id} {LABELS[observed.label.name.lower()]}"
         rows.append(_row(name, verdicts.pop(observed.id, None), _bars(observed, held)))
     rows += [_row(f"#{v.object.id} drawn by a person", v, ()) for v in verdicts.values()]
     return rows
@@ -156,14 +154,14 @@ def _row(name: str, verdict: ObjectVerdict | None, bars: tuple[_Bar, ...]) -> _R
     if verdict is None:
         return _Row(name, Tone.PLAIN, "", "", bars)
     tone = _TONE_OF_VERDICT.get(verdict.verdict, Tone.BAD)
-    return _Row(name, tone, VERDICT[verdict.verdict], _why(verdict), bars)
+    return _Row(name, tone, VERDICTS[verdict.verdict.name.lower()], _why(verdict), bars)
 
 
 def _why(verdict: ObjectVerdict) -> str:
     """Why an object got its verdict: what decided in plain words, all of it where it is doubtful."""
     if verdict.verdict is Verdict.REMOVE and not verdict.by_operator:
         return deciding_words(verdict)
-    return "; ".join(_reason(r) for r in verdict.reasons)
+    return texts_of(verdict.reasons)
 
 
 def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, ...]:
@@ -217,7 +215,7 @@ def _scene_words(entry: ReportEntry) -> str:
     sentences = [f"{_seen(entry.assessment)}."]
     if entry.decision is not None:
         words = outcome_words(entry.decision)
-        reasons = "; ".join(_reason(r) for r in entry.decision.reasons)
+        reasons = texts_of(entry.decision.reasons)
         sentences.append(f"Decision: {words}{' because ' + reasons if reasons else ''}.")
     return " ".join(sentences)
 
@@ -237,10 +235,6 @@ def _seen(assessment: SceneAssessment) -> str:
     if assessment.unstable:
         text += f", {len(assessment.unstable)} more too seldom to be measured"
     return text
-
-
-def _reason(reason: Reason) -> str:
-    return reason.text or f"{reason.metric} {number(reason.value)} against {number(reason.limit)}"
 
 
 def _cell(value: str | int | float | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+from sticker_uq.messages import OUTCOMES, text_of
+from sticker_uq.scene import ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
 
 
 @dataclass(frozen=True)
@@ -89,23 +90,14 @@ METRICS = (
 """What is shown of every object, in this order."""
 
 SHORT = {metric.field: metric.short for metric in METRICS} | {
-    "probability": "P",
     "sticker_probability": "P(sticker)",
+    "logo_probability": "P(logo)",
     "dil": "DiL",
     "unexplained_objectness": "missed?",
     "novelty": "novel?",
-    "missed_sticker_probability": "overlooked?",
+    "missed_sticker_probability": "P(missed)",
     "logo_overlap": "logo overlap",
 }
-VERDICT = {Verdict.REMOVE: "remove", Verdict.KEEP: "keep", Verdict.ASK: "ask", Verdict.UNKNOWN: "undecided"}
-OUTCOME = {
-    Outcome.WORK: "a sticker may be removed",
-    Outcome.ASK: "a person is asked",
-    Outcome.CLEAN: "clean",
-    Outcome.BLOCKED: "blocked: the image cannot be used",
-    Outcome.UNKNOWN: "undecided",
-}
-CLASS = {ObjectClass.BACKGROUND: "background", ObjectClass.LOGO: "logo", ObjectClass.STICKER: "sticker"}
 
 
 def number(value: float) -> str:
@@ -115,9 +107,9 @@ def number(value: float) -> str:
 
 def short_reason(reason: Reason) -> str:
     """The comparison behind a reason ("SE 1.02 > 0.9"), or its words where there is no number."""
-    name = SHORT.get(reason.metric)
+    name = SHORT.get(reason.subject)
     if name is None or math.isnan(reason.limit):
-        return reason.text
+        return text_of(reason)
     if math.isnan(reason.value):
         return f"{name} not measured"
     relation = ">" if reason.value > reason.limit else "<" if reason.value < reason.limit else "="
@@ -127,7 +119,7 @@ def short_reason(reason: Reason) -> str:
 def deciding_words(verdict: ObjectVerdict) -> str:
     """Why an object got its verdict, in a few words."""
     if verdict.by_operator:
-        return "a person said so"
+        return "an operator said so"
     if verdict.verdict is Verdict.REMOVE:
         return "within all limits"
     return short_reason(verdict.reasons[0]) if verdict.reasons else "no reason given"
@@ -138,4 +130,4 @@ def outcome_words(decision: SceneDecision) -> str:
     removable = len(decision.removable())
     if decision.outcome is Outcome.WORK and removable > 1:
         return f"{removable} stickers may be removed, one at a time"
-    return OUTCOME[decision.outcome]
+    return OUTCOMES[decision.outcome.name.lower()]

@@ -23,10 +23,6 @@ from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 
 WRONG_REMOVAL = "wrong_removal"
 MISSED_STICKER = "missed_sticker"
-_RISK_WORDS = {
-    WRONG_REMOVAL: "something would have been removed wrongly",
-    MISSED_STICKER: "a laptop with a sticker would have been called clean",
-}
 
 
 class AssumptionSettings(BaseModel):
@@ -54,9 +50,9 @@ class AssumptionSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Alarm:
-    """The assumption does not hold: why, in words; ``value`` is the strongest evidence against it, 1 or more."""
+    """The assumption does not hold, and why; ``value`` is the strongest evidence against it, 1 or more."""
 
-    text: str
+    reason: Reason
     value: float
 
 
@@ -127,11 +123,9 @@ class AssumptionMonitor:
             return None
         self._drift.observe(scene)
         name, log = self._drift.strongest
-        words = (
-            f"{name.replace('_', ' ')} has changed since the policy was made, seen on {self.workpieces} "
-            f"workpiece{'s' * (self.workpieces > 1)}"
+        return self._alarm(
+            Reason.of("drift", name, count=self.workpieces, rate=self.settings.false_alarm), log
         )
-        return self._alarm(words, log)
 
     def spot_checked(self, decision: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
         """``decision``, turned into a question where a workpiece drawn for a spot check would go by unasked.
@@ -141,7 +135,7 @@ class AssumptionMonitor:
         risk = {Outcome.WORK: WRONG_REMOVAL, Outcome.CLEAN: MISSED_STICKER}.get(decision.outcome)
         if risk not in self._to_check or memory.scene_clean:
             return decision
-        reason = Reason("spot_check", "spot check of the policy: mark everything that is to be removed")
+        reason = Reason("spot_check")
         return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
 
     def asked(self) -> None:
@@ -163,17 +157,13 @@ class AssumptionMonitor:
     def _learn(self, risk: str, loss: bool) -> Alarm | None:
         test = self._risks[risk]
         test.observe(float(loss))
-        words = (
-            f"{_RISK_WORDS[risk]}: on {test.total:.0f} of {test.observed} spot checks, promised at most "
-            f"{100 * test.limit:.3g} %"
+        reason = Reason.of(risk, count=test.total, checks=test.observed, rate=self.settings.false_alarm)
+        return self._alarm(
+            replace(reason, value=test.total / test.observed, limit=test.limit), test.log_evidence
         )
-        return self._alarm(words, test.log_evidence)
 
-    def _alarm(self, words: str, log: float) -> Alarm | None:
-        if log < self._alarm_at:
-            return None
-        text = f"{words} (false alarm probability {100 * self.settings.false_alarm:.3g} %)"
-        return Alarm(text, log / self._alarm_at)
+    def _alarm(self, reason: Reason, log: float) -> Alarm | None:
+        return Alarm(reason, log / self._alarm_at) if log >= self._alarm_at else None
 
 
 def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:

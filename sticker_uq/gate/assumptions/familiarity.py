@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, Self, get_args
 
 import numpy as np
@@ -37,8 +38,6 @@ SceneSignal = Literal[
 ]
 """What a scene may be unusual in: how it was taken, how sure the detector is of it, what it attends to and never saw."""
 
-METRIC = "unfamiliarity"
-"""The metric of the reason of a scene that is too unusual."""
 _TAIL, _LEAST_IN_TAIL = 0.02, 5
 _RATIOS: frozenset[SceneSignal] = frozenset({"noise", "sharpness"})
 """Signals whose distances are ratios: half as sharp is as far as twice as sharp."""
@@ -181,8 +180,5 @@ class Familiarity(Section):
         if value <= self.max_distance:
             return []
         usual, measured = self.usual[name], MEASURES[name](scene)
-        text = (
-            f"the picture is unlike those that the policy was made from: {name.replace('_', ' ')} {measured:.3g}, usual are "
-            f"{usual.low:.3g} to {usual.high:.3g}"
-        )
-        return [Reason(METRIC, text, value, self.max_distance)]
+        reason = Reason.of("unfamiliar_scene", signal=name, measured=measured, low=usual.low, high=usual.high)
+        return [replace(reason, value=value, limit=self.max_distance)]

@@ -4,11 +4,12 @@ One JSON object per line, each with the hash of the one before it. :class:`Audit
 :func:`verify` and :func:`entries` read, :class:`Narrator` selects the steps of the gate that become entries.
 """
 
-from sticker_uq.gate.audit.chain import GENESIS, Entry, Finding, Verification, entries, verify
+from sticker_uq.gate.audit.chain import FORMAT, GENESIS, Entry, Finding, Verification, entries, verify
 from sticker_uq.gate.audit.log import AuditLog, AuditStatus
 from sticker_uq.gate.audit.narrator import Narrator
 
 __all__ = [
+    "FORMAT",
     "GENESIS",
     "AuditLog",
     "AuditStatus",

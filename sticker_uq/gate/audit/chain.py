@@ -15,6 +15,8 @@ from sticker_uq.scene import InvalidInput
 
 GENESIS = "0" * 64
 """What the first entry of a log gives as the hash of the one before it."""
+FORMAT = 2
+"""Version of the data of the entries, in every ``start``: since 2 reasons are codes and values."""
 SEAL = "sealed"
 """Kind of the entry that vouches for a torn line before it."""
 PATTERN = "audit-*.jsonl"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sticker_uq.gate.audit.chain import GENESIS, SEAL, Entry, Line, file_number, lines_of, log_files, seal_of
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 CAPACITY = 10_000
 """Entries that may wait for the disk; further ones are lost, and the log says how many."""
@@ -28,7 +28,7 @@ BEHIND_S = 2.0
 class AuditStatus:
     """How the log is: hash and number of the last entry on the disk, entries waiting, the longest time one took, in s.
 
-    ``problem`` says why entries do not reach the disk; it is empty when they do.
+    ``problem`` says why entries do not reach the disk; None when they do.
     """
 
     head: str
@@ -37,7 +37,7 @@ class AuditStatus:
     lost: int
     slowest_s: float
     file: str
-    problem: str
+    problem: Reason | None
 
 
 class AuditLog:
@@ -93,9 +93,9 @@ class AuditLog:
         """How the log is now."""
         with self._changed:
             waited = time.monotonic() - self._queue[0][3] if self._queue else 0.0
-            problem = self._error
-            if not problem and waited > BEHIND_S:
-                problem = f"the disk is behind: an entry has waited for {waited:.1f} s"
+            problem = Reason.of("audit_write_failed", detail=self._error) if self._error else None
+            if problem is None and waited > BEHIND_S:
+                problem = Reason.of("audit_behind", seconds=round(waited, 1))
             return AuditStatus(
                 self._head,
                 self._number,
@@ -143,13 +143,13 @@ class AuditLog:
         items = [(kind, data, time_ns) for kind, data, time_ns, _ in batch]
         if failed_ns or lost:
             now = time.time_ns()
-            gap = {"since_ns": failed_ns or now, "until_ns": now, "lost": lost, "reason": error or "overrun"}
+            gap = {"since_ns": failed_ns or now, "until_ns": now, "lost": lost, "detail": error}
             items.append(("gap", gap, now))
         try:
             self._append(items)
         except OSError as refused:
             with self._changed:
-                self._error = f"the audit log cannot be written: {refused.strerror or refused}"
+                self._error = refused.strerror or str(refused)
                 self._failed_ns = self._failed_ns or time.time_ns()
                 self._changed.notify_all()
             return False

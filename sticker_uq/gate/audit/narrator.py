@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit.chain import finite
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState, Permit, Target
-from sticker_uq.scene import ObjectVerdict, SceneDecision
+from sticker_uq.scene import ObjectVerdict, Reason, SceneDecision
 
 AuditRecord = tuple[str, Mapping[str, Any]]
 
@@ -66,13 +66,11 @@ class Narrator:
                     "request",
                     {
                         "request_id": effect.request_id,
-                        "text": effect.text,
                         "decision_id": effect.decision_id,
                         "workpiece_id": effect.workpiece_id,
                         "image_stamp_ns": effect.stamp_ns,
                         "objects": [_verdict(verdict) for verdict in effect.objects],
-                        "reasons": [reason.text for reason in effect.scene_reasons],
-                        "places": [list(r.box) for r in effect.scene_reasons if r.box is not None],
+                        "reasons": _plain(effect.reasons),
                     },
                 )
             case ev.CloseIntervention(request_id):
@@ -83,19 +81,19 @@ class Narrator:
                     {
                         "workpiece_id": effect.workpiece_id,
                         "clean": effect.clean,
-                        "text": effect.text,
+                        "reasons": _plain((effect.reason,)),
                         "decision_id": effect.decision_id,
                     },
                 )
             case ev.RemovalVerified(target):
                 yield "verified", _target(target)
-            case ev.Escalate(text):
-                yield "escalation", {"text": text}
+            case ev.Escalate(reason):
+                yield "escalation", {"reasons": _plain((reason,))}
 
 
 def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRecord]:
     reply = next((effect for effect in effects if isinstance(effect, ev.Reply)), None)
-    replied = {} if reply is None else {"accepted": reply.accepted, "message": reply.message}
+    replied = {} if reply is None else {"accepted": reply.accepted, "reasons": _plain(reply.reasons)}
     match event:
         case ev.AnswerGiven():
             yield (
@@ -114,16 +112,16 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
             yield "release", {"person": person}
         case ev.Reset(person):
             yield "reset", {"person": person, **replied}
-        case ev.Fault(text):
-            yield "fault", {"text": text}
+        case ev.Fault(reasons):
+            yield "fault", {"reasons": _plain(reasons)}
         case ev.WorkpieceChanged(workpiece_id, stamp_ns):
             yield "workpiece", {"workpiece_id": workpiece_id, "stamp_ns": stamp_ns}
         case ev.GoalAccepted(goal_id):
             yield "goal", {"goal_id": goal_id, "accepted": True}
-        case ev.GoalRejected(goal_id, text):
-            yield "goal", {"goal_id": goal_id, "accepted": False, "text": text}
-        case ev.RemovalFinished(goal_id, code, text):
-            yield "result", {"goal_id": goal_id, "code": code.name, "text": text}
+        case ev.GoalRejected(goal_id, detail):
+            yield "goal", {"goal_id": goal_id, "accepted": False, "detail": detail}
+        case ev.RemovalFinished(goal_id, code, detail):
+            yield "result", {"goal_id": goal_id, "code": code.name, "detail": detail}
         case ev.ArmReady(ready):
             yield "arm", {"ready": ready, "lost": False}
         case ev.ArmLost():
@@ -142,7 +140,7 @@ def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[Aud
         {
             "goal_id": before.goal_id,
             "revoked": revoked,
-            "text": after.revoked_text if revoked and after is not None else "the arm reported the end",
+            "reasons": _plain(after.revoked_for if revoked and after is not None else ()),
             "valid_until_ns": before.valid_until_ns,
         },
     )
@@ -153,15 +151,15 @@ def _gate(before: GateState, after: GateState) -> dict[str, Any]:
         "from": before.phase.name,
         "to": after.phase.name,
         "open": after.open,
-        "reasons": [reason.name for reason in after.reasons],
-        "text": after.text,
+        "closed_by": [reason.name for reason in after.reasons],
+        "reasons": _plain(after.details),
     }
 
 
 def _essence(decision: SceneDecision) -> object:
     verdicts = sorted((v.object.label.name, v.verdict.name, v.by_operator) for v in decision.verdicts)
     hashes = (decision.model_hash, decision.policy_hash, decision.workpiece_id)
-    return decision.outcome, tuple(verdicts), tuple(r.metric for r in decision.reasons), hashes
+    return decision.outcome, tuple(verdicts), tuple((r.code, r.subject) for r in decision.reasons), hashes
 
 
 def _decision(decision: SceneDecision) -> dict[str, Any]:
@@ -171,7 +169,7 @@ def _decision(decision: SceneDecision) -> dict[str, Any]:
         "workpiece_id": decision.workpiece_id,
         "image_stamp_ns": decision.stamp_ns,
         "verdicts": [_verdict(verdict) for verdict in decision.verdicts],
-        "reasons": [reason.text for reason in decision.reasons],
+        "reasons": _plain(decision.reasons),
         "model_hash": decision.model_hash,
         "policy_hash": decision.policy_hash,
     }
@@ -184,8 +182,12 @@ def _verdict(verdict: ObjectVerdict) -> dict[str, Any]:
         "verdict": verdict.verdict.name,
         "by_operator": verdict.by_operator,
         "box": list(as_box(verdict.object.box)),
-        "reasons": [reason.text for reason in verdict.reasons],
+        "reasons": _plain(verdict.reasons),
     }
+
+
+def _plain(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+    return [reason.to_dict() for reason in reasons]
 
 
 def _target(target: Target) -> dict[str, Any]:

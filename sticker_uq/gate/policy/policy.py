@@ -21,7 +21,7 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
-from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, SceneAssessment
+from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 
 class Policy(BaseModel):
@@ -174,9 +174,9 @@ class Policy(BaseModel):
             return observed.probabilities
         return self.calibration(observed.probabilities)
 
-    def refusal(self, assessment: SceneAssessment) -> str:
-        """Why this policy must not judge ``assessment``; empty when it may."""
-        return "" if self.validity is None else self.validity.refusal(assessment)
+    def refusal(self, assessment: SceneAssessment) -> Reason | None:
+        """Why this policy must not judge ``assessment``; None when it may."""
+        return None if self.validity is None else self.validity.refusal(assessment)
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:

@@ -11,10 +11,22 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
-from sticker_uq.scene import CLASS_COUNT, PANEL_METRIC, FloatArray, ObjectClass, SceneAssessment
+from sticker_uq.scene import CLASS_COUNT, PANEL_METRIC, FloatArray, ObjectClass, Reason, SceneAssessment
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 _NS = 1_000_000_000
+
+POLICY_REFUSALS = frozenset(
+    {
+        "policy_other_weights",
+        "policy_other_settings",
+        "policy_other_panel",
+        "policy_other_camera",
+        "policy_other_image_size",
+        "policy_expired",
+    }
+)
+"""Codes of the reason of a scene that its policy was not made for."""
 
 
 class Section(BaseModel):
@@ -192,34 +204,35 @@ class Validity(Section):
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
     until: dt.date | None = Field(None, description="Last day, UTC")
 
-    def problem(self, *, model_hash: str | None = None, settings_hash: str | None = None) -> str:
-        """Why the policy does not fit a detector of which these hashes are known; empty when it fits."""
+    def problem(self, *, model_hash: str | None = None, settings_hash: str | None = None) -> Reason | None:
+        """Why the policy does not fit a detector of which these hashes are known; None when it fits."""
         if model_hash is not None and self.model_hash and model_hash != self.model_hash:
-            return f"the policy was made for the weights {self.model_hash[:12]}, not for {model_hash[:12]}"
+            return _other("policy_other_weights", self.model_hash[:12], model_hash[:12])
         if settings_hash is not None and self.settings_hash and settings_hash != self.settings_hash:
-            return f"the policy was made for perception settings {self.settings_hash[:12]}, not for {settings_hash[:12]}"
-        return ""
+            return _other("policy_other_settings", self.settings_hash[:12], settings_hash[:12])
+        return None
 
-    def expired(self, now_ns: int) -> str:
-        """Why the policy does not hold at the time ``now_ns`` since 1970; empty when it does."""
+    def expired(self, now_ns: int) -> Reason | None:
+        """Why the policy does not hold at the time ``now_ns`` since 1970; None when it does."""
         if self.until is None:
-            return ""
+            return None
         end = dt.datetime.combine(self.until, dt.time.min, dt.UTC) + dt.timedelta(days=1)
-        return f"the policy was valid until {self.until}" if now_ns >= int(end.timestamp()) * _NS else ""
+        over = now_ns >= int(end.timestamp()) * _NS
+        return Reason.of("policy_expired", day=self.until.isoformat()) if over else None
 
-    def refusal(self, assessment: SceneAssessment) -> str:
-        """Why the policy does not hold for ``assessment``; empty when it does."""
+    def refusal(self, assessment: SceneAssessment) -> Reason | None:
+        """Why the policy does not hold for ``assessment``, one of :data:`POLICY_REFUSALS`; None when it does."""
         problem = self.problem(model_hash=assessment.model_hash, settings_hash=assessment.settings_hash)
-        if problem:
+        if problem is not None:
             return problem
         if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
             own, other = (digest[:12] or "none" for digest in (self.panel_hash, assessment.panel_hash))
-            return f"the policy was made with the panel of monitors {own}, not with {other}"
+            return _other("policy_other_panel", own, other)
         if self.camera and assessment.frame_id != self.camera:
-            return f"the policy was made for the camera {self.camera!r}, not for {assessment.frame_id!r}"
+            return _other("policy_other_camera", repr(self.camera), repr(assessment.frame_id))
         if self.image_size is not None and assessment.image_size != self.image_size:
-            (width, height), (w, h) = self.image_size, assessment.image_size
-            return f"the policy was made for images of {width} x {height}, not of {w} x {h}"
+            own, other = (f"{width} x {height}" for width, height in (self.image_size, assessment.image_size))
+            return _other("policy_other_image_size", own, other)
         return self.expired(assessment.stamp_ns)
 
 
@@ -239,6 +252,10 @@ class Provenance(Section):
     created: dt.date
     data: tuple[DataSet, ...]
     versions: dict[str, str]
+
+
+def _other(code: str, expected: str, found: str) -> Reason:
+    return Reason.of(code, expected=expected, found=found)
 
 
 def _check_steps(x_name: str, x: tuple[float, ...], y_name: str, y: tuple[float, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What the policy says about one object, before any person is heard."""
+"""What the policy decides about one object, before the operator's answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from sticker_uq.gate.box_overlap import as_box, cover, is_proper
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.signals import Signals
 from sticker_uq.scene import (
-    KEPT_METRIC,
     NO_STICKER,
-    PANEL_METRIC,
     ObjectClass,
     ObservedObject,
     Reason,
@@ -21,11 +19,11 @@ from sticker_uq.scene import (
 )
 
 _UPPER_LIMITS = (
-    ("variation_ratio", "variation ratio"),
-    ("shannon_entropy", "Shannon entropy"),
-    ("mutual_information", "mutual information"),
-    ("relative_total_variance", "total variance over box area"),
-    ("relative_predictive_surface", "predictive surface over box area"),
+    "variation_ratio",
+    "shannon_entropy",
+    "mutual_information",
+    "relative_total_variance",
+    "relative_predictive_surface",
 )
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
@@ -45,7 +43,7 @@ def judge_object(
     score is made of. Whatever is not a number never passes a limit.
     """
     if not is_sound(observed):
-        return Verdict.ASK, (Reason("finite", "box or probabilities are not finite numbers with an area"),)
+        return Verdict.ASK, (Reason("measurement_invalid"),)
     if unstable:
         return _unstable(observed, policy)
     if policy.panel is not None and policy.panel.keep and (kept := _kept(observed)):
@@ -68,23 +66,20 @@ def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -
     return observed.label is ObjectClass.LOGO or (likely and not unstable)
 
 
-def within(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+def within(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
     """Whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
     passed = value <= limit
-    return passed, _reason(metric, words, value, limit, "within" if passed else "above", passed)
+    return passed, _against("within_limit" if passed else "above_limit", subject, value, limit)
 
 
-def at_least(metric: str, words: str, value: float, limit: float) -> tuple[bool, Reason]:
+def at_least(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
     """Whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
     passed = value >= limit
-    return passed, _reason(metric, words, value, limit, "at least" if passed else "below", passed)
+    return passed, _against("reaches_limit" if passed else "below_limit", subject, value, limit)
 
 
-def _reason(metric: str, words: str, value: float, limit: float, relation: str, passed: bool) -> Reason:
-    if math.isnan(value):
-        return Reason(metric, f"{words} could not be measured", value, limit)
-    suffix = "" if passed else " the limit"
-    return Reason(metric, f"{words} {value:.3g} is {relation}{suffix} {limit:.3g}", value, limit)
+def _against(code: str, subject: str, value: float, limit: float) -> Reason:
+    return Reason("not_measured" if math.isnan(value) else code, subject, value, limit)
 
 
 def _sticker(
@@ -92,32 +87,32 @@ def _sticker(
 ) -> Finding:
     probability = _probability(observed, ObjectClass.STICKER, policy)
     checks = [
-        at_least("probability", "probability of sticker", probability, policy.min_probability),
-        at_least(
-            "detection_rate",
-            "share of the passes that saw it",
-            observed.detection_rate,
-            policy.min_detection_rate,
-        ),
+        at_least("sticker_probability", probability, policy.min_probability),
+        at_least("detection_rate", observed.detection_rate, policy.min_detection_rate),
     ]
     checks += [
-        within(metric, words, getattr(observed, metric), getattr(policy, f"max_{metric}"))
-        for metric, words in _UPPER_LIMITS
+        within(metric, getattr(observed, metric), getattr(policy, f"max_{metric}"))
+        for metric in _UPPER_LIMITS
     ]
     if policy.risk is not None:
         risk = policy.risk(signals)
-        checks.append(within("risk", "risk of a wrongful removal", risk, policy.risk.max_removal))
+        checks.append(within("risk", risk, policy.risk.max_removal))
     if policy.panel is None or policy.panel.combination == "any":
         checks += [
-            within(PANEL_METRIC + one.name, f"score of the supervisor {one.name}", one.score, one.limit)
+            (
+                not one.objection,
+                Reason(
+                    "monitor_objects" if one.objection else "monitor_agrees", one.name, one.score, one.limit
+                ),
+            )
             for one in observed.monitors
         ]
     box = as_box(observed.box)
     overlap = max((cover(box, as_box(other.box)) for other in others), default=0.0)
-    checks.append(within("logo_overlap", "overlap with a possible logo", overlap, policy.max_logo_overlap))
+    checks.append(within("logo_overlap", overlap, policy.max_logo_overlap))
     failed = tuple(reason for passed, reason in checks if not passed)
     if observed.duplicated and policy.ask_duplicated:
-        failed += (Reason("duplicated", "one pass saw it twice: it may be two things"),)
+        failed += (Reason("detected_twice"),)
     if failed:
         return Verdict.ASK, failed
     return Verdict.REMOVE, tuple(reason for _, reason in checks)
@@ -126,12 +121,7 @@ def _sticker(
 def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
     """Who of the panel says that ``observed`` is no sticker: the most restrictive of remove, ask and keep wins."""
     return tuple(
-        Reason(
-            KEPT_METRIC + one.name,
-            f"the supervisor {one.name} says that it is no sticker",
-            one.score,
-            max(one.limit, NO_STICKER),
-        )
+        Reason("monitor_says_no_sticker", one.name, one.score, max(one.limit, NO_STICKER))
         for one in observed.monitors
         if one.keeps
     )
@@ -139,7 +129,7 @@ def _kept(observed: ObservedObject) -> tuple[Reason, ...]:
 
 def _logo(observed: ObservedObject, policy: Policy) -> Finding:
     logo = _probability(observed, ObjectClass.LOGO, policy)
-    sure, reason = at_least("probability", "probability of logo", logo, policy.min_logo_probability)
+    sure, reason = at_least("logo_probability", logo, policy.min_logo_probability)
     if sure:
         return Verdict.KEEP, (reason,)
     sticker = _probability(observed, ObjectClass.STICKER, policy)
@@ -157,29 +147,20 @@ def _background(observed: ObservedObject, policy: Policy) -> Finding:
 
 def _unstable(observed: ObservedObject, policy: Policy) -> Finding:
     sticker = _probability(observed, ObjectClass.STICKER, policy)
-    likely, probability = at_least(
-        "probability", "probability of sticker", sticker, policy.min_unstable_probability
-    )
-    often, rate = at_least(
-        "detection_rate",
-        "share of the passes that saw it",
-        observed.detection_rate,
-        policy.min_unstable_detection_rate,
-    )
-    few = Reason("unstable", f"only {observed.passes} passes saw it")
+    likely, probability = at_least("sticker_probability", sticker, policy.min_unstable_probability)
+    often, rate = at_least("detection_rate", observed.detection_rate, policy.min_unstable_detection_rate)
+    few = Reason.of("few_passes", count=observed.passes)
     if likely and often:
         return Verdict.ASK, (few, probability, rate)
     return Verdict.KEEP, (few, rate if likely else probability)
 
 
 def _no_sticker(sticker: float, policy: Policy) -> Reason:
-    text = f"not a sticker: its probability {sticker:.3g} is below {policy.notable_probability:.3g}"
-    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+    return Reason("no_sticker", "sticker_probability", sticker, policy.notable_probability)
 
 
 def _maybe_sticker(sticker: float, policy: Policy) -> Reason:
-    text = f"it may be a sticker: probability {sticker:.3g}, notable from {policy.notable_probability:.3g}"
-    return Reason("sticker_probability", text, sticker, policy.notable_probability)
+    return Reason("possible_sticker", "sticker_probability", sticker, policy.notable_probability)
 
 
 def _probability(observed: ObservedObject, label: ObjectClass, policy: Policy) -> float:

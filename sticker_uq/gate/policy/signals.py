@@ -1,6 +1,6 @@
-"""The signals of doubt that a policy may combine or limit, by the names that its file uses.
+"""The signals of uncertainty that a policy may combine or limit, by the names that its file uses.
 
-Every signal grows with doubt; what was not measured is NaN.
+Every signal grows with uncertainty; what was not measured is NaN.
 """
 
 from __future__ import annotations
@@ -41,36 +41,22 @@ SaliencyName = Literal["dil", "background_saliency", "unexplained_objectness"]
 box explains."""
 
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
-"""The metric of a reason that says that something may have been missed."""
+"""The subject of a reason that says that something may have been missed."""
 
 OpinionName = Literal["novelty", "missed_sticker_probability"]
 """What the network that looks beside the detector says of a scene."""
 
-STRANGENESS: OpinionName = "novelty"
-"""The metric of a reason that says that something lies there which the detector was never shown."""
+NOVELTY: OpinionName = "novelty"
+"""The subject of a reason that says that something lies there which the detector was never shown."""
 
-OVERSIGHT: OpinionName = "missed_sticker_probability"
-"""The metric of a reason that says that a sticker may be visible which no box shows."""
-
-OPINION_WORDS: dict[OpinionName, str] = {
-    "novelty": "how novel the picture is to the detector",
-    "missed_sticker_probability": "probability of a sticker that no box shows",
-}
-"""What each of them is called in a reason."""
+MISSED: OpinionName = "missed_sticker_probability"
+"""The subject of a reason that says that a sticker may be visible which no box shows."""
 
 _SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
     "dil": lambda localization, pixels: localization.dil,
     "background_saliency": lambda localization, pixels: localization.background_localization / pixels,
     "unexplained_objectness": lambda localization, pixels: localization.unexplained_objectness,
 }
-SALIENCY_WORDS: dict[SaliencyName, str] = {
-    "dil": "distinctive localization (saliency that no box explains)",
-    "background_saliency": "saliency outside the boxes, per pixel",
-    "unexplained_objectness": "objectness that no box explains",
-}
-"""What each signal of a scene is called in a reason."""
-
-
 Signals = Mapping[SignalName, float]
 
 

@@ -28,6 +28,7 @@ from sticker_uq.io.messages import (
     scene_from_msg,
     stamp_to_ns,
 )
+from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput
 from sticker_uq_msgs import msg as m
 
@@ -170,13 +171,24 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    """``reason`` as a message."""
+    """``reason`` as a message, with its words."""
     message = m.Reason(
-        metric=reason.metric, value=float(reason.value), limit=float(reason.limit), text=reason.text
+        code=reason.code,
+        subject=reason.subject,
+        value=float(reason.value),
+        limit=float(reason.limit),
+        values=[_value_to_msg(name, value) for name, value in reason.values],
+        text=text_of(reason),
     )
     if reason.box is not None:
         message.box = box_to_msg(np.asarray(reason.box))
     return message
+
+
+def _value_to_msg(name: str, value: str | float) -> m.ReasonValue:
+    if isinstance(value, str):
+        return m.ReasonValue(name=name, text=value, number=float("nan"))
+    return m.ReasonValue(name=name, number=float(value))
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:

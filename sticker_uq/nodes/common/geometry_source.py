@@ -17,7 +17,7 @@ from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.geometry import Camera, CellGeometry, Plane, Transform
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.qos import LATCHED, NEWEST_IMAGE_BEST_EFFORT
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 
 class GeometrySource:
@@ -44,14 +44,16 @@ class GeometrySource:
         if self._tf is not None:
             self._tf.destroy()
 
-    def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | str:
-        """The calibration for the image of ``frame_id`` at ``stamp_ns``, or a text with the reason why it is missing."""
+    def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | Reason:
+        """The calibration for the picture of ``frame_id`` at ``stamp_ns``, or the reason why there is none."""
         try:
             camera = self._camera(frame_id, stamp_ns)
             pose = self._camera_pose(frame_id, stamp_ns)
             return CellGeometry(self._settings.arm_frame, camera, pose, self._plane(stamp_ns))
+        except _NotKnown as error:
+            return error.reason
         except InvalidInput as error:
-            return str(error)
+            return Reason.of("calibration_unknown", detail=str(error))
 
     def _on_info(self, message: CameraInfo) -> None:
         self._info = message
@@ -61,14 +63,12 @@ class GeometrySource:
 
     def _camera(self, frame_id: str, stamp_ns: int) -> Camera:
         if self._info is None:
-            raise InvalidInput("no CameraInfo was received")
+            raise _NotKnown("camera_info_missing")
         if self._info.header.frame_id != frame_id:
-            raise InvalidInput(
-                f"CameraInfo is of {self._info.header.frame_id!r}, the picture of {frame_id!r}"
-            )
+            raise _NotKnown("camera_info_other_frame", expected=frame_id, found=self._info.header.frame_id)
         apart = abs(stamp_ns - stamp_to_ns(self._info.header.stamp))
         if apart > nanoseconds(self._settings.max_calibration_age_s):
-            raise InvalidInput(f"CameraInfo and picture lie {apart / 1e9:.1f} s apart")
+            raise _NotKnown("camera_info_apart", seconds=apart / 1e9)
         return camera_from_msg(self._info, self._settings.image_rectified)
 
     def _camera_pose(self, frame_id: str, stamp_ns: int) -> Transform:
@@ -80,7 +80,7 @@ class GeometrySource:
         if self._settings.lid_plane:
             return Plane.of(numbers_of(self._settings.lid_plane), "lid_plane")
         if self._lid is None:
-            raise InvalidInput("the lid is not known: lid_plane is empty and no lid_pose was received")
+            raise _NotKnown("lid_unknown")
         p, q = self._lid.pose.position, self._lid.pose.orientation
         plane = Plane.of_pose(Transform.of([p.x, p.y, p.z, q.x, q.y, q.z, q.w], "lid_pose"))
         frame_id = self._lid.header.frame_id
@@ -90,10 +90,18 @@ class GeometrySource:
 
     def _look_up(self, frame_id: str, stamp_ns: int) -> Transform:
         if self._tf is None:
-            raise InvalidInput(
-                f"where {frame_id!r} is cannot be told: tf2_ros is not installed, set camera_pose"
+            raise _NotKnown(
+                "frame_pose_unknown", frame=frame_id, detail="tf2_ros is not installed, set camera_pose"
             )
         return self._tf.look_up(self._settings.arm_frame, frame_id, stamp_ns)
+
+
+class _NotKnown(InvalidInput):
+    """A part of the calibration that is not known, and why."""
+
+    def __init__(self, code: str, subject: str = "", **values: str | float) -> None:
+        super().__init__(code)
+        self.reason = Reason.of(code, subject, **values)
 
 
 class _TransformTree:
@@ -119,7 +127,7 @@ class _TransformTree:
         try:
             found = self._buffer.lookup_transform(target, source, Time(nanoseconds=stamp_ns))
         except self._tf2.TransformException as error:
-            raise InvalidInput(f"where {source!r} is in {target!r} is not known: {error}") from None
+            raise _NotKnown("frame_pose_unknown", frame=source, detail=str(error)) from None
         t, q = found.transform.translation, found.transform.rotation
         return Transform.of([t.x, t.y, t.z, q.x, q.y, q.z, q.w], f"transform of {source}")
 

@@ -9,7 +9,8 @@ from rclpy.client import Client
 from rclpy.node import Node
 
 from sticker_uq.console.app import Accepted, PersonsAnswer, PersonsCommand
-from sticker_uq.nodes.console.scene import ANSWERS, SCENE_ANSWERS
+from sticker_uq.nodes.console.scene import ANSWERS, SCENE_ANSWERS, shown_reason, shown_reasons
+from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import Box, ObjectAnswer
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
@@ -40,23 +41,17 @@ class SupervisorCalls:
             scene_answer=SCENE_ANSWERS.index(said.scene),
             answers=answers,
         )
-        response = await self._call(self._answers, request)
-        if isinstance(response, str):
-            return Accepted(accepted=False, message=response)
-        return Accepted(accepted=response.accepted, message=response.message)
+        return await self._call(self._answers, request)
 
     async def command(self, wanted: PersonsCommand) -> Accepted:
         """Hold, release or reset the gate."""
         request = OperateGate.Request(command=_COMMANDS[wanted.command], person=wanted.person)
-        response = await self._call(self.operations, request)
-        if isinstance(response, str):
-            return Accepted(accepted=False, message=response)
-        return Accepted(accepted=response.accepted, message=response.message)
+        return await self._call(self.operations, request)
 
-    async def _call(self, client: Client, request: Any) -> Any:
-        """The supervisor's response, or in words why there is none."""
+    async def _call(self, client: Client, request: Any) -> Accepted:
+        """The supervisor's response, or why there is none."""
         if not client.service_is_ready():
-            return "the supervisor is not there"
+            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_missing"))])
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         pending = client.call_async(request)
@@ -67,7 +62,8 @@ class SupervisorCalls:
 
         pending.add_done_callback(lambda _: loop.call_soon_threadsafe(deliver))
         try:
-            return await asyncio.wait_for(done, self._timeout_s)
+            response = await asyncio.wait_for(done, self._timeout_s)
         except TimeoutError:
             client.remove_pending_request(pending)
-            return "the supervisor did not answer in time"
+            return Accepted(accepted=False, reasons=[shown_reason(Reason("supervisor_timeout"))])
+        return Accepted(accepted=response.accepted, reasons=shown_reasons(response.reasons))

@@ -26,7 +26,7 @@ from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.common.parameters import declare_settings, read_settings
 from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
 from sticker_uq.nodes.console.calls import SupervisorCalls
-from sticker_uq.nodes.console.scene import shown_answer, shown_gate, shown_request, shown_scene
+from sticker_uq.nodes.console.scene import shown_answer, shown_gate, shown_reasons, shown_request, shown_scene
 from sticker_uq_msgs.msg import (
     GateState,
     InterventionAnswer,
@@ -100,7 +100,7 @@ class Console(Node):
         values = {"pages": self._pages, "port": self.port, "scenes_without_picture": self._without_picture}
         return Report(level, message, values)
 
-    # what the cell says
+    # subscriptions
 
     def _on_image(self, message: Any) -> None:
         self._album.add(stamp_to_ns(message.header.stamp), message)
@@ -135,7 +135,8 @@ class Console(Node):
         self.state.put("gate", gate)
         if gate["state"] != self._gate:
             self._gate = gate["state"]
-            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", message.text)
+            why = [*gate["closed"], *gate["details"]]
+            self.state.happened(stamp_to_ns(message.header.stamp), f"gate_{self._gate}", why)
 
     def _on_workpiece(self, message: Workpiece) -> None:
         self.state.put("workpiece", message.id)
@@ -143,7 +144,12 @@ class Console(Node):
 
     def _on_done(self, message: WorkpieceDone) -> None:
         kind = "done_clean" if message.result == WorkpieceDone.RESULT_CLEAN else "done_left"
-        self.state.happened(stamp_to_ns(message.header.stamp), kind, message.text, name=message.workpiece_id)
+        self.state.happened(
+            stamp_to_ns(message.header.stamp),
+            kind,
+            shown_reasons([message.reason]),
+            name=message.workpiece_id,
+        )
 
     def _on_request(self, message: InterventionRequest) -> None:
         self._question = shown_request(message)
@@ -156,7 +162,7 @@ class Console(Node):
         self._complete_question(stamp_ns)
         if message.request_id != self._asked:
             self._asked = message.request_id
-            self.state.happened(stamp_ns, "asked", message.text)
+            self.state.happened(stamp_ns, "asked", self._question["reasons"])
 
     def _complete_question(self, stamp_ns: int) -> None:
         """Show the open question with all that is there of its own scene, if that is the scene of ``stamp_ns``."""

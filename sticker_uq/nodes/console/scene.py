@@ -1,20 +1,22 @@
-"""Messages of the cell as the plain values that the operator's page draws and says."""
+"""Messages of the cell as the plain values that the operator's page shows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from sticker_uq.evaluation.replay.recording import GATE_STATES
 from sticker_uq.gate.state import BlockReason
-from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.io.messages import reason_from_msg, stamp_to_ns
+from sticker_uq.messages import text_of
+from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import (
     Box,
     GateState,
     InterventionAnswer,
     InterventionRequest,
     ObservedObject,
-    Reason,
     SceneAssessment,
     SceneDecision,
     Verdict,
@@ -44,7 +46,7 @@ def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[
             for region in scene.dil.unexplained
         ],
         "outcome": None if decision is None else _name(OUTCOMES, decision.outcome),
-        "reasons": [] if decision is None else [shown_reason(reason) for reason in decision.reasons],
+        "reasons": [] if decision is None else shown_reasons(decision.reasons),
         "objects": objects,
     }
 
@@ -56,14 +58,13 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
     return {
         "request_id": message.request_id,
         "stamp": str(stamp_to_ns(message.header.stamp)),
-        "text": message.text,
-        "reasons": [shown_reason(reason) for reason in message.scene_reasons],
+        "reasons": shown_reasons(message.reasons),
         "objects": [
             {
                 "id": verdict.object_id,
                 "label": verdict.label,
                 "box": _box(verdict.box),
-                "reasons": [shown_reason(reason) for reason in verdict.reasons],
+                "reasons": shown_reasons(verdict.reasons),
             }
             for verdict in message.objects
         ],
@@ -71,21 +72,36 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
 
 
 def shown_gate(message: GateState) -> dict[str, Any]:
-    """How the gate stands: ``reasons`` are the names of the bits that close it, ``text`` the same in the supervisor's words."""
-    reasons = [(reason.name or "").lower() for reason in BlockReason if reason and message.reasons & reason]
+    """The state of the gate: ``closed`` are the reasons of the bits that close it, ``details`` what is known about them."""
+    codes = BlockReason(message.reasons).codes
     state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
-    return {"state": state, "text": message.text, "reasons": reasons, "held": "held" in reasons}
-
-
-def shown_reason(reason: Reason) -> dict[str, Any]:
-    """A reason with its numbers, so that the page can say it in its own words; ``text`` is what it says otherwise."""
+    closed = [shown_reason(Reason(code)) for code in codes]
     return {
-        "metric": reason.metric,
+        "state": state,
+        "closed": closed,
+        "details": shown_reasons(message.details),
+        "held": "held" in codes,
+    }
+
+
+def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
+    """A reason with its values, so that the page has words of its own for it; ``text``: what it shows for an unknown code."""
+    return {
+        "code": reason.code,
+        "subject": reason.subject,
         "value": _number(reason.value),
         "limit": _number(reason.limit),
-        "text": reason.text,
-        "box": _box(reason.box) if reason.box.x2 > reason.box.x1 else None,
+        "values": {
+            name: value if isinstance(value, str) else _number(value) for name, value in reason.values
+        },
+        "box": None if reason.box is None else dict(zip(("x1", "y1", "x2", "y2"), reason.box, strict=True)),
+        "text": text or text_of(reason),
     }
+
+
+def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
+    """The reasons in ``messages``."""
+    return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
 def shown_answer(message: InterventionAnswer) -> dict[str, Any]:

@@ -11,11 +11,13 @@ from rclpy.node import Node
 from rclpy.task import Future
 
 from sticker_uq.io.setting_fields import validated
+from sticker_uq.messages import text_of
 from sticker_uq.nodes.common.background import BackgroundTask
+from sticker_uq.nodes.common.conversions import reason_to_msg
 from sticker_uq.nodes.detector.assessor import Assessor
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import settings_of_file
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.srv import SelectModel
 
 Factory = Callable[[PerceptionSettings], Assessor]
@@ -63,28 +65,24 @@ class ModelExchange:
         self.serving = None
 
     def exchange(
-        self,
-        wanted: PerceptionSettings,
-        on_result: Callable[[bool, str], None] = lambda success, message: None,
+        self, wanted: PerceptionSettings, told: Callable[[bool, Reason], None] = lambda success, reason: None
     ) -> None:
-        """Load ``wanted`` in the background and call ``on_result`` with success and a message."""
+        """Load ``wanted`` in the background; ``told`` gets success and what happened once it serves or was given up."""
 
         def done(perception: Assessor | None, error: str) -> None:
             old = self.serving
             if old is None:
-                on_result(False, f"{self._node.get_name()} was cleaned up meanwhile")
+                told(False, Reason.of("model_unloaded", node=self._node.get_name()))
                 return
             if perception is not None:
                 self.serving = perception
-            message = (
-                f"{_named(perception)} replaces {_named(old)}"
-                if perception is not None
-                else f"{_named(old)} stays in use: {error}"
-            )
-            if perception is None:
-                self._node.get_logger().error(f"{wanted.model} could not be loaded, {message}")
+                before = {f"old_{name}": value for name, value in _named(old).items()}
+                reason = Reason.of("model_serves", **_named(perception), **before)
+            else:
+                reason = Reason.of("model_kept", **_named(old), detail=error)
+                self._node.get_logger().error(f"{wanted.model} could not be loaded, {text_of(reason)}")
             self._served(self.current().settings)
-            on_result(perception is not None, message)
+            told(perception is not None, reason)
 
         self._loading.start(lambda: self._loaded(wanted), done)
 
@@ -104,21 +102,22 @@ class ModelExchange:
     async def _on_select_model(
         self, request: SelectModel.Request, response: SelectModel.Response
     ) -> SelectModel.Response:
-        response.success, response.message = await self._select(request)
+        response.success, reason = await self._select(request)
+        response.reasons, response.message = [reason_to_msg(reason)], text_of(reason)
         response.model_hash = self.serving.model_hash if self.serving else ""
         return response
 
-    async def _select(self, request: SelectModel.Request) -> tuple[bool, str]:
+    async def _select(self, request: SelectModel.Request) -> tuple[bool, Reason]:
         if self.serving is None:
-            return False, f"{self._node.get_name()} is not configured"
+            return False, Reason.of("not_configured", node=self._node.get_name())
         if self.busy:
-            return False, "a model is being loaded already: try again"
+            return False, Reason("model_loading")
         try:
             wanted = self._requested(request, self.serving.settings)
         except InvalidInput as error:
-            return False, str(error)
+            return False, Reason.of("model_request_invalid", detail=str(error))
         answer: Future = Future()
-        self.exchange(wanted, lambda success, message: answer.set_result((success, message)))
+        self.exchange(wanted, lambda success, reason: answer.set_result((success, reason)))
         await answer
         return answer.result()
 
@@ -134,5 +133,5 @@ class ModelExchange:
         return settings_of_file(Path(request.file), self._node.get_name(), present)
 
 
-def _named(perception: Assessor) -> str:
-    return f"{perception.settings.model} (weights {perception.model_hash[:12]})"
+def _named(perception: Assessor) -> dict[str, str]:
+    return {"model": perception.settings.model, "hash": perception.model_hash[:12]}

@@ -192,7 +192,7 @@ class CellSim(Node):
             more = self._cell.hand_over()
             self._keeper.write()
         self.get_logger().info(
-            f"{record.workpiece_id} leaves: {message.text}; {record.removed} removed, {record.left} left, "
+            f"{record.workpiece_id} leaves: {message.reason.text}; {record.removed} removed, {record.left} left, "
             f"{record.logos_touched + record.lid_touched} wrongly touched"
         )
         if more:

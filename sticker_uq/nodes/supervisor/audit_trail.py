@@ -15,11 +15,12 @@ from rclpy.node import Node
 from sticker_uq.gate.audit import AuditLog, Narrator, entries
 from sticker_uq.gate.events import Effect, Event
 from sticker_uq.gate.state import GateState, Phase
+from sticker_uq.messages import text_of
 from sticker_uq.nodes.common.diagnostics import Level, Report
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 MEGABYTE = 1_000_000
-_STANDING = {Phase.FAULT.name: "a fault stood", Phase.INTERVENTION.name: "a person was asked"}
+_STANDING = {Phase.FAULT.name: "last_run_faulted", Phase.INTERVENTION.name: "last_run_asked"}
 FLUSH_S = 5.0
 """The end of the node waits so long at most for its last entries to reach the disk."""
 
@@ -39,7 +40,7 @@ class AuditTrail:
         self._narrator = Narrator()
         self.folder = path
         self.unfinished = unfinished(path)
-        """What a person was needed for when the last run died, in words; empty when it ended in order or nobody was needed."""
+        """What an operator was needed for when the last run died; empty when it ended in order or nobody was needed."""
 
     def step(
         self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
@@ -58,8 +59,8 @@ class AuditTrail:
         return self._log.status.head
 
     @property
-    def problem(self) -> str:
-        """Why entries do not reach the disk; empty when they do."""
+    def problem(self) -> Reason | None:
+        """Why entries do not reach the disk; None when they do."""
         return self._log.status.problem
 
     def close(self) -> None:
@@ -79,18 +80,21 @@ class AuditTrail:
             "file": str(self.folder / status.file),
         }
         level = Level.ERROR if status.problem else Level.OK
-        return Report(level, status.problem or "every entry reaches the disk", values)
+        return Report(
+            level, text_of(status.problem) if status.problem else "every entry reaches the disk", values
+        )
 
 
-def unfinished(folder: Path) -> str:
-    """What stood when the run before died without a ``stop``: a fault or a question to a person; empty when nothing did."""
-    standing = ""
+def unfinished(folder: Path) -> tuple[Reason, ...]:
+    """What stood when the last run died without a ``stop``: a fault or a question to the operator; empty when nothing did."""
+    standing: tuple[Reason, ...] = ()
     for entry in entries(folder, newest_files=2):
         if entry.kind == "stop":
-            standing = ""
+            standing = ()
         elif entry.kind == "gate":
-            words = _STANDING.get(str(entry.data.get("to")))
-            standing = f"the last run ended while {words}: {entry.data.get('text')}" if words else ""
+            code = _STANDING.get(str(entry.data.get("to")))
+            why = map(Reason.from_dict, entry.data.get("reasons", ()))
+            standing = (Reason(code), *why) if code else ()
     return standing
 
 

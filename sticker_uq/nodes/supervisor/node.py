@@ -1,4 +1,4 @@
-"""Node ``supervisor``: scenes in, a permit that expires out; people are asked where the policy is not sure.
+"""Node ``supervisor``: scenes in, a permit that expires out; the operator is asked where the policy is not sure.
 
 It turns messages into events of :class:`sticker_uq.gate.GateController` and effects into messages, on one thread that never
 waits. It never loads torch.
@@ -17,9 +17,11 @@ from rclpy.clock import Clock, ClockType
 from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings
 from sticker_uq.gate import GateController
 from sticker_uq.gate import events as ev
+from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
+from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.nodes.common.diagnostics import Report
@@ -29,11 +31,11 @@ from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
 from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, whereabouts
 from sticker_uq.nodes.supervisor.gate_watch import GateWatch
-from sticker_uq.nodes.supervisor.operator_services import PeopleServices
+from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
 from sticker_uq.nodes.supervisor.status_report import COUNTS, gate_report, policy_line, unconfigured_report
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
 
@@ -50,7 +52,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.diagnostics.add("gate", self._report)
 
     def configure(self) -> None:
-        """Read the policy; open what is heard and said in every state."""
+        """Read the policy; create what is subscribed and published in every state."""
         settings = self.settings
         self._core = core = GateController(settings.load_policy(), settings.gate(), settings.watch())
         self.while_configured.callback(setattr, self, "_core", None)
@@ -67,10 +69,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._poses.destroy)
         self._stop = CellStop(self, settings.stop())
         self.while_configured.callback(self._stop.destroy)
-        self._rivals = GateWatch(self, self._identity, settings.discovery_time_s, self._impede)
-        self.while_configured.callback(self._rivals.destroy)
-        people = PeopleServices(self, self._happen, lambda: core.state, self._answered)
-        self.while_configured.callback(people.destroy)
+        self._gate_watch = GateWatch(self, self._identity, settings.discovery_time_s, self._impede)
+        self.while_configured.callback(self._gate_watch.destroy)
+        operator = OperatorServices(self, self._happen, lambda: core.state, self._answered)
+        self.while_configured.callback(operator.destroy)
         workpiece = self.create_subscription(Workpiece, "workpiece", self._on_workpiece, LATCHED)
         self.while_configured.callback(self.destroy_subscription, workpiece)
         self._out.no_request(self._now())
@@ -92,7 +94,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         assert self._core is not None
         self._apply(self.settings)
         self._out.restart_sequence()
-        self._audit.note("start", self._about() | {"settings": self.settings.model_dump()})
+        self._audit.note(
+            "start", {"format": FORMAT} | self._about() | {"settings": self.settings.model_dump()}
+        )
         self.while_active.callback(lambda: self._audit.note("stop", self._about()))
         self._happen(ev.Activated())
         self.while_active.callback(self._happen, ev.Deactivated())
@@ -136,19 +140,19 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             **whereabouts(),
         }
 
-    # what is heard
+    # subscriptions
 
-    def _impede(self, reason: BlockReason, text: str) -> None:
-        """Close the gate for ``reason``; an empty text ends that."""
+    def _impede(self, reason: BlockReason, detail: Reason | None) -> None:
+        """Close the gate for ``reason``; no detail ends that."""
         assert self._core is not None
-        if text != dict(self._core.state.impediments).get(reason, ""):
-            self._happen(ev.Impediment(reason, text))
+        if detail != dict(self._core.state.impediments).get(reason):
+            self._happen(ev.Impediment(reason, detail))
 
     def _tick(self) -> None:
         assert self._core is not None
         if not self.is_active and self._core.state.permit is None:
             return
-        self._rivals.look()
+        self._gate_watch.look()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))
@@ -161,7 +165,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             scene = scene_from_msg(message)
         except InvalidInput as error:
             self._counts["unreadable_scenes"] += 1
-            self._happen(ev.SceneUnreadable(str(error)))
+            self._happen(ev.SceneUnreadable(Reason.of("scene_unreadable", detail=str(error))))
             return
         self._out.numbers(scene)
         self._notice_a_jump()
@@ -174,7 +178,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self._happen(ev.ImageArrived(image_check_from_msg(message)))
 
     def _on_death_of_detector(self) -> None:
-        self._happen(ev.SceneUnreadable("the detector has died or gone"))
+        self._happen(ev.SceneUnreadable(Reason("detector_lost")))
 
     def _on_workpiece(self, message: Workpiece) -> None:
         if not message.id:
@@ -188,9 +192,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     # what follows from it
 
     def _happen(self, event: ev.Event) -> ev.Reply:
-        """Let ``event`` happen now; the reply to a person's call, a refusal when there is none."""
+        """Let ``event`` happen now; the reply to the operator's call, a refusal when there is none."""
         if self._core is None:
-            return ev.Reply(False, f"{self.get_name()} is not configured")
+            return ev.Reply(False, (Reason.of("not_configured", node=self.get_name()),))
         if not isinstance(event, ev.Tick):
             self._notice_a_jump()
         before = self._core.state
@@ -210,8 +214,9 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             self._audit.step(event, before, self._core.state, effects)
             return self._do(effects)
         except Exception as error:  # noqa: BLE001 - whatever cannot be said or done, the gate must close
-            self.get_logger().error(f"an effect failed: {type(error).__name__}: {error}")
-            fault = ev.Fault(f"an effect failed: {type(error).__name__}: {error}")
+            reason = Reason.of("internal_error", detail=f"{type(error).__name__}: {error}")
+            self.get_logger().error(text_of(reason))
+            fault = ev.Fault((reason,))
             before = self._core.state
             effects = self._core.handle(fault, self._now())
             with contextlib.suppress(Exception):  # if telling is what fails, closing is all the more urgent
@@ -219,7 +224,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
             return self._do(effects)
 
     def _do(self, effects: Sequence[ev.Effect]) -> ev.Reply:
-        reply = ev.Reply(False, "")
+        reply = ev.Reply(False, ())
         for effect in effects:
             match effect:
                 case ev.PublishGate():
@@ -242,7 +247,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
                 case ev.RemovalVerified():
                     self._counts["removals"] += 1
                 case ev.Escalate():
-                    self.get_logger().fatal(f"STOP THE ARM: {effect.text}")
+                    self.get_logger().fatal(f"STOP THE ARM: {text_of(effect.reason)}")
                     self._stop.tick(demanded=True)
                 case ev.Reply():
                     reply = effect
@@ -251,13 +256,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         return reply
 
     def _log(self, line: ev.Log) -> None:
+        text = log_line(line.reasons)
         # rclpy ties a place in the source to one severity
         if line.severity is ev.Severity.ERROR:
-            self.get_logger().error(line.text)
+            self.get_logger().error(text)
         elif line.severity is ev.Severity.WARNING:
-            self.get_logger().warning(line.text)
+            self.get_logger().warning(text)
         else:
-            self.get_logger().info(line.text)
+            self.get_logger().info(text)
 
     def _now(self) -> int:
         return int(self.get_clock().now().nanoseconds)

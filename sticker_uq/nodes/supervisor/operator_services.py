@@ -1,8 +1,9 @@
-"""The services through which people speak to the supervisor: answers, hold and release, reset."""
+"""The operator's services: answers, hold and release, reset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rclpy.node import Node
 from std_srvs.srv import SetBool, Trigger
@@ -11,15 +12,17 @@ from sticker_uq.gate import Answer, OperatorAnswer, SceneAnswer
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.state import GateState as State
-from sticker_uq.nodes.common.conversions import box_from_msg
+from sticker_uq.messages import log_line, texts_of
+from sticker_uq.nodes.common.conversions import box_from_msg, reason_to_msg
+from sticker_uq.scene import Reason
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
 
-class PeopleServices:
+class OperatorServices:
     """Serves ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
 
-    What a person says becomes an event for ``happen``, whose reply is the answer; ``state`` tells how the gate stands.
-    ``answered`` is told an answer that was accepted, with the workpiece and the frame that it is about.
+    Each request becomes an event for ``happen``, whose reply is the response; ``state`` gives the state of the gate.
+    ``answered`` gets an answer that was accepted, with the workpiece and the frame that it is about.
     """
 
     def __init__(
@@ -49,8 +52,9 @@ class PeopleServices:
         self, request: ResolveIntervention.Request, response: ResolveIntervention.Response
     ) -> ResolveIntervention.Response:
         if request.scene_answer not in set(SceneAnswer):
-            response.message = f"scene_answer {request.scene_answer} is unknown"
-            return response
+            return _filled(
+                response, ev.Reply(False, (Reason.of("scene_answer_unknown", number=request.scene_answer),))
+            )
         answers = tuple(
             OperatorAnswer(
                 Answer(a.answer) if a.answer in set(Answer) else Answer.UNKNOWN, as_box(box_from_msg(a.box))
@@ -60,40 +64,46 @@ class PeopleServices:
         workpiece_id = self._state().workpiece_id
         event = ev.AnswerGiven(request.request_id, request.person, SceneAnswer(request.scene_answer), answers)
         reply = self._happen(event)
-        response.accepted, response.message = reply.accepted, reply.message
         if reply.accepted:
             reference = self._state().reference
             self._answered(request, workpiece_id, reference.frame_id if reference else "")
-        return response
+        return _filled(response, reply)
 
     def _on_hold(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         reply = self._hold(request.data, "")
-        response.success, response.message = reply.accepted, reply.message
+        response.success, response.message = reply.accepted, log_line(reply.reasons)
         return response
 
     def _hold(self, held: bool, person: str) -> ev.Reply:
         self._happen(ev.Hold(person) if held else ev.Release(person))
         state = self._state()
-        return ev.Reply(state.held == held, f"{state.phase.name}: {state.text or 'open'}")
+        stands = Reason("gate_stands", state.phase.name.lower())
+        return ev.Reply(state.held == held, (stands, *map(Reason, state.reasons.codes), *state.details))
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         reply = self._happen(ev.Reset())
-        response.success, response.message = reply.accepted, reply.message
+        response.success, response.message = reply.accepted, texts_of(reply.reasons)
         return response
 
     def _on_operate(
         self, request: OperateGate.Request, response: OperateGate.Response
     ) -> OperateGate.Response:
-        reply = self._operate(request.command, request.person.strip())
-        response.accepted, response.message = reply.accepted, reply.message
-        return response
+        return _filled(response, self._operate(request.command, request.person.strip()))
 
     def _operate(self, command: int, person: str) -> ev.Reply:
         if not person:
-            return ev.Reply(False, "person is empty: say who it is")
+            return ev.Reply(False, (Reason("person_missing"),))
         match command:
             case OperateGate.Request.COMMAND_HOLD | OperateGate.Request.COMMAND_RELEASE:
                 return self._hold(command == OperateGate.Request.COMMAND_HOLD, person)
             case OperateGate.Request.COMMAND_RESET:
                 return self._happen(ev.Reset(person))
-        return ev.Reply(False, f"command {command} is unknown: expected hold (1), release (2) or reset (3)")
+        return ev.Reply(False, (Reason.of("command_unknown", number=command),))
+
+
+def _filled(response: Any, reply: ev.Reply) -> Any:
+    """``response`` with what ``reply`` says, in codes and in words."""
+    response.accepted = reply.accepted
+    response.reasons = [reason_to_msg(reason) for reason in reply.reasons]
+    response.message = texts_of(reply.reasons)
+    return response

@@ -1,4 +1,4 @@
-"""What the supervisor says: the gate, decisions, questions to people, and plain mirrors of them for monitors."""
+"""What the supervisor publishes: the gate, decisions, questions to the operator, and plain mirrors of them for monitors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from std_msgs.msg import Bool, Float64, Header, String
 
 from sticker_uq.gate.events import DeclareDone, OpenIntervention, PublishGate
 from sticker_uq.geometry import ObjectPose
+from sticker_uq.messages import gate_text, texts_of
 from sticker_uq.nodes.common.conversions import (
     box_to_msg,
     decision_to_msg,
@@ -81,7 +82,8 @@ class SupervisorOutputs:
             state=int(gate.phase),
             open=gate.open,
             reasons=int(gate.reasons),
-            text=gate.text,
+            details=[reason_to_msg(reason) for reason in gate.details],
+            text=gate_text(gate.reasons.codes, gate.details),
             sequence=self._sequence,
             policy_hash=policy_hash,
             supervisor=self._identity,
@@ -121,9 +123,9 @@ class SupervisorOutputs:
                 request_id=request.request_id,
                 decision_id=request.decision_id,
                 workpiece_id=request.workpiece_id,
-                text=request.text,
                 objects=[verdict_to_msg(verdict) for verdict in request.objects],
-                scene_reasons=[reason_to_msg(reason) for reason in request.scene_reasons],
+                reasons=[reason_to_msg(reason) for reason in request.reasons],
+                text=texts_of(request.reasons),
             )
         )
 
@@ -154,7 +156,7 @@ class SupervisorOutputs:
                 header=header_of(done.stamp_ns, done.frame_id),
                 workpiece_id=done.workpiece_id,
                 result=result,
-                text=done.text,
+                reason=reason_to_msg(done.reason),
                 decision_id=done.decision_id,
             )
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from sticker_uq.gate import GateController, Phase, Policy
+from sticker_uq.messages import gate_text, text_of
 from sticker_uq.nodes.arm.cell_stop import StopState
 from sticker_uq.nodes.common.diagnostics import Level, Report
 
@@ -38,13 +39,18 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         "policy_model_hash": policy.validity.model_hash[:12] or None if policy.validity else None,
         "policy_valid_until": policy.validity.until if policy.validity else None,
         "policy_guarantee": str(policy.guarantee or "") or None,
-        "assumption": state.assumption or ("holds so far" if watch.active else "not watched"),
+        "assumption": text_of(state.assumption)
+        if state.assumption
+        else "holds so far"
+        if watch.active
+        else "not watched",
         "drift": None if math.isnan(watch.evidence) else watch.evidence,
         "watched_workpieces": watch.workpieces,
         "spot_checks": watch.spot_checks,
         **counts,
     }
-    return Report(_LEVELS.get(state.phase, Level.OK), state.text or state.phase.name, values)
+    text = gate_text(state.reasons.codes, state.details)
+    return Report(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
 
 
 def unconfigured_report() -> Report:

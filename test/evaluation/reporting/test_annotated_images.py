@@ -79,8 +79,8 @@ def test_every_object_is_named_with_what_decided(image, assessment, decision, wr
         assert f"#{verdict.object.id} {verdict.verdict.name}  {kind}" in said
         assert f"{verdict.object.passes}/20" in said
     assert "within all limits" in said
-    assert "P 0.6 < 0.8" in said
-    assert "only 2 passes saw it" in said
+    assert "P(sticker) 0.6 < 0.8" in said
+    assert "too few passes detected it: 2" in said
     assert "DiL 0.21" in said
 
 
@@ -114,13 +114,11 @@ def test_tags_of_neighbours_do_not_cover_each_other(image, assessment, decision,
 
 def test_a_sticker_that_only_a_person_saw_is_drawn(image, assessment, decision, written):
     drawn = replace(assessment.unstable[0], id=9, box=np.array([20, 250, 90, 320], np.float32))
-    by_operator = ObjectVerdict(
-        drawn, Verdict.REMOVE, (Reason("person", "a person drew it"),), by_operator=True
-    )
+    by_operator = ObjectVerdict(drawn, Verdict.REMOVE, (Reason("operator_drew"),), by_operator=True)
     annotate(image, assessment, replace(decision, verdicts=(*decision.verdicts, by_operator)))
     said = " / ".join(words for words, _ in written)
     assert "#9 REMOVE" in said
-    assert "a person said so" in said
+    assert "an operator said so" in said
 
 
 def test_a_failed_assessment_says_so(image, assessment, written):
@@ -138,7 +136,7 @@ def test_an_assessment_of_another_image_is_refused(image, assessment):
 
 
 def test_letters_of_any_language_do_not_stop_the_drawing(image, assessment, decision):
-    novel = replace(decision, reasons=(Reason("operator", "Ü ≤ ✓ 検査"),))
+    novel = replace(decision, reasons=(Reason.of("perception_restricted", detail="Ü ≤ ✓ 検査"),))
     assert annotate(image, assessment, novel).shape == image.shape
 
 

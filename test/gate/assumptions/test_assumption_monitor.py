@@ -38,9 +38,9 @@ from sticker_uq.gate.events import (
     WorkpieceChanged,
 )
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof
-from sticker_uq.scene import Outcome, SceneAssessment
+from sticker_uq.scene import Outcome, Reason, SceneAssessment
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, MS, START, THERE, assessment, observed
-from test.helpers.gate import SETTINGS, permitted
+from test.helpers.gate import SETTINGS, codes, permitted
 
 
 def look(rng: np.random.Generator, number: int, dil: float = 0.0, **changes: Any) -> SceneAssessment:
@@ -149,25 +149,25 @@ def test_an_image_from_before_the_change_and_a_failed_scene_do_not_count() -> No
 
 def test_a_broken_assumption_closes_says_why_and_asks_once(broken: Line) -> None:
     assert broken.core.state.phase is Phase.INTERVENTION
-    assert "background saliency has changed since the policy was made, seen on" in broken.core.state.text
+    assert ("drift", "background_saliency") in [(r.code, r.subject) for r in broken.core.state.details]
     broken.answer(SceneAnswer.RESCAN)
     broken.see(5)
     assert broken.core.state.phase is Phase.BLOCKED
     assert broken.broken
-    told = [r for r in broken.sent(OpenIntervention) if "the policy does not hold here" in r.text]
+    told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 1
 
 
 def test_a_question_that_left_with_its_workpiece_is_asked_again(broken: Line) -> None:
     broken.workpiece()
     broken.see()
-    told = [r for r in broken.sent(OpenIntervention) if "the policy does not hold here" in r.text]
+    told = [r for r in broken.sent(OpenIntervention) if r.reasons[0].code == "assumption"]
     assert len(told) == 2
 
 
 def test_an_open_permit_is_revoked() -> None:
     cell = permitted()
-    cell.send(AssumptionBroken("the light has changed"))
+    cell.send(AssumptionBroken(Reason.of("drift", "mean_level", count=9, rate=0.01)))
     assert [cancelled.goal_id for cancelled in cell.sent(CancelGoal)] == [cell.goal]
     assert cell.phase is Phase.INTERVENTION
     assert cell.state.reasons & BlockReason.ASSUMPTION
@@ -178,7 +178,7 @@ def test_it_latches_until_reset_and_then_begins_anew(broken: Line) -> None:
     assert broken.broken
     reply = next(effect for effect in broken.send(Reset()) if isinstance(effect, Reply))
     assert reply.accepted
-    assert "begins anew" in reply.message
+    assert codes(reply.reasons) == ["assumption_reset"]
     assert isinstance(broken.sent(CloseIntervention)[-1], CloseIntervention)
     assert not broken.broken
     assert broken.core.watch.workpieces == 0
@@ -258,7 +258,7 @@ def test_a_spot_check_asks_before_anything_is_removed_and_then_lets_work_go_on()
     line.see(2)
     assert line.sent(PublishDecision)[-1].decision.outcome is Outcome.ASK
     (asked,) = line.sent(OpenIntervention)
-    assert "spot check of the policy" in asked.text
+    assert "spot_check" in codes(asked.reasons)
     assert [tuple(v.object.box) for v in asked.objects] == [HERE]
     assert line.answer(SceneAnswer.NONE, (Answer.REMOVE, HERE)).accepted
     line.see(2)
@@ -276,7 +276,7 @@ def test_removals_that_people_would_not_make_close_the_gate() -> None:
         if line.broken:
             break
     assert 2 < number < 15
-    assert "something would have been removed wrongly: on" in line.core.state.text
+    assert "wrong_removal" in codes(line.core.state.details)
 
 
 def test_answers_that_agree_with_the_policy_are_no_evidence() -> None:
@@ -301,7 +301,7 @@ def test_stickers_drawn_on_laptops_called_clean_close_the_gate() -> None:
         line.see()
         if line.broken:
             break
-    assert "a laptop with a sticker would have been called clean" in line.core.state.text
+    assert "missed_sticker" in codes(line.core.state.details)
 
 
 def test_only_the_drawn_share_is_checked() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.gate import Policy, judge
-from sticker_uq.gate.assumptions.familiarity import METRIC, Familiarity, Usual
+from sticker_uq.gate.assumptions.familiarity import Familiarity, Usual
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.scene import Exposure, InvalidInput, Outcome, SceneAssessment
 from sticker_uq.testing.scenes import assessment, observed, rarely_seen
@@ -55,10 +55,11 @@ def test_a_strange_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> 
     decision = judge(bright, policy)
     assert decision.outcome is Outcome.ASK
     (reason,) = decision.reasons
-    assert reason.metric == METRIC
+    assert reason.code == "unfamiliar_scene"
     assert reason.value > reason.limit == made.max_distance
-    assert "mean level 1" in reason.text
-    assert "usual are" in reason.text
+    values = dict(reason.values)
+    assert values["signal"] == "mean_level"
+    assert values["low"] < values["high"] < values["measured"]
     assert judge(scene(rng, unstable=9), policy).outcome is Outcome.ASK
     empty = replace(assessment(), exposure=bright.exposure)
     assert judge(empty, policy).outcome is Outcome.ASK, "nor is an unfamiliar lid called clean"
@@ -104,9 +105,9 @@ def test_noise_and_sharpness_are_compared_by_ratio() -> None:
     made = Familiarity.of(scenes, 99.9)
     assert made.doubts(taken(12.0, 2.0)) == []
     assert made.doubts(taken(float("nan"), float("nan"))) == [], "an old recording: not measured"
-    for sharpness, noise, text in ((12.0, 20.0, "noise 20"), (1.0, 2.0, "sharpness 1")):
+    for sharpness, noise, signal, measured in ((12.0, 20.0, "noise", 20.0), (1.0, 2.0, "sharpness", 1.0)):
         (reason,) = made.doubts(taken(sharpness, noise))
-        assert text in reason.text
+        assert reason.values[:2] == (("signal", signal), ("measured", measured))
 
 
 def test_a_scene_with_something_never_seen_is_strange() -> None:
@@ -115,7 +116,7 @@ def test_a_scene_with_something_never_seen_is_strange() -> None:
     made = Familiarity.of(scenes, 99.9)
     assert made.doubts(novel_by(0.5)) == []
     (reason,) = made.doubts(novel_by(0.99))
-    assert "novelty 0.99" in reason.text
+    assert reason.values[:2] == (("signal", "novelty"), ("measured", 0.99))
 
 
 def test_a_policy_with_it_survives_its_file_and_nonsense_is_refused(made: Familiarity) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.gate.audit import AuditLog, entries, log, verify
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 BIG = 10**6
 
@@ -29,7 +29,7 @@ def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path)
         for index in range(5):
             writer.add("gate", {"start": start, "index": index})
         writer.close()
-        assert writer.status.problem == ""
+        assert writer.status.problem is None
         assert writer.status.number == start * 5 + 4
     assert [(e.data["start"], e.data["index"]) for e in entries(tmp_path)] == [
         (s, i) for s in range(3) for i in range(5)
@@ -149,14 +149,14 @@ def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(
     writer.add("gate", {"index": 1})
     assert disk.refused.wait(30)
     wait_until(writer, lambda: writer._error)
-    assert "cannot be written: No space left on device" in writer.status.problem
+    assert writer.status.problem == Reason.of("audit_write_failed", detail="No space left on device")
     for index in range(2, 7):
         writer.add("gate", {"index": index})
     assert (writer.status.waiting, writer.status.lost) == (3, 3)
     assert verify(tmp_path).whole  # what is there is whole at any time
     disk.free = None
     assert writer.flush(30)
-    assert writer.status.problem == ""
+    assert writer.status.problem is None
     writer.add("gate", {"index": 7})
     writer.close()
     told = [(e.kind, e.data.get("index")) for e in entries(tmp_path)]
@@ -164,7 +164,7 @@ def test_a_full_disk_is_told_tried_again_and_the_gap_is_recorded(
     [gap] = [e.data for e in entries(tmp_path) if e.kind == "gap"]
     assert gap["lost"] == 3
     assert gap["since_ns"] < gap["until_ns"]
-    assert "No space left" in gap["reason"]
+    assert "No space left" in gap["detail"]
     found = verify(tmp_path, head=writer.status.head)
     assert (found.findings, found.gaps) == ([], 1)
 
@@ -188,11 +188,12 @@ def test_a_disk_that_hangs_makes_nobody_wait_and_is_told(
     disk.go.clear()
     for index in range(100):
         writer.add("gate", {"index": index})  # would never return if it waited for the disk
-    assert "the disk is behind" in writer.status.problem
+    assert writer.status.problem is not None
+    assert writer.status.problem.code == "audit_behind"
     assert writer.status.waiting == 100
     disk.go.set()
     writer.close(30)
-    assert writer.status.problem == ""
+    assert writer.status.problem is None
     assert verify(tmp_path).entries == 100
 
 

@@ -22,8 +22,12 @@ from sticker_uq.gate.events import (
     Reset,
     WorkpieceChanged,
 )
+from sticker_uq.scene import Reason
 from sticker_uq.testing.scenes import HERE, assessment, observed
 from test.helpers.gate import Cell, K, asking, removing, running
+
+FULL = Reason.of("audit_write_failed", detail="no space left on device")
+OTHER = Reason.of("other_gate_publishers", names="b")
 
 
 class Story:
@@ -91,7 +95,7 @@ def test_the_same_decision_is_told_once() -> None:
     assert story.kinds().count("decision") == 1
     decision = story.only("decision")
     assert decision["verdicts"][0]["verdict"] == "ASK"
-    assert "1.5" in decision["verdicts"][0]["reasons"][0]
+    assert decision["verdicts"][0]["reasons"][0]["value"] == 1.5
     story.scene(observed(shannon_entropy=1.5), observed((300.0, 100.0, 400.0, 180.0)))
     assert story.kinds().count("decision") == 2
 
@@ -106,7 +110,7 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
     assert (first["person"], first["accepted"]) == ("Ada", True)
     assert first["answers"] == [{"answer": "REMOVE", "box": list(HERE)}]
     assert second["accepted"] is False
-    assert "not open" in second["message"]
+    assert second["reasons"][0]["code"] == "request_not_open"
     assert story.kinds().count("request_closed") == 1
 
 
@@ -114,10 +118,10 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
     ("event", "reason"),
     [
         (Hold(), BlockReason.HELD),
-        (Fault("boom"), BlockReason.FAULT),
-        (Impediment(BlockReason.AUDIT, "disk full"), BlockReason.AUDIT),
+        (Fault(), BlockReason.FAULT),
+        (Impediment(BlockReason.AUDIT, FULL), BlockReason.AUDIT),
         (
-            Impediment(BlockReason.SECOND_GATE_PUBLISHER, "b speaks here, too"),
+            Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHER),
             BlockReason.SECOND_GATE_PUBLISHER,
         ),
         (WorkpieceChanged("laptop-2", 0), BlockReason.CONTRADICTED),
@@ -127,44 +131,44 @@ def test_a_permit_that_ends_early_is_told_with_its_reason(event: Any, reason: Bl
     story = Story(removing()).send(event)
     end = story.only("permit_end")
     assert end["revoked"] is True
-    assert end["text"]
+    assert end["reasons"][0]["code"]
     assert story.only("cancel") == {"goal_id": 1}
-    assert reason.name in story.only("gate")["reasons"]
+    assert reason.name in story.only("gate")["closed_by"]
 
 
 def test_hold_release_reset_and_faults_are_told() -> None:
     story = Story(running())
-    story.send(Hold()).send(Release()).send(Fault("boom")).send(Reset())
+    story.send(Hold()).send(Release()).send(Fault()).send(Reset())
     assert [k for k in story.kinds() if k != "gate"] == ["hold", "release", "fault", "reset"]
-    assert story.only("fault") == {"text": "boom"}
+    assert story.only("fault") == {"reasons": []}
     assert story.only("reset")["accepted"] is True
 
 
 @pytest.mark.parametrize("start", [removing, asking, running])
 def test_an_impediment_closes_at_once_and_nothing_opens_before_it_ends(start: Callable[[], Cell]) -> None:
     cell = start()
-    cell.send(Impediment(BlockReason.AUDIT, "disk full"))
+    cell.send(Impediment(BlockReason.AUDIT, FULL))
     assert not cell.state.open
     assert cell.state.reasons & BlockReason.AUDIT
-    assert "disk full" in cell.state.text
+    assert FULL in cell.state.details
     cell.scene(observed(), times=K + 2)
     assert not cell.state.open
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, "b"))
-    cell.send(Impediment(BlockReason.AUDIT, ""))
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHER))
+    cell.send(Impediment(BlockReason.AUDIT, None))
     assert (
         cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
         == BlockReason.SECOND_GATE_PUBLISHER
     )
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, ""))
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, None))
     assert not cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
 
 
 def test_a_stop_for_an_impediment_is_no_failed_attempt() -> None:
     cell = removing()
-    cell.send(Impediment(BlockReason.AUDIT, "disk full"))
+    cell.send(Impediment(BlockReason.AUDIT, FULL))
     cell.send(RemovalFinished(cell.goal, RemovalCode.PERMIT_REVOKED))
     assert cell.state.attempts == ()
-    cell.send(Impediment(BlockReason.AUDIT, ""))
+    cell.send(Impediment(BlockReason.AUDIT, None))
     cell.scene(observed(), times=K)
     assert cell.state.open
 

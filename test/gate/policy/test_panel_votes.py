@@ -11,7 +11,7 @@ from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import CancelGoal, OpenIntervention
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore, RiskTerm, Validity
-from sticker_uq.scene import MonitorScore, ObjectClass, ObservedObject, Outcome, Verdict
+from sticker_uq.scene import MonitorScore, ObjectClass, ObservedObject, Outcome, Reason, Verdict
 from sticker_uq.testing.scenes import THERE, assessment, observed
 from test.helpers.gate import K, answer, running
 
@@ -27,10 +27,9 @@ def test_one_objection_is_enough_to_ask() -> None:
     asked, removed = decision.verdicts
     assert (asked.verdict, asked.objectors) == (Verdict.ASK, ("mdsa",))
     (reason,) = asked.reasons
-    assert (reason.metric, reason.value, reason.limit) == ("supervisor.mdsa", 9000.0, 8000.0)
-    assert "supervisor mdsa" in reason.text
+    assert reason == Reason("monitor_objects", "mdsa", 9000.0, 8000.0)
     assert (removed.verdict, removed.objectors) == (Verdict.REMOVE, ())
-    assert "supervisor.pcs" in [r.metric for r in removed.reasons]
+    assert ("monitor_agrees", "pcs") in [(r.code, r.subject) for r in removed.reasons]
     assert decision.outcome is Outcome.WORK
 
 
@@ -66,7 +65,7 @@ def test_scores_as_signals_of_the_risk() -> None:
     assert (low.verdict, low.objectors) == (Verdict.REMOVE, ())  # above its own limit, but not risky
     high = judge(assessment(scored(SCORES[1])), policy).verdicts[0]
     assert high.verdict is Verdict.ASK
-    assert [r.metric for r in high.reasons] == ["risk"]
+    assert [r.subject for r in high.reasons] == ["risk"]
     # a detector without that supervisor: the risk cannot be told
     assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
 
@@ -107,7 +106,7 @@ def test_the_most_restrictive_of_remove_ask_and_keep_wins() -> None:
     (verdict,) = decision.verdicts
     assert (verdict.verdict, verdict.objectors, decision.outcome) == (Verdict.KEEP, (), Outcome.CLEAN)
     (reason,) = verdict.reasons
-    assert (reason.metric, reason.value, reason.limit) == ("kept_by.task_cascade", 1.8, 1.0)
+    assert reason == Reason("monitor_says_no_sticker", "task_cascade", 1.8, 1.0)
     # it removes nothing that the policy does not, and nothing that another one objects to
     willing = scored(CASCADE["removes"], SCORES[1])
     assert judge(assessment(willing), THREE).verdicts[0].verdict is Verdict.ASK
@@ -127,7 +126,7 @@ def test_a_policy_may_insist_on_its_panel() -> None:
     assert judge(assessment(observed(), panel_hash="p" * 64), policy).outcome is Outcome.WORK
     decision = judge(assessment(observed()), policy)
     assert decision.outcome is Outcome.BLOCKED
-    assert "panel of monitors pppppppppppp, not with none" in decision.reasons[0].text
+    assert decision.reasons == (Reason.of("policy_other_panel", expected="pppppppppppp", found="none"),)
     assert (
         judge(assessment(observed(), panel_hash="q" * 64), Policy(validity=Validity())).outcome
         is Outcome.WORK
@@ -141,7 +140,8 @@ def test_the_gate_says_that_the_panel_objects_and_asks_who_can_decide() -> None:
     assert cell.phase is Phase.INTERVENTION
     assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR | BlockReason.PANEL
     (request,) = cell.sent(OpenIntervention)
-    assert request.text == "1 object to be decided; objected by the supervisor mdsa"
+    count, names = Reason.of("objects_to_decide", count=1), Reason.of("monitors_object", names="mdsa")
+    assert request.reasons == (count, names)
     assert [v.objectors for v in request.objects] == [("mdsa",)]
     assert answer(cell, OperatorAnswer(Answer.REMOVE, as_box(request.objects[0].object.box)))
     cell.scene(scored(*SCORES), times=K)
@@ -168,4 +168,4 @@ def test_another_panel_closes_the_gate() -> None:
     assert cell.phase is Phase.PERMITTED
     cell.scene(scored(SCORES[0]), panel_hash="q" * 64)
     assert cell.state.reasons & BlockReason.MODEL_CHANGED
-    assert "panel of monitors" in cell.state.text
+    assert "panel_changed" in cell.details

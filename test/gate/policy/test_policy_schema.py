@@ -94,18 +94,18 @@ def test_a_sticker_is_removed_up_to_the_limit_of_its_risk() -> None:
     assert risk == pytest.approx(1 / (1 + math.exp(6.0 - 0.8 - 1.0)), rel=1e-6)
     decision = judge(assessment(thing), policy)
     assert decision.outcome is Outcome.WORK
-    assert any(r.metric == "risk" and r.value == risk for r in decision.verdicts[0].reasons)
+    assert any(r.subject == "risk" and r.value == risk for r in decision.verdicts[0].reasons)
     strict = with_sections(risk=RISK | {"max_removal": risk - 1e-9})
     refused = judge(assessment(thing), strict).verdicts[0]
     assert refused.verdict is Verdict.ASK
-    assert [r.metric for r in refused.reasons] == ["risk"]
+    assert [r.subject for r in refused.reasons] == ["risk"]
 
 
 @pytest.mark.parametrize("dil", [None, math.nan])
 def test_a_risk_that_needs_a_signal_that_is_missing_removes_nothing(dil: float | None) -> None:
     verdict = judge(assessment(observed(), dil=dil), with_sections(risk=RISK)).verdicts[0]
     assert verdict.verdict is Verdict.ASK
-    assert math.isnan(next(r.value for r in verdict.reasons if r.metric == "risk"))
+    assert math.isnan(next(r.value for r in verdict.reasons if r.subject == "risk"))
 
 
 amounts = st.floats(0, 2)
@@ -191,7 +191,7 @@ def test_the_policy_names_the_signal_of_the_scene_that_it_limits() -> None:
     assert judge(scene, quiet).outcome is Outcome.CLEAN
     decision = judge(scene, loud)
     assert decision.outcome is Outcome.ASK
-    assert [r.metric for r in decision.reasons] == ["background_saliency"]
+    assert [r.subject for r in decision.reasons] == ["background_saliency"]
     # it stands in place of max_dil and max_dil_clean
     assert judge(scene, Policy()).outcome is Outcome.ASK
     both = {"signal": "dil", "max_removal": 0.8}
@@ -205,32 +205,33 @@ def test_a_scene_with_a_possible_sticker_left_is_not_clean() -> None:
     assert judge(assessment(logo), with_sections(max_left_probability=0.151)).outcome is Outcome.CLEAN
     decision = judge(assessment(logo), with_sections(max_left_probability=0.14))
     assert decision.outcome is Outcome.ASK
-    assert [r.metric for r in decision.reasons] == ["left_probability"]
+    assert [r.subject for r in decision.reasons] == ["left_probability"]
 
 
 OTHERS = [
-    ({"model_hash": "n" * 64}, "made for the weights nnnnnnnnnnnn, not for mmmmmmmmmmmm"),
-    ({"settings_hash": "t" * 64}, "perception settings tttttttttttt, not for ssssssssssss"),
-    ({"camera": "left"}, "the camera 'left', not for 'camera'"),
-    ({"image_size": [1280, 960]}, "images of 1280 x 960, not of 640 x 480"),
-    ({"until": "1969-12-31"}, "valid until 1969-12-31"),
+    ({"model_hash": "n" * 64}, ("policy_other_weights", "nnnnnnnnnnnn", "mmmmmmmmmmmm")),
+    ({"settings_hash": "t" * 64}, ("policy_other_settings", "tttttttttttt", "ssssssssssss")),
+    ({"camera": "left"}, ("policy_other_camera", "'left'", "'camera'")),
+    ({"image_size": [1280, 960]}, ("policy_other_image_size", "1280 x 960", "640 x 480")),
+    ({"until": "1969-12-31"}, ("policy_expired", "1969-12-31")),
 ]
 
 
-@pytest.mark.parametrize(("validity", "message"), OTHERS)
+@pytest.mark.parametrize(("validity", "expected"), OTHERS)
 def test_a_policy_made_for_something_else_blocks_with_its_own_reason(
-    validity: dict[str, Any], message: str
+    validity: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     scene = assessment(observed())
     decision = judge(scene, with_sections(validity=validity))
     assert decision.outcome is Outcome.BLOCKED
     assert not decision.verdicts
-    assert message in decision.reasons[0].text
+    (refusal,) = decision.reasons
+    assert (refusal.code, *(value for _, value in refusal.values)) == expected
     supervisor = GateController(with_sections(validity=validity))
     supervisor.handle(ev.Activated(), START)
     supervisor.on_scene(scene, START)
     assert supervisor.state.problem is BlockReason.ASSUMPTION
-    assert message in supervisor.state.text
+    assert refusal in supervisor.state.details
 
 
 def test_a_policy_made_for_this_model_judges() -> None:

@@ -9,7 +9,7 @@ from sticker_uq.gate import BlockReason, Phase, Policy
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import Activated, ArmReady, DeclareDone, OpenIntervention, WorkpieceChanged
 from sticker_uq.gate.judge import judge
-from sticker_uq.scene import Localization, Outcome, Status, UnexplainedRegion
+from sticker_uq.scene import Localization, Outcome, Reason, Status, UnexplainedRegion
 from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.gate import SETTINGS, Cell, K
 
@@ -34,8 +34,8 @@ def test_a_clean_lid_with_something_unexplained_is_not_called_clean() -> None:
     decision = judge(assessment(localization=MISSED), POLICY)
     assert decision.outcome is Outcome.ASK
     (reason,) = decision.reasons
-    assert (reason.metric, reason.value, reason.limit) == ("unexplained_objectness", 0.35, 0.1)
-    assert "x 20 to 60 px, y 30 to 80 px" in reason.text
+    place = (20.0, 30.0, 60.0, 80.0)
+    assert reason == Reason("missed_place", "unexplained_objectness", 0.35, 0.1, box=place)
 
 
 def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
@@ -43,7 +43,7 @@ def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
         nowhere = Localization(100.0, 20.0, 0.2, 0.46, None, objectness)
         decision = judge(assessment(localization=nowhere), POLICY)
         assert decision.outcome is Outcome.ASK
-        assert [r.metric for r in decision.reasons] == ["unexplained_objectness"]
+        assert [r.subject for r in decision.reasons] == ["unexplained_objectness"]
 
 
 def test_the_limit_of_one_asks_nothing() -> None:
@@ -63,8 +63,8 @@ def test_the_scene_is_looked_at_again_before_a_person_is_called() -> None:
     assert here.phase is Phase.INTERVENTION
     assert here.state.reasons & BlockReason.UNEXPLAINED
     (request,) = here.sent(OpenIntervention)
-    assert "x 20 to 60 px" in request.scene_reasons[0].text
-    assert request.scene_reasons[0].box == as_box(MISSED.unexplained[0].box)
+    assert request.reasons[0].code == "missed_place"
+    assert request.reasons[0].box == as_box(MISSED.unexplained[0].box)
     assert not here.sent(DeclareDone)
 
 
@@ -84,7 +84,7 @@ def test_the_limits_are_probabilities(name: str, limit: float) -> None:
         Policy.model_validate({name: limit})
 
 
-OPINIONS = {"novelty": "may be new to the detector", "missed_sticker_probability": "may have been missed"}
+OPINIONS = {"novelty": "novel_place", "missed_sticker_probability": "missed_place"}
 
 
 @pytest.mark.parametrize("name", OPINIONS)
@@ -97,7 +97,7 @@ def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
     seen = assessment(localization=replace(QUIET, **{name: value}))
     decision = judge(seen, Policy.model_validate({f"max_{name}": 0.5}))
     assert decision.outcome is outcome
-    assert [reason.metric for reason in decision.reasons] == [name] * (outcome is Outcome.ASK)
+    assert [reason.subject for reason in decision.reasons] == [name] * (outcome is Outcome.ASK)
     assert judge(seen, Policy()).outcome is Outcome.CLEAN
 
 
@@ -105,9 +105,13 @@ def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
 def test_the_reasons_say_where_that_is(name: str) -> None:
     scene = assessment(localization=replace(QUIET, unexplained=REGIONS, **{name: 0.8}))
     whole, place = judge(scene, Policy.model_validate({f"max_{name}": 0.3})).reasons
-    assert (whole.metric, whole.value, whole.box) == (name, 0.8, None)
-    assert (place.metric, place.value, place.box) == (name, 0.35, as_box(REGIONS[0].box))
-    assert f"x 20 to 60 px, y 30 to 80 px {OPINIONS[name]}" in place.text
+    assert (whole.subject, whole.value, whole.box) == (name, 0.8, None)
+    assert (place.code, place.subject, place.value, place.box) == (
+        OPINIONS[name],
+        name,
+        0.35,
+        as_box(REGIONS[0].box),
+    )
 
 
 @pytest.mark.parametrize("name", OPINIONS)
@@ -119,7 +123,7 @@ def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> N
     assert here.state.reasons & BlockReason.UNEXPLAINED
     here.scene(localization=seen)
     assert here.phase is Phase.INTERVENTION
-    assert here.sent(OpenIntervention)[0].scene_reasons[0].metric == name
+    assert here.sent(OpenIntervention)[0].reasons[0].subject == name
 
 
 def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:

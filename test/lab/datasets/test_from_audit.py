@@ -16,7 +16,7 @@ DRAWN = (10.0, 20.0, 60.0, 70.0)
 
 
 def decision(*verdicts):
-    why = (Reason("made_up", "for the test"),)
+    why = (Reason("held"),)
     return SceneDecision(
         decision_id="d1", stamp_ns=5, frame_id="camera", outcome=Outcome.ASK, reasons=(), model_hash="m", policy_hash="p",
         workpiece_id="laptop-1",

@@ -240,7 +240,7 @@ def test_a_stamp_out_of_range_is_refused(stamp_ns: int) -> None:
 
 
 def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
-    reason = sc.Reason("shannon_entropy", "too uncertain", 1.2, 0.5)
+    reason = sc.Reason("above_limit", "shannon_entropy", 1.2, 0.5)
     verdicts = tuple(
         sc.ObjectVerdict(o, verdict, (reason,), by_operator=verdict is sc.Verdict.KEEP)
         for o, verdict in zip(scene.objects, sc.Verdict, strict=False)
@@ -252,8 +252,8 @@ def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
         sc.Outcome.ASK,
         verdicts,
         (
-            sc.Reason("dil", "high"),
-            sc.Reason("unexplained_objectness", "there", 0.5, 0.1, (20.0, 30.5, 60.0, 80.0)),
+            sc.Reason.of("unfamiliar_scene", signal="noise", measured=14, low=0.7, high=6, detail="why"),
+            sc.Reason("missed_place", "novelty", 0.5, 0.1, (("zero", 0.0),), (20.0, 30.5, 60.0, 80.0)),
         ),
         "mh",
         "ph",

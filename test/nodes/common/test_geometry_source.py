@@ -16,7 +16,7 @@ from sticker_uq.geometry import CellGeometry
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.geometry_source import GeometrySource, camera_from_msg, camera_to_msg
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq.testing.bench import Bench
 
 STAMP = 5_000_000_000
@@ -40,13 +40,13 @@ class GeometryBench:
         self._info.publish(message)
         self.bench.until(lambda: self.source._info == message, "the CameraInfo")
 
-    def says(self, stamp_ns: int = STAMP, frame_id: str = "camera") -> CellGeometry | str:
+    def says(self, stamp_ns: int = STAMP, frame_id: str = "camera") -> CellGeometry | Reason:
         return self.source.geometry(frame_id, stamp_ns)
 
 
 def test_everything_known_makes_a_geometry(bench: Bench) -> None:
     rig = GeometryBench(bench, **KNOWN)
-    assert rig.says() == "no CameraInfo was received"
+    assert rig.says() == Reason("camera_info_missing")
     rig.tell(info())
     found = rig.says()
     assert isinstance(found, CellGeometry)
@@ -60,9 +60,11 @@ def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> Non
     rig = GeometryBench(bench, **KNOWN, max_calibration_age_s=2.0)
     rig.tell(info())
     assert isinstance(rig.says(STAMP + 2_000_000_000), CellGeometry)
-    assert rig.says(STAMP + 2_100_000_000) == "CameraInfo and picture lie 2.1 s apart"
-    assert rig.says(STAMP - 2_100_000_000) == "CameraInfo and picture lie 2.1 s apart"
-    assert rig.says(frame_id="other") == "CameraInfo is of 'camera', the picture of 'other'"
+    assert rig.says(STAMP + 2_100_000_000) == Reason.of("camera_info_apart", seconds=2.1)
+    assert rig.says(STAMP - 2_100_000_000) == Reason.of("camera_info_apart", seconds=2.1)
+    assert rig.says(frame_id="other") == Reason.of(
+        "camera_info_other_frame", expected="other", found="camera"
+    )
     rig.tell(CameraInfo(header=info().header, width=640, height=480))
     assert "not calibrated" in str(rig.says())
 
@@ -70,7 +72,7 @@ def test_a_calibration_of_another_time_or_camera_is_refused(bench: Bench) -> Non
 def test_the_lid_may_come_from_a_topic(bench: Bench) -> None:
     rig = GeometryBench(bench, camera_pose=KNOWN["camera_pose"])
     rig.tell(info())
-    assert rig.says() == "the lid is not known: lid_plane is empty and no lid_pose was received"
+    assert rig.says() == Reason("lid_unknown")
     lid = PoseStamped(header=Header(frame_id="base_link"))
     lid.pose.position.z = 0.3
     bench.publisher_matched(PoseStamped, "lid_pose", qos.LATCHED).publish(lid)

@@ -134,7 +134,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one(
 def test_an_unconfigured_detector_selects_nothing(bench: Bench, script: Script) -> None:
     detector(bench, script)
     response = bench.call(SelectModel, "select_model", select(OTHER))
-    assert (response.success, response.message) == (False, "detector is not configured")
+    assert (response.success, response.reasons[0].code) == (False, "not_configured")
 
 
 def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
@@ -148,7 +148,7 @@ def test_cleanup_while_a_model_is_loaded(bench: Bench, script: Script) -> None:
     assert bench.transition("detector", "cleanup")
     script.load_go.set()
     bench.until(answer.done, "the answer")
-    assert (answer.result().success, answer.result().message) == (False, "detector was cleaned up meanwhile")
+    assert (answer.result().success, answer.result().reasons[0].code) == (False, "model_unloaded")
 
 
 def test_whoever_asked_for_a_model_may_leave_before_the_answer(bench: Bench, script: Script) -> None:

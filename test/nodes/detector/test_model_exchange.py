@@ -145,7 +145,8 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         refused = ask(bench, model=SSDLITE, weights=str(broken))
         assert not refused.success
         assert str(broken) in refused.message
-        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) stays in use")
+        assert [reason.code for reason in refused.reasons] == ["model_kept"]
+        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) goes on")
         assert refused.model_hash == old
         assert not any(gate.reasons & BlockReason.MODEL_CHANGED for gate in gates)
 
@@ -158,7 +159,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         bench.until(said_so, "the gate to notice")
         noticed = next(g for g in gates if g.reasons & BlockReason.MODEL_CHANGED)
         assert not noticed.open
-        assert "other weights and perception settings" in noticed.text
+        assert [detail.code for detail in noticed.details] == ["weights_changed", "settings_changed"]
         camera[0].publish(picture(len(scenes) + 1))
         bench.until(lambda: not gates[-1].reasons & BlockReason.MODEL_CHANGED, "scenes that agree again")
         # one process all the time: no scene is missing, and there is one change from the old model to the new one

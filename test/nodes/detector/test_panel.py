@@ -99,7 +99,9 @@ def test_an_objection_reaches_the_person_with_its_name(bench: Bench) -> None:
     request = cell.until(lambda: next((r for r in cell.requests if r.request_id), None), "a question")
     (asked,) = request.objects
     assert asked.objectors == ["mdsa"]
-    assert ("supervisor.mdsa", 9.0, 8.0) in [(r.metric, r.value, r.limit) for r in asked.reasons]
+    assert ("monitor_objects", "mdsa", 9.0, 8.0) in [
+        (r.code, r.subject, r.value, r.limit) for r in asked.reasons
+    ]
     assert "mdsa" in request.text
     decided = cell.until(lambda: cell.decisions and cell.decisions[-1], "a decision")
     assert decided.verdicts[0].objectors == ["mdsa"]

@@ -15,6 +15,7 @@ from sticker_uq_msgs.msg import (
     WorkpieceDone,
 )
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
+from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, UNSURE, Cell, answer
 
 
@@ -25,21 +26,22 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     request = cell.until(lambda: cell.requests[-1].request_id and cell.requests[-1], "a request")
     assert request.workpiece_id == "laptop-1"
     assert [v.object_id for v in request.objects] == [0]
-    assert request.objects[0].reasons[0].metric == "shannon_entropy"
+    assert request.objects[0].reasons[0].subject == "shannon_entropy"
     # somebody who comes late finds the question, too
     late = bench.collect(InterventionRequest, "intervention/request", qos.LATCHED)
     bench.until(lambda: late, "the latched request")
     assert late[0].request_id == request.request_id
-    for bad, message in (
-        ({"request_id": "x"}, "not open"),
-        ({"person": ""}, "person is empty"),
-        ({"scene_answer": 99}, "scene_answer 99 is unknown"),
-        ({"answers": [answer(77)]}, "UNKNOWN"),
-        ({"answers": []}, "empty"),
+    for bad, code in (
+        ({"request_id": "x"}, "request_not_open"),
+        ({"person": ""}, "person_missing"),
+        ({"scene_answer": 99}, "scene_answer_unknown"),
+        ({"answers": [answer(77)]}, "answer_unknown"),
+        ({"answers": []}, "answer_empty"),
     ):
         refused = cell.resolve(**{"answers": [answer(ObjectAnswer.ANSWER_REMOVE)], **bad})
         assert not refused.accepted
-        assert message in refused.message
+        assert codes(refused.reasons) == [code]
+        assert refused.message
     assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_REMOVE)]).accepted
     cell.goal(1)
     assert cell.requests[-1].request_id == ""
@@ -70,11 +72,11 @@ def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tm
 
     assert operate(known.COMMAND_HOLD).accepted
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.HELD)
-    assert "person is empty" in operate(known.COMMAND_RELEASE, person=" ").message
-    assert "command 0 is unknown" in operate(known.COMMAND_UNKNOWN).message
+    assert codes(operate(known.COMMAND_RELEASE, person=" ").reasons) == ["person_missing"]
+    assert codes(operate(known.COMMAND_UNKNOWN).reasons) == ["command_unknown"]
     assert cell.gates[-1].reasons & BlockReason.HELD
     assert operate(known.COMMAND_RELEASE, "Grace").accepted
-    assert operate(known.COMMAND_RESET).message == "there is no fault to reset"
+    assert codes(operate(known.COMMAND_RESET).reasons) == ["no_fault"]
     cell.until_gate(GateState.STATE_BLOCKED)
     assert cell.node._audit._log.flush(30.0)
     said = [(e.kind, e.data["person"]) for e in entries(tmp_path / "audit") if "person" in e.data]

@@ -22,6 +22,7 @@ from sticker_uq_msgs.msg import (
     ImageCheck,
     WorkpieceDone,
 )
+from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Cell, Result
 
 
@@ -77,7 +78,7 @@ def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None
     cell = Cell(bench, **known)
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.POSE)
-    assert "no CameraInfo was received" in cell.gates[-1].text
+    assert "camera_info_missing" in codes(cell.gates[-1].details)
     cell.until(lambda: cell.decisions, "a decision")
     assert not cell.decisions[-1].verdicts[0].pose_valid
     infos = bench.publisher_matched(CameraInfo, "camera_info")
@@ -104,7 +105,8 @@ def test_an_unreadable_scene_closes_and_the_node_goes_on(bench: Bench) -> None:
     cell.camera.objects = None
     cell.camera.publish(broken)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
-    assert "1 probabilities" in gate.text
+    assert gate.details[0].code == "scene_unreadable"
+    assert "1 probabilities" in gate.details[0].values[0].text
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.goal(2)
@@ -123,7 +125,7 @@ def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: 
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.EXPOSURE)
     closed = next(gate for gate in cell.gates[before:] if not gate.open)
     assert closed.reasons & BlockReason.EXPOSURE, closed.text
-    assert "its mean grey level is 1" in closed.text
+    assert ("below_limit", "mean_level", 1.0) in [(r.code, r.subject, r.value) for r in closed.details]
 
 
 def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) -> None:
@@ -134,7 +136,7 @@ def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) 
     cell.camera.objects = None
     bench.probe.destroy_publisher(images)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.FAILED_SCENE)
-    assert "the detector has died or gone" in gate.text
+    assert "detector_lost" in codes(gate.details)
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.goal(2)
@@ -160,4 +162,4 @@ def test_an_effect_that_fails_is_a_fault(bench: Bench, monkeypatch: pytest.Monke
     monkeypatch.setattr(cell.node._out, "decision", fail)
     cell.shows(STICKER)
     gate = cell.until_gate(GateState.STATE_FAULT)
-    assert "no words" in gate.text
+    assert "internal error: RuntimeError: no words" in gate.text

@@ -19,6 +19,7 @@ from sticker_uq_msgs.msg import (
     ArmStatus,
     GateState,
 )
+from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Arm, Cell, Result
 
 
@@ -30,7 +31,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_until_reset(bench: Bench) -> None:
     assert held.success
     assert not cell.node._core.state.open  # type: ignore[union-attr]
     cell.until_gate(GateState.STATE_FAULT, BlockReason.FAULT | BlockReason.HELD)
-    assert not bench.call(SetBool, "hold", SetBool.Request(data=False)).message.startswith("MONITORING")
+    assert not bench.call(SetBool, "hold", SetBool.Request(data=False)).message.startswith("gate: monitoring")
     assert bench.call(Trigger, "reset", Trigger.Request()).success
     cell.arm.finish(Result.ERROR_OPERATOR_ABORT)  # type: ignore[union-attr]
     cell.goal(2)
@@ -136,7 +137,8 @@ def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(ben
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.falls_silent()  # type: ignore[union-attr]
-    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED).text
+    closed = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
+    assert codes(closed.details) == ["arm_stopping", "arm_silent"]
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
 
 
@@ -146,7 +148,8 @@ def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench
     cell.goal(1)
     cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
     cell.arm.dies()  # type: ignore[union-attr]
-    assert "the arm is silent" in cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED).text
+    closed = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.ARM_FAILED)
+    assert codes(closed.details) == ["arm_stopping", "arm_silent"]
     cell.until(lambda: cell.arm.cancelled == 1, "the goal is cancelled")  # type: ignore[union-attr]
 
 
@@ -164,7 +167,7 @@ def test_a_rejected_goal_is_tried_again_and_then_a_person_is_called(bench: Bench
     cell.arm.accepts = False  # type: ignore[union-attr]
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_INTERVENTION)
-    assert "rejected" in cell.until(lambda: cell.requests[-1].text, "the question")
+    assert "goal_rejected" in codes(cell.until(lambda: cell.requests[-1].reasons, "the question"))
     opened = {gate.decision_id for gate in cell.gates if gate.open}
     assert len(opened) <= 2
 

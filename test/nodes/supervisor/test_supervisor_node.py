@@ -19,6 +19,7 @@ from sticker_uq.testing.bench import Bench, NodeProcess, overrides
 from sticker_uq_msgs.msg import (
     GateState,
 )
+from test.helpers.gate import codes
 from test.helpers.supervised import STICKER, Arm, Camera, Cell, Result
 
 
@@ -28,7 +29,7 @@ def test_nothing_is_permitted_while_a_publisher_of_the_gate_is_not_heard(bench: 
     best_effort = bench.publisher(GateState, "gate", qos.NEWEST_IMAGE_BEST_EFFORT)
     cell.shows(STICKER)
     gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
-    cell.until(lambda: "1 publisher of /gate besides this one not heard" in cell.gates[-1].text, "the reason")
+    cell.until(lambda: "gate_publishers_not_received" in codes(cell.gates[-1].details), "the reason")
     assert not gate.open
     assert cell.arm.goals == []  # type: ignore[union-attr]
     bench.probe.destroy_publisher(best_effort)
@@ -48,9 +49,9 @@ def test_it_is_listened_for_other_supervisors_before_anything_is_permitted(bench
     cell.shows(STICKER)
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNKNOWN_GATE_PUBLISHER)
     cell.until(lambda: len(cell.decisions) > 10, "decisions that would have been enough")
-    assert "it is listened for 60 s first" in cell.gates[-1].text
+    assert codes(cell.gates[-1].details) == ["listening_first"]
     assert cell.arm.goals == []  # type: ignore[union-attr]
-    cell.node._rivals._listened_s = 0.0  # the time is over
+    cell.node._gate_watch._listened_s = 0.0  # the time is over
     cell.goal(1)
 
 

@@ -1,4 +1,4 @@
-"""Why the gate is closed, in bits and in words; what outside of scenes and arm closes it; the lines of its log."""
+"""Why the gate is closed, in bits and details; what outside of scenes and arm closes it; the lines of its log."""
 
 from dataclasses import replace
 
@@ -19,18 +19,16 @@ from sticker_uq.gate.events import (
     SceneReceived,
     WorkpieceChanged,
 )
-from sticker_uq.gate.judge import POLICY_REFUSED
 from sticker_uq.scene import Localization, Outcome, Reason
-from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, permitted, running
+from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, permitted, running
 
-BROKEN = AssumptionBroken("the images have changed")
-DOES_NOT_HOLD = "the policy does not hold here"
+DRIFT = Reason.of("drift", "sharpness", count=9, rate=0.01)
+BROKEN = AssumptionBroken(DRIFT)
+FULL = Reason.of("audit_write_failed", detail="no space left on device")
+BEHIND = Reason.of("audit_behind", seconds=3)
+OTHERS = Reason.of("other_gate_publishers", names="a, b")
 UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35)
 EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02)
-
-
-def lines(cell: Cell) -> list[str]:
-    return [line.text for line in cell.sent(Log)]
 
 
 # --- what outside of scenes, arm and people forbids a permit ----------------------------------------------------------------
@@ -38,20 +36,19 @@ def lines(cell: Cell) -> list[str]:
 
 def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
     cell = permitted()
-    cell.send(Impediment(BlockReason.AUDIT, "the disk is full"))
+    cell.send(Impediment(BlockReason.AUDIT, FULL))
     assert (cell.phase, cell.state.reasons & BlockReason.AUDIT) == (Phase.BLOCKED, BlockReason.AUDIT)
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, "a and b speak"))
-    assert "what happens cannot be recorded: the disk is full" in cell.state.text
-    assert "another supervisor speaks in this cell: a and b speak" in cell.state.text
-    cell.send(Impediment(BlockReason.AUDIT, "the disk is behind"))
-    assert "the disk is behind" in cell.state.text
-    assert "the disk is full" not in cell.state.text
-    cell.send(Impediment(BlockReason.AUDIT, ""))
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, OTHERS))
+    assert {FULL, OTHERS} <= {*cell.state.details}
+    cell.send(Impediment(BlockReason.AUDIT, BEHIND))
+    assert BEHIND in cell.state.details
+    assert FULL not in cell.state.details
+    cell.send(Impediment(BlockReason.AUDIT, None))
     assert (
         cell.state.reasons & (BlockReason.AUDIT | BlockReason.SECOND_GATE_PUBLISHER)
         == BlockReason.SECOND_GATE_PUBLISHER
     )
-    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, ""))
+    cell.send(Impediment(BlockReason.SECOND_GATE_PUBLISHER, None))
     assert cell.state.impediments == ()
 
 
@@ -61,28 +58,27 @@ def test_each_impediment_closes_for_its_own_reason_until_it_is_over() -> None:
 def test_the_first_reason_why_the_policy_does_not_hold_stands_and_is_told_once() -> None:
     cell = running()
     cell.send(BROKEN)
-    assert f"{DOES_NOT_HOLD}: the images have changed" in cell.state.text
-    cell.send(AssumptionBroken("the stickers have changed"))
-    assert cell.state.assumption == "the images have changed"
-    assert [line for line in lines(cell) if line.startswith(DOES_NOT_HOLD)] == [
-        f"{DOES_NOT_HOLD}: the images have changed"
+    assert DRIFT in cell.state.details
+    cell.send(AssumptionBroken(Reason.of("drift", "noise", count=9, rate=0.01)))
+    assert cell.state.assumption == DRIFT
+    assert [line.reasons for line in cell.sent(Log) if line.reasons[0].code == "assumption"] == [
+        (Reason("assumption"), DRIFT)
     ]
 
 
 def test_a_policy_that_refuses_a_scene_says_why() -> None:
     cell = running()
     cell.scene(STICKER)
-    refused = replace(
-        cell.sent(PublishDecision)[-1].decision,
-        outcome=Outcome.BLOCKED,
-        reasons=(Reason(POLICY_REFUSED, "other weights"),),
-    )
+    refusal = Reason.of("policy_other_weights", expected="a", found="b")
+    decision = cell.sent(PublishDecision)[-1].decision
+    refused = replace(decision, outcome=Outcome.BLOCKED, reasons=(refusal,))
     scene = cell.state.scene
     assert scene is not None
     cell.wait(0.1)
     facts = replace(scene, stamp_ns=cell.now, image_digest="another")
     cell.core.handle(SceneReceived(refused, facts), cell.now)
-    assert f"{DOES_NOT_HOLD}: other weights" in cell.state.text
+    assert cell.state.reasons & BlockReason.ASSUMPTION
+    assert refusal in cell.state.details
 
 
 def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault() -> None:
@@ -90,7 +86,7 @@ def test_a_reset_ends_the_question_about_the_policy_and_says_nothing_of_a_fault(
     cell.send(BROKEN)
     assert cell.phase is Phase.INTERVENTION
     cell.send(Reset())
-    assert cell.reply().message == "the watch over what the policy rests on begins anew"
+    assert codes(cell.reply().reasons) == ["assumption_reset"]
     assert len(cell.sent(CloseIntervention)) == 1
     assert cell.state.request is None
 
@@ -118,7 +114,7 @@ def test_a_finished_workpiece_has_nothing_to_remove_whatever_interrupts_the_coun
 def test_a_question_says_what_it_is_about() -> None:
     cell = asking()
     assert cell.state.request is not None
-    assert f"a person decides: {cell.state.request.text}" in cell.state.text
+    assert cell.state.details == cell.state.request.reasons
     assert cell.state.reasons == BlockReason.WAITING_FOR_OPERATOR
 
 
@@ -148,19 +144,23 @@ def test_only_a_question_about_a_scene_with_something_unexplained_says_so() -> N
 
 def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
     cell = permitted()
-    assert "MONITORING -> PERMITTED: open" in lines(cell)
+    opened, closed = (
+        Reason.of("phase_changed", before=before, after=after)
+        for before, after in (("MONITORING", "PERMITTED"), ("PERMITTED", "BLOCKED"))
+    )
+    assert (opened,) in [line.reasons for line in cell.sent(Log)]
     cell.send(Hold())
-    assert any(line.startswith("PERMITTED -> BLOCKED: held;") for line in lines(cell))
+    assert (closed, Reason("held")) in [line.reasons[:2] for line in cell.sent(Log)]
 
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-7", "laptop-7"), ("", "(unnamed)")])
 def test_the_log_names_the_workpiece_that_came(workpiece: str, name: str) -> None:
     cell = running()
     cell.send(WorkpieceChanged(workpiece, cell.now))
-    assert lines(cell)[-1] == f"workpiece {name} lies in the cell"
+    assert cell.sent(Log)[-1].reasons == (Reason.of("workpiece_arrived", workpiece=name),)
 
 
-def test_a_fault_without_words_has_some() -> None:
+def test_a_fault_without_a_reason_has_one() -> None:
     cell = running()
-    cell.send(Fault(""))
-    assert "an internal error without a message" in cell.state.text
+    cell.send(Fault())
+    assert cell.details == ["internal_error"]

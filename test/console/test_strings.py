@@ -1,0 +1,118 @@
+"""All words of the page come from one file, which has the same codes as the catalogue of messages."""
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from sticker_uq.console.state import ConsoleState
+from sticker_uq.messages import BLOCK_REASONS, MESSAGES, SUBJECTS, placeholders
+from sticker_uq.nodes.console.scene import shown_reason
+from sticker_uq.scene import Reason
+from test.console.test_page import BOX, OTHER, SCENE, asked, reason, request
+from test.helpers.browser import FakeCell, served
+
+BOX_EDGES = {"x1", "y1", "x2", "y2"}
+"""The page marks a place instead of naming it."""
+BRACKETED = """
+const wrap = (value, name) => name === "lang" ? value : typeof value === "string" ? "\u27e6" + value + "\u27e7"
+  : Array.isArray(value) ? value.map(wrap) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, wrap(v, k)]));
+export const STRINGS = wrap(RAW);
+"""
+DRAWN = """
+window.drawn = [];
+const fillText = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+  window.drawn.push(text);
+  return fillText.call(this, text, ...rest);
+};
+"""
+SAY = "async (reason) => (await import('/static/strings.js')).say(reason)"
+
+
+def anything(code):
+    """A reason of ``code`` with a number for everything that its message names."""
+    names = placeholders(MESSAGES[code]) - {"value", "limit", "subject"} - BOX_EDGES
+    return shown_reason(Reason(code, "17", 1.5, 1.0, tuple((name, 17.0) for name in sorted(names))))
+
+
+@pytest.fixture
+def page_and_state(tablet):
+    state = ConsoleState(("detector", "supervisor"))
+    with served(state, FakeCell()) as address:
+        page = tablet.new_page()
+        yield page, state, address
+
+
+def test_the_page_has_the_codes_and_the_placeholders_of_the_catalogue(page_and_state):
+    page, _, address = page_and_state
+    page.goto(address)
+    strings = page.evaluate("async () => (await import('/static/strings.js')).STRINGS")
+    assert strings["messages"].keys() == MESSAGES.keys()
+    assert strings["subjects"].keys() == SUBJECTS.keys()
+    for code, template in MESSAGES.items():
+        assert placeholders(strings["messages"][code]) == placeholders(template) - BOX_EDGES, code
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (Reason("above_limit", "noise", 2.0, 1.5), "Noise 2, highest allowed 1.5"),
+        (Reason("below_limit", "risk", 0.99991, 1.0), "Risk of wrong removal 0.9999, lowest allowed 1"),
+        (Reason("monitor_objects", "mdsa", float("nan"), 2.0), "Monitor mdsa objects: ?, highest allowed 2"),
+        (Reason.of("arm_reported", "timeout", detail="axis 3"), "The arm reported: the motion took too long: axis 3"),
+        (
+            Reason.of("unfamiliar_scene", signal="sharpness", measured=1.23456, low=2, high=3),
+            "The picture is unlike those the policy was made from: sharpness 1.23, usual 2 to 3",
+        ),
+        (Reason.of("of_tomorrow", detail="axis 3"), "what the cell calls it"),
+    ],
+)  # fmt: skip
+def test_a_reason_in_the_words_of_the_page(page_and_state, said, words):
+    page, _, address = page_and_state
+    page.goto(address)
+    assert page.evaluate(SAY, shown_reason(said, "what the cell calls it")) == words
+
+
+def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
+    page, state, address = page_and_state
+
+    def bracketed(route):
+        body = route.fetch().text().replace("export const STRINGS = {", "const RAW = {")
+        # values stay outside the brackets, so that words among them are found
+        body = body.replace(
+            "return template.replace(", "return template.replace(/(\\{\\w+\\})/g, '\u27e7$1\u27e6').replace("
+        )
+        route.fulfill(body=body + BRACKETED, content_type="text/javascript")
+
+    page.route("**/static/strings.js", bracketed)
+    page.add_init_script(DRAWN)
+    page.goto(address)
+    everything = [anything(code) for code in MESSAGES]
+    closed = [anything(code) for code in BLOCK_REASONS]
+    state.put("gate", {"state": "fault", "closed": closed, "details": everything, "held": True})
+    state.put("workpiece", "17")
+    state.put("scene", SCENE)
+    state.put("request", request(asked(reasons=everything), asked(1, OTHER), reasons=[reason(box=BOX)]))
+    for kind in ("arrived", "asked", "answered", "done_left", "hold", "gate_blocked"):
+        state.happened(10**9, kind, everything[:3], name="17", answers=["remove", "clean"])
+    state.report("detector", "images", 1, "17")
+    expect(page.locator("#objects li")).to_have_count(2)
+    for title in ("#health-title", "#history-title", "#keys-title"):
+        page.click(title)
+    page.keyboard.press("d")
+    page.click("#send")
+    expect(page.locator("#message")).not_to_be_empty()
+    shown = page.locator("body").inner_text() + "\n" + page.title() + "\n".join(page.evaluate("window.drawn"))
+    attributes = page.evaluate(
+        "[...document.querySelectorAll('*')].flatMap("
+        "(e) => ['alt', 'title', 'placeholder', 'aria-label'].map((a) => e.getAttribute(a) || ''))"
+    )
+    text = shown + "\n" + "\n".join(attributes)
+    while "\u27e6" in text:
+        less = re.sub("\u27e6[^\u27e6\u27e7]*\u27e7", " ", text)
+        assert less != text, text
+        text = less
+    assert re.findall(r"[^\W\d_]{2,}", text) == [], text
+    assert json.dumps(shown).count("\\u27e6") > 200, "the page was full of words"
