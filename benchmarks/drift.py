@@ -21,9 +21,9 @@ from rich.progress import track
 
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, recipes
-from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.gate.assumptions.drift import SIGNALS, DriftTest, Reference, signal_value
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.perception import PerceptionSettings
 
 REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = 20_000_000, 7_000_000, 30_000_000
@@ -59,7 +59,7 @@ class Laptops:
 
     def look(self, wanted: Sequence[Recipe]) -> list[Seen]:
         """What the test needs of each."""
-        with AssessmentCache(self._cache) as cache:
+        with JsonStore(self._cache) as cache:
             found = [record.assessment for record in records(wanted, self._settings, cache, self._jobs)]
         return [Seen(one.image_digest, {name: signal_value(name, one) for name in SIGNALS}) for one in found]
 

@@ -17,13 +17,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.robustness.cases import Application, CaseSet, FollowUpCase
 from sticker_uq.lab.robustness.drawing import Draft, DraftSet
 from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput
 
 _JPEG_QUALITY = 95
 _LOSSY = (".jpg", ".jpeg")
@@ -157,26 +157,8 @@ def _write_annotations(root: Path, source: SourceSet, cases: Sequence[FollowUpCa
             }
         )
         for box, label in zip(case.boxes.tolist(), case.labels.tolist(), strict=True):
-            x1, y1, x2, y2 = box
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": case.image_id,
-                    "category_id": label,
-                    "bbox": [x1, y1, x2 - x1, y2 - y1],
-                    "area": (x2 - x1) * (y2 - y1),
-                    "iscrowd": 0,
-                }
-            )
-    categories = [{"id": int(c), "name": c.name.lower()} for c in (ObjectClass.LOGO, ObjectClass.STICKER)]
-    document = {
-        "info": {"description": f"Follow-up test cases of {source.folder.name}"},
-        "categories": categories,
-        "images": images,
-        "annotations": annotations,
-    }
-    with atomic_write(root / ANNOTATIONS, "w") as stream:
-        json.dump(document, stream)
+            annotations.append(annotation(len(annotations) + 1, case.image_id, box, label))
+    write_annotations(root, f"Follow-up test cases of {source.folder.name}", images, annotations)
 
 
 def _start_worker() -> None:

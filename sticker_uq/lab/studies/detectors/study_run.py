@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ import pandas as pd
 
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.store import Store, key_of
 from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_tasks import Attack, LookAt, Task, check_name, weights_hash
 from sticker_uq.lab.table_files import write_parquet
@@ -72,12 +72,12 @@ def run_study(
     }
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(folder / CELLS) as store:
+    with JsonStore(folder / CELLS) as store:
         work = Work(settings, folder, data, weights)
         for stage, tasks in (("attacks", work.attacks()), ("cells", work.looks())):
             _complete(stage, tasks, settings, store, execute, progress)
-        attacks = [store[task.key] for task in work.attacks()]
-        cells = [store[key] for task in work.looks() for key in task.keys]
+        attacks = [store.get(task.key) for task in work.attacks()]
+        cells = [store.get(key) for task in work.looks() for key in task.keys]
     images, objects, attacked = _tables(cells, attacks)
     study = Study(settings, images, objects, attacked, weights)
     for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
@@ -183,12 +183,12 @@ class Work:
             item,
             variant,
             rates,
-            tuple(key_of(facts | {"rate": rate}) for rate in rates),
+            tuple(_key(facts | {"rate": rate}) for rate in rates),
             None if source is None else self.file(source[0], dataset, item, source[1]),
         )
 
     def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
-        return key_of(
+        return _key(
             {
                 "what": "attack",
                 "label": model.label,
@@ -212,6 +212,11 @@ class Work:
         return self._folder / ATTACKED / model.label / dataset / variant / name
 
 
+def _key(facts: Mapping[str, Any]) -> str:
+    """A key from everything that decides a value, 32 hex digits."""
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[LabelledImage]:
     chosen = list(items[: most or None])
     names: set[str] = set()
@@ -224,7 +229,7 @@ def _complete(
     stage: str,
     tasks: Sequence[Task],
     settings: StudySettings,
-    store: Store,
+    store: JsonStore,
     execute: Executor,
     progress: Progress,
 ) -> None:
@@ -237,7 +242,7 @@ def _complete(
         progress(stage, total - len(missing) + done, total)
 
 
-def _missing(tasks: Sequence[Task], store: Store) -> Iterator[Task]:
+def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
     for task in tasks:
         if isinstance(task, Attack):
             if task.key not in store or not task.file.is_file():
