@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import match
-from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.dag import DagSettings, attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
@@ -22,6 +23,7 @@ from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.classifier_report import missed_rate
 from sticker_uq.lab.studies.monitors.detection_attacks import ATTACKED, EPSILON, attacked_picture
 from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
 from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
@@ -307,50 +309,50 @@ def _invalid(testing: Sequence[LabelledImage], settings: DetectionSettings) -> I
         yield scene.image, scene.boxes, scene.labels, scene.added
 
 
-def as_markdown(result: DetectionResult, title: str) -> str:
-    """The tables of ``result``."""
-    lines = [
-        f"# {title}",
-        "",
-        "| pictures | detections | objects the set is about | of these not detected |",
-        "|---|---|---|---|",
-    ]
-    for name, (count, asked, lost) in result.seen.items():
-        about = f"{asked} | {lost}" if asked else "n/a | n/a"
-        lines.append(f"| {name} | {count} | {about} |")
-    lines += [
-        "",
-        "What is not detected no supervisor sees. Of the attacked pictures the detections of a wrong class count.",
-        "",
-        "## AUC-ROC against nominal detections, and error detection on nominal and corrupted ones",
-        "",
-        f"FNR: share of the wrong detections below the threshold that refuses {result.alarms:.0%} of the nominal ones, with its "
-        "95 % interval (Clopper and Pearson).",
-        "",
-        f"| supervisor | {' | '.join(SETS)} | AUGRC | FNR | ms per object |",
-        "|---|" + "---|" * (len(SETS) + 3),
-    ]
-    for name, found in result.auc.items():
-        cells = [f"{found[key]:.3f}" for key in SETS]
-        missed, wrong = result.missed[name]
-        low, high = clopper_pearson(missed, wrong)
-        rate = missed / wrong if wrong else float("nan")
-        lines.append(
-            f"| {name} | {' | '.join(cells)} | {result.augrc[name]:.4f} | {rate:.2f} ({low:.2f} to {high:.2f}) "
-            f"| {result.cost_ms[name]:.3f} |"
-        )
-    lines += [
-        "",
-        "## Attacks that know the supervisor",
-        "",
-        f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, and "
-        "AUC-ROC of the supervisor on them.",
-        "",
-        "| supervisor | wrong detections | AUC | wrong detections, knowing it | AUC, knowing it |",
-        "|---|---|---|---|---|",
-    ]
-    for name, one in result.adaptive.items():
-        lines.append(
-            f"| {name} | {one.wrong} | {one.auc:.3f} | {one.wrong_adaptive} | {one.auc_adaptive:.3f} |"
-        )
-    return "\n".join(lines) + "\n"
+def detection_report(result: DetectionResult, title: str) -> str:
+    """The tables of ``result`` as Markdown."""
+    return as_markdown(
+        [
+            f"# {title}",
+            Table(
+                ("pictures", "detections", "objects the set is about", "of these not detected"),
+                [
+                    (name, str(count), *((str(asked), str(lost)) if asked else ("n/a", "n/a")))
+                    for name, (count, asked, lost) in result.seen.items()
+                ],
+            ),
+            "No monitor scores what is not detected. Of the attacked pictures the detections of a wrong class count.",
+            "## AUC-ROC against nominal detections, and error detection on nominal and corrupted ones",
+            f"FNR: share of the wrong detections below the threshold that refuses {result.alarms:.0%} of the nominal ones, with "
+            "its 95 % interval (Clopper and Pearson).",
+            Table(
+                ("supervisor", *SETS, "AUGRC", "FNR", "ms per object"),
+                [
+                    (
+                        name,
+                        *(f"{found[key]:.3f}" for key in SETS),
+                        f"{result.augrc[name]:.4f}",
+                        missed_rate(*result.missed[name]),
+                        f"{result.cost_ms[name]:.3f}",
+                    )
+                    for name, found in result.auc.items()
+                ],
+            ),
+            "## Attacks that know the supervisor",
+            f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, "
+            "and AUC-ROC of the supervisor on them.",
+            Table(
+                ("supervisor", "wrong detections", "AUC", "wrong detections, knowing it", "AUC, knowing it"),
+                [
+                    (
+                        name,
+                        str(one.wrong),
+                        f"{one.auc:.3f}",
+                        str(one.wrong_adaptive),
+                        f"{one.auc_adaptive:.3f}",
+                    )
+                    for name, one in result.adaptive.items()
+                ],
+            ),
+        ]
+    )

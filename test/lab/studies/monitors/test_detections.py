@@ -22,7 +22,7 @@ from sticker_uq.lab.studies.monitors.detection_study import (
     _attacked,
     _corrupted,
     _invalid,
-    as_markdown,
+    detection_report,
     plain,
 )
 from sticker_uq.monitors import monitor_named
@@ -92,7 +92,7 @@ def test_the_whole_study(
     assert set(result.seen) == {"fitted", "nominal", "ambiguous", "adversarial", "corrupted", "invalid"}
     assert all(0 <= missed <= wrong for missed, wrong in result.missed.values())
     assert set(result.adaptive) == {"max_softmax", "mdsa", "autoencoder"}
-    text = as_markdown(result, "Detections")
+    text = detection_report(result, "Detections")
     assert "| mdsa | " in text.split("## Attacks that know the supervisor")[1]
     assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
     with pytest.raises(InvalidInput, match="expected 6 or more"):
