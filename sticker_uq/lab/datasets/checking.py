@@ -26,7 +26,7 @@ _ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Seen:
+class PictureStatistics:
     """One picture of a data set: perceptual hash (64 bits), digest of its pixels, mean grey level 0..255."""
 
     item: LabelledImage
@@ -60,7 +60,9 @@ class Drift:
         return self.p < _ALPHA
 
 
-def look_at(items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None) -> list[Seen]:
+def picture_statistics(
+    items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
+) -> list[PictureStatistics]:
     """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
     found = []
     for item in items:
@@ -73,7 +75,7 @@ def look_at(items: Sequence[LabelledImage], progress: Callable[[], None] = lambd
             )
         grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
         digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
-        found.append(Seen(item, perceptual_hash(grey), digest, float(grey.mean())))
+        found.append(PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean())))
         progress()
     return found
 
@@ -85,7 +87,9 @@ def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
     return int("".join("1" if bit else "0" for bit in bits), 2)
 
 
-def duplicates(first: Sequence[Seen], second: Sequence[Seen] = (), near: int = NEAR) -> list[Finding]:
+def duplicates(
+    first: Sequence[PictureStatistics], second: Sequence[PictureStatistics] = (), near: int = NEAR
+) -> list[Finding]:
     """Pictures that are the same or nearly so, within ``first``, or between ``first`` and ``second`` when that is given.
 
     Near: their perceptual hashes differ in at most ``near`` bits.
@@ -142,7 +146,7 @@ def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
     }
 
 
-def properties(seen: Sequence[Seen]) -> dict[str, npt.NDArray[np.float64]]:
+def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.float64]]:
     """What is compared between data sets: of each picture brightness, size and objects, of each object its size and shape."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for one in seen:
@@ -156,7 +160,7 @@ def properties(seen: Sequence[Seen]) -> dict[str, npt.NDArray[np.float64]]:
     return {name: np.array(values) for name, values in found.items()}
 
 
-def drift(first: Sequence[Seen], second: Sequence[Seen]) -> list[Drift]:
+def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics]) -> list[Drift]:
     """Two-sample Kolmogorov-Smirnov tests of every property, Holm over them; one that a set lacks is left out."""
     ours, theirs = properties(first), properties(second)
     rows = []

@@ -18,7 +18,7 @@ from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import Attack, LookAt, Task, check_name, weights_hash
+from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, check_name, weights_hash
 from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
@@ -74,10 +74,10 @@ def run_study(
     folder.mkdir(parents=True, exist_ok=True)
     with JsonStore(folder / CELLS) as store:
         work = Work(settings, folder, data, weights)
-        for stage, tasks in (("attacks", work.attacks()), ("cells", work.looks())):
+        for stage, tasks in (("attacks", work.attacks()), ("cells", work.assessments())):
             _complete(stage, tasks, settings, store, execute, progress)
         attacks = [store.get(task.key) for task in work.attacks()]
-        cells = [store.get(key) for task in work.looks() for key in task.keys]
+        cells = [store.get(key) for task in work.assessments() for key in task.keys]
     images, objects, attacked = _tables(cells, attacks)
     study = Study(settings, images, objects, attacked, weights)
     for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
@@ -123,8 +123,8 @@ class Work:
             for item in items
         ]
 
-    def looks(self) -> list[LookAt]:
-        """Every look of every model at every picture."""
+    def assessments(self) -> list[Assess]:
+        """The assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (
@@ -134,22 +134,24 @@ class Work:
             )
             for name, items in self._data.items():
                 for item in items:
-                    found.append(self._look(model, name, item, CLEAN, settings.rates))
+                    found.append(self._assessment(model, name, item, CLEAN, settings.rates))
                     for variant in (*settings.variants, *settings.patched):
-                        found.append(self._look(model, name, item, variant, settings.rates, (model, variant)))
+                        found.append(
+                            self._assessment(model, name, item, variant, settings.rates, (model, variant))
+                        )
                     for circumstance in settings.circumstances:
-                        look = self._look(model, name, item, circumstance.variant, settings.rates)
-                        found.append(LookAt(**{**vars(look), "circumstance": circumstance}))
+                        assessment = self._assessment(model, name, item, circumstance.variant, settings.rates)
+                        found.append(Assess(**{**vars(assessment), "circumstance": circumstance}))
                     for other in others:
                         source = (other, settings.variants[0])
                         found.append(
-                            self._look(
+                            self._assessment(
                                 model, name, item, f"{TRANSFER}{other.label}", settings.rates[:1], source
                             )
                         )
         return found
 
-    def _look(
+    def _assessment(
         self,
         model: ModelChoice,
         dataset: str,
@@ -157,7 +159,7 @@ class Work:
         variant: str,
         rates: tuple[float, ...],
         source: tuple[ModelChoice, str] | None = None,
-    ) -> LookAt:
+    ) -> Assess:
         settings = self._settings
         facts = {
             "what": "look",
@@ -177,7 +179,7 @@ class Work:
         }
         if settings.precision != StudySettings.model_fields["precision"].default:
             facts["precision"] = settings.precision
-        return LookAt(
+        return Assess(
             model,
             dataset,
             item,
@@ -251,7 +253,7 @@ def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
         left = [(rate, key) for rate, key in zip(task.rates, task.keys, strict=True) if key not in store]
         if left:
             rates, keys = zip(*left, strict=True)
-            yield LookAt(**{**vars(task), "rates": rates, "keys": keys})
+            yield Assess(**{**vars(task), "rates": rates, "keys": keys})
 
 
 def _tables(cells: list[Any], attacks: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -71,7 +71,7 @@ class DetectionSettings:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedSet:
     """Detections of one set of pictures: ``objects``, whether each is ``right`` (N,), and how many of the objects that the set
     is about were ``asked`` for and not detected at all: no supervisor sees those.
     """
@@ -82,8 +82,8 @@ class Seen:
     missed: int
 
 
-class Eye:
-    """Looks at pictures with a detector and an ensemble, and keeps the objects that monitors are to score."""
+class ObjectObserver:
+    """Runs a detector and an ensemble on pictures, and keeps the objects that monitors are to score."""
 
     def __init__(
         self, detector: StochasticDetector, members: Sequence[StochasticDetector], settings: DetectionSettings
@@ -91,8 +91,8 @@ class Eye:
         self._detector, self._members, self._settings = detector, members, settings
         self.probe: Probe | None = None
 
-    def look(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
-        """The sure enough detections of a picture, and the same as objects."""
+    def observe(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
+        """The detections of a picture above the lowest score, and the same as objects."""
         detector = self._detector
         features = detector.encode(image)
         found = self._sure(detector.detect(features))
@@ -103,19 +103,19 @@ class Eye:
         )
         return found, objects
 
-    def see(
+    def observe_set(
         self,
         pictures: Iterable[Staged],
         keep: Literal["all", "at", "wrong"],
         passes: int,
-    ) -> Seen:
+    ) -> ObservedSet:
         """What is detected in ``pictures`` (image, boxes, labels, boxes the set is about).
 
         ``keep``: "all" detections, those "at" the boxes the set is about, or the "wrong" ones on an object.
         """
         parts, right, asked, missed = [], [], 0, 0
         for number, (image, boxes, labels, about) in enumerate(pictures):
-            found, objects = self.look(image, number, passes)
+            found, objects = self.observe(image, number, passes)
             item = LabelledImage(
                 path=_NOWHERE,
                 image_id=number,
@@ -139,7 +139,7 @@ class Eye:
             objects = replace(objects, labels=matched.truth)
             parts.append(objects[kept])
             right.append(matched.right[kept])
-        return Seen(concatenate(parts), np.concatenate(right), asked, missed)
+        return ObservedSet(concatenate(parts), np.concatenate(right), asked, missed)
 
     def _sure(self, found: Detections) -> Detections:
         sure = found.probabilities[:, 1:].max(axis=1, initial=0.0) >= self._settings.min_score
@@ -191,13 +191,13 @@ def run_detections(
         raise InvalidInput(f"{len(items)} pictures, expected 6 or more to fit and to test with")
     order = np.random.default_rng(settings.seed).permutation(len(items))
     fitting, testing = ([items[i] for i in part] for part in np.split(order, [2 * len(items) // 3]))
-    eye = Eye(detector, members, settings)
+    observer = ObjectObserver(detector, members, settings)
     tell("detections to fit on")
-    fitted = eye.see(plain(fitting), "all", passes=1)
+    fitted = observer.observe_set(plain(fitting), "all", passes=1)
     assert fitted.objects.labels is not None
     assert fitted.objects.features is not None
-    eye.probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
-    fitted_on = replace(fitted.objects, logits=eye.probe.logits(fitted.objects.features))
+    observer.probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
+    fitted_on = replace(fitted.objects, logits=observer.probe.logits(fitted.objects.features))
     seen = {"fitted": fitted}
     stages: dict[str, tuple[Iterable[Staged], Literal["all", "at", "wrong"]]] = {
         "nominal": (plain(testing), "all"),
@@ -208,18 +208,20 @@ def run_detections(
     }
     for name, (pictures, keep) in stages.items():
         tell(f"{name} pictures")
-        seen[name] = eye.see(pictures, keep, settings.passes)
+        seen[name] = observer.observe_set(pictures, keep, settings.passes)
     result = _scored(seen, fitted_on, bool(members), settings)
     tell("attacks that know the supervisor")
-    return replace(result, adaptive=_adaptive(eye, detector, testing, fitted_on, seen["nominal"], settings))
+    return replace(
+        result, adaptive=_adaptive(observer, detector, testing, fitted_on, seen["nominal"], settings)
+    )
 
 
 def _adaptive(
-    eye: Eye,
+    observer: ObjectObserver,
     detector: StochasticDetector,
     testing: Sequence[LabelledImage],
     fitted_on: Objects,
-    nominal: Seen,
+    nominal: ObservedSet,
     settings: DetectionSettings,
 ) -> dict[str, AdaptiveDetections]:
     items = [item for item in testing if len(item.labels)][: settings.attacked]
@@ -229,7 +231,7 @@ def _adaptive(
             (attacked_picture(detector, item, supervisor, settings.steps), item.boxes, item.labels, None)
             for item in items
         )
-        return eye.see(pictures, "wrong", settings.passes).objects
+        return observer.observe_set(pictures, "wrong", settings.passes).objects
 
     unaware = seen(None)
     found = {}
@@ -246,7 +248,7 @@ def _adaptive(
 
 
 def _scored(
-    seen: dict[str, Seen], fitted_on: Objects, ensemble: bool, settings: DetectionSettings
+    seen: dict[str, ObservedSet], fitted_on: Objects, ensemble: bool, settings: DetectionSettings
 ) -> DetectionResult:
     areas, risk, missed, cost = {}, {}, {}, {}
     nominal, corrupted = seen["nominal"], seen["corrupted"]
