@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -21,17 +21,19 @@ from rich.progress import track
 
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, recipes
-from sticker_uq.calibration.cache import AssessmentCache
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.gate.assumptions.drift import SIGNALS, DriftTest, Reference, signal_value
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.perception import PerceptionSettings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 REFERENCE_SEED, STREAM_SEED, SHIFTED_SEED = 20_000_000, 7_000_000, 30_000_000
 FALSE_ALARM = 0.01
 ORDERS = 40
 REDRAWN = 200
-_COLOURS = ("#0072b2", "#56b4e9", "#e69f00", "#f0c75e", "#009e73", "#7fd1b9", "#cc79a7", "#d55e00")
-_INK = "#7b8594"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Laptops:
 
     def look(self, wanted: Sequence[Recipe]) -> list[Seen]:
         """What the test needs of each."""
-        with AssessmentCache(self._cache) as cache:
+        with JsonStore(self._cache) as cache:
             found = [record.assessment for record in records(wanted, self._settings, cache, self._jobs)]
         return [Seen(one.image_digest, {name: signal_value(name, one) for name in SIGNALS}) for one in found]
 
@@ -169,41 +171,20 @@ def _needed(outcome: Outcome) -> str:
 
 def _chart(calm: Sequence[float], shifted: dict[str, Sequence[float]]) -> str:
     """Evidence over laptops: the unchanged stream and the median of each circumstance."""
-    width, height, left, top, bottom = 720, 320, 46, 16, 70
     longest = max(len(course) for course in shifted.values())
-    highest = 1.6
+    colours = (*COLOURS, *COLOURS)  # a circumstance that is drawn in the colour of another has dots
 
-    def point(number: int, value: float) -> str:
-        x = left + (width - left - 12) * number / longest
-        return f"{x:.1f},{top + (height - top - bottom) * (1 - min(value, highest) / highest):.1f}"
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.axhline(1.0, color=INK, ls="--", lw=1)
+        axes.plot([0.0, *calm[:longest]], color=INK, label="unchanged")
+        for number, (name, course) in enumerate(shifted.items()):
+            style = ":" if number >= len(COLOURS) else "-"
+            axes.plot([0.0, *course], style, color=colours[number], label=name)
+        axes.set(xlim=(0, longest), ylim=(0, 1.6), xlabel="laptops", ylabel="evidence, alarm at 1")
+        legend_below(figure, axes, columns=4)
 
-    def line(course: Sequence[float], colour: str, dash: str = "") -> str:
-        points = " ".join(point(number, value) for number, value in enumerate([0.0, *course]))
-        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" {dash}/>'
-
-    def text(x: float, y: float, words: str, anchor: str = "start") -> str:
-        return (
-            f'<text x="{x:.0f}" y="{y:.0f}" font-size="11" fill="{_INK}" font-family="sans-serif" '
-            f'text-anchor="{anchor}">{words}</text>'
-        )
-
-    parts = [line([1.0] * longest, _INK, 'stroke-dasharray="5 4"'), text(left + 4, 122, "alarm")]
-    parts.append(line(list(calm)[:longest], _INK))
-    parts += [line(course, _COLOURS[n % 8]) for n, course in enumerate(shifted.values())]
-    for value in (0.0, 0.5, 1.0, 1.5):
-        parts.append(text(left - 6, float(point(0, value).split(",")[1]) + 4, f"{value:g}", "end"))
-    for number in range(0, longest + 1, 10):
-        parts.append(text(float(point(number, 0).split(",")[0]), height - bottom + 16, f"{number}", "middle"))
-    names = ["unchanged", *shifted]
-    for number, name in enumerate(names):
-        x, y = left + 170 * (number % 4), height - 40 + 16 * (number // 4)
-        colour = _INK if number == 0 else _COLOURS[(number - 1) % 8]
-        parts.append(f'<rect x="{x}" y="{y - 9}" width="10" height="10" fill="{colour}"/>')
-        parts.append(text(x + 14, y, name))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="Evidence against the assumption over laptops">{"".join(parts)}</svg>'
-    )
+    return svg(draw, 7.5, 3.6, "Evidence against the assumption over laptops")
 
 
 if __name__ == "__main__":

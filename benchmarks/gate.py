@@ -23,7 +23,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.rendered import Recipe, records
 from benchmarks.shift import CIRCUMSTANCES, STEPS, Shifted, recipes, shift_drawing, shift_table, shifted
-from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.calibration_report import (
     ablation_table,
     curve_drawing,
@@ -47,6 +46,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.reporting.document import Block, as_markdown
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.perception import PerceptionSettings
 
 FIT, PROOF, TEST = 7_000_000, 110_000_000, 120_000_000
@@ -152,7 +152,7 @@ def _records(
         for step in range(1, len(STEPS) + 1) if options.shifted else ():
             plans[name, step] = recipes(name, step, TEST, options.shifted)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with AssessmentCache(options.cache) as cache, Progress(*columns, console=Console(stderr=True)) as bar:
+    with JsonStore(options.cache) as cache, Progress(*columns, console=Console(stderr=True)) as bar:
         made = {}
         for place, wanted in plans.items():
             task = bar.add_task(" ".join(map(str, place)), total=len(wanted))

@@ -28,7 +28,6 @@ from scipy.stats import bootstrap
 from benchmarks.answers import answered
 from benchmarks.deliveries import coco_folder, encoded, known_laptop, new_laptop
 from benchmarks.equal_risk import RESAMPLES, Answers, answers_of, fewer_asked
-from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.records import Record, assess
@@ -37,6 +36,7 @@ from sticker_uq.evaluation.replay.assessing import one_by_one, side_by_side
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, write_coco
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.lab.training.checkpoint import STATE
@@ -74,7 +74,7 @@ class Seen:
 class Cell:
     """One detector with the assessments that it has made, kept in a file."""
 
-    def __init__(self, weights: str, cache: AssessmentCache, jobs: int) -> None:
+    def __init__(self, weights: str, cache: JsonStore, jobs: int) -> None:
         self._settings = PerceptionSettings(weights=weights, threads=1)
         self._perception = Perception(self._settings)
         self._cache, self._jobs = cache, jobs
@@ -254,7 +254,7 @@ def main() -> None:
     test = coco_folder(out / "test", TEST, options.test, new_laptop)
     known = coco_folder(out / "known", KNOWN, options.known, known_laptop, "jpg")
 
-    with AssessmentCache(out / "assessments.sqlite") as cache:
+    with JsonStore(out / "assessments.sqlite") as cache:
         cell = Cell(str(PACKAGED), cache, options.jobs)
         policy = cell.policy(fit, proof, levels)
         seen = {"packaged weights": [seen_by(cell, test, policy)]}

@@ -14,12 +14,12 @@ import cv2
 import numpy as np
 
 from sticker_uq.calibration.cache import (
-    AssessmentCache,
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,
 )
 from sticker_uq.calibration.records import Record
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
@@ -52,7 +52,7 @@ class Recipe:
 def records(
     recipes: Sequence[Recipe],
     settings: PerceptionSettings,
-    cache: AssessmentCache,
+    cache: JsonStore,
     jobs: int = 1,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Record]:
@@ -64,7 +64,7 @@ def records(
         progress()
     with _made(partial(_record, settings=settings), missing, jobs) as made:
         for recipe, value in zip(missing, made, strict=True):
-            cache.put(f"{prefix}:{recipe.name}", value)
+            cache.put({f"{prefix}:{recipe.name}": value})
             plain[recipe] = value
             progress()
     return [_from_plain(recipe.name, plain[recipe]) for recipe in recipes]

@@ -1,15 +1,12 @@
-"""Assessments that were made once and are kept: a second calibration with other levels needs no detector run."""
+"""Assessments as JSON values, so that a second calibration with other levels needs no detector run."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import sqlite3
-import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +15,6 @@ from sticker_uq.scene import (
     METRICS,
     Exposure,
     ImageUncertainty,
-    InvalidInput,
     Localization,
     MonitorScore,
     ObjectClass,
@@ -30,42 +26,6 @@ from sticker_uq.scene import (
 )
 
 _PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novelty", "perception")
-
-
-class AssessmentCache:
-    """A file of JSON values by text keys. Values survive an interruption; several processes may use one file."""
-
-    def __init__(self, path: Path) -> None:
-        """Open or create the file; raises :class:`InvalidInput` when it is something else."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        try:
-            # read by the thread that decodes images, written by the one that assesses them
-            self._file = sqlite3.connect(path, timeout=60.0, check_same_thread=False)
-            self._file.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value BLOB)")
-        except sqlite3.DatabaseError as error:
-            raise InvalidInput(f"assessment cache {path}: {error}; expected a file of this program") from None
-
-    def get(self, key: str) -> Any | None:
-        """The value kept under ``key``, None when there is none."""
-        row = self._file.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
-        return None if row is None else json.loads(zlib.decompress(row[0]))
-
-    def put(self, key: str, value: Any) -> None:
-        """Keep ``value`` (anything that JSON can hold) under ``key``."""
-        data = zlib.compress(json.dumps(value).encode(), 1)
-        with self._file:
-            self._file.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (key, data))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @cache

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.cache import (
-    AssessmentCache,
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,
 )
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, SceneAssessment, Status
@@ -60,7 +60,7 @@ class Assessed:
 def assess(
     source: LabelledSource,
     run: Callable[[ImageSource], Iterable[tuple[SourceImage, SceneAssessment]]],
-    cache: AssessmentCache,
+    cache: JsonStore,
     identity: str,
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
@@ -76,7 +76,7 @@ def assess(
     for item, assessment in run(missing):
         if assessment.status is Status.FAILED:
             raise InvalidInput(f"{source.path}: image {item.name}: {assessment.status_text}")
-        cache.put(f"{prefix}:{assessment.image_digest}", assessment_to_plain(assessment))
+        cache.put({f"{prefix}:{assessment.image_digest}": assessment_to_plain(assessment)})
         assessments[item.name] = assessment
         progress()
     records = tuple(
@@ -97,7 +97,7 @@ class _Missing(ImageSource):
     def __init__(
         self,
         source: LabelledSource,
-        cache: AssessmentCache,
+        cache: JsonStore,
         prefix: str,
         known: dict[str, SceneAssessment],
         progress: Callable[[], None],

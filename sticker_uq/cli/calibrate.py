@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, Record, assess, units_of
@@ -29,6 +28,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, PanelRule, Provenance, Validity
 from sticker_uq.gate.policy.signals import SaliencyName
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage
@@ -181,7 +181,7 @@ def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cac
 
     identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with AssessmentCache(cache) as known, Progress(*columns, console=Console(stderr=True)) as bar:
+    with JsonStore(cache) as known, Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)
         return [assess(source, run, known, identity, lambda: bar.advance(task)) for source in sources]
 

@@ -20,7 +20,7 @@ from sticker_uq.lab.datasets.checking import (
     drift,
     duplicates,
     label_findings,
-    measure_pictures,
+    picture_statistics,
     properties,
 )
 from sticker_uq.scene import InvalidInput
@@ -46,7 +46,7 @@ def command(
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(items) + len(others))
-        seen, known = (measure_pictures(part, lambda: bar.advance(task)) for part in (items, others))
+        seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
     console = Console()
     balance = class_balance(items)
     console.print(

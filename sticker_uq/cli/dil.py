@@ -28,7 +28,7 @@ from sticker_uq.lab.studies.dil.dil_tables import (
     separation,
     thresholds,
 )
-from sticker_uq.lab.studies.dil.scene_records import DOUBT, SUSPICION, record_case
+from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
 from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
 from sticker_uq.novelty.head import load_novelty_model, save_head
@@ -188,8 +188,8 @@ def _tables(
         "Missed stickers": missed_detection(records),
         "Rates of DiL": rates(records, PAPER_DIL),
         "Rates of unexplained objectness": rates(records, SCORE),
-        f"Rates of {DOUBT if head is None else SUSPICION}": rates(
-            records, DOUBT if head is None else SUSPICION
+        f"Rates of {DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE}": rates(
+            records, DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE
         ),
         "Thresholds": thresholds(records, cases, threshold, alpha),
     }

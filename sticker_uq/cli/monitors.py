@@ -22,16 +22,18 @@ from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import TEST_DELTA, diversity, generate
 from sticker_uq.lab.studies.monitors.cell_crops import cell_material, coco_material, study_material
-from sticker_uq.lab.studies.monitors.classifier_report import as_markdown
+from sticker_uq.lab.studies.monitors.classifier_report import classifier_report
 from sticker_uq.lab.studies.monitors.classifier_study import StudySettings, run_study
-from sticker_uq.lab.studies.monitors.detection_study import DetectionSettings, run_detections
-from sticker_uq.lab.studies.monitors.detection_study import as_markdown as as_detections
+from sticker_uq.lab.studies.monitors.detection_study import (
+    DetectionSettings,
+    detection_report,
+    run_detections,
+)
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
 from sticker_uq.lab.studies.monitors.task_labels import sticker_class
 from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
-from sticker_uq.lab.studies.monitors.task_report import as_csv
-from sticker_uq.lab.studies.monitors.task_report import as_markdown as as_tasks
+from sticker_uq.lab.studies.monitors.task_report import as_csv, task_report
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -83,7 +85,7 @@ def study(
         out,
         lambda stage: typer.echo(stage, err=True),
     )
-    text = as_markdown(result)
+    text = classifier_report(result)
     with atomic_write(out / "monitors.md", "w") as stream:
         stream.write(text)
     Console().print(Markdown(text))
@@ -144,7 +146,7 @@ def tasks(
     sticker_class(material)  # refuses before the folder is created
     out.mkdir(parents=True, exist_ok=True)
     found = run_tasks(material, settings, out, lambda stage: typer.echo(stage, err=True))
-    text = as_tasks(material.name, found)
+    text = task_report(material.name, found)
     for name, content in (("tasks.md", text), ("tasks.csv", as_csv(found))):
         with atomic_write(out / name, "w") as stream:
             stream.write(content)
@@ -196,7 +198,7 @@ def detections(
         passes=passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=seed
     )
     result = run_detections(loaded[0], loaded[1:], items, settings, lambda stage: typer.echo(stage, err=True))
-    text = as_detections(result, f"Monitors on the detections of {model}")
+    text = detection_report(result, f"Monitors on the detections of {model}")
     with atomic_write(out, "w") as stream:
         stream.write(text)
     Console().print(Markdown(text))

@@ -97,9 +97,20 @@ def write_coco(
         images.append({"id": image_id, "file_name": name, **size, "seed": scene.seed, **scene.image_fields})
         further = scene.box_fields or ({},) * len(scene.boxes)
         for box, label, fields in zip(scene.boxes.tolist(), scene.labels.tolist(), further, strict=True):
-            annotations.append({**_annotation(len(annotations) + 1, image_id, box, label), **fields})
+            annotations.append({**annotation(len(annotations) + 1, image_id, box, label), **fields})
         if progress is not None:
             progress(image_id)
+    write_annotations(root, description, images, annotations)
+    return len(images)
+
+
+def write_annotations(
+    root: Path,
+    description: str,
+    images: Sequence[Mapping[str, Any]],
+    annotations: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write `annotations.json` with our categories to the folder ``root``, whole or not at all."""
     document = {
         "info": {"description": description},
         "categories": [{"id": int(label), "name": name} for name, label in OWN_NAMES.items()],
@@ -108,10 +119,10 @@ def write_coco(
     }
     with atomic_write(root / ANNOTATIONS, "w") as stream:
         json.dump(document, stream)
-    return len(images)
 
 
-def _annotation(identity: int, image_id: int, box: list[float], label: int) -> dict[str, Any]:
+def annotation(identity: int, image_id: int, box: list[float], label: int) -> dict[str, Any]:
+    """The entry of a labelled box x1, y1, x2, y2 px."""
     x1, y1, x2, y2 = box
     return {
         "id": identity,

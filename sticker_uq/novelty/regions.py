@@ -29,7 +29,7 @@ def scene_novelty(maps: NoveltyMaps) -> float:
     return _strongest(maps.foreign)
 
 
-def overlooked(maps: NoveltyMaps, predicted: FloatArray) -> float:
+def background_novelty(maps: NoveltyMaps, predicted: FloatArray) -> float:
     """How novel the picture is outside of the ``predicted`` boxes (N, 4) px, as :func:`scene_novelty`."""
     return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.foreign))
 

@@ -9,10 +9,11 @@ import cv2
 import numpy as np
 import pytest
 
-from sticker_uq.calibration.cache import AssessmentCache, assessment_from_plain, assessment_to_plain
+from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain
 from sticker_uq.calibration.records import Assessed, Record, assess
 from sticker_uq.cli.calibrate import _refuse_repeated
 from sticker_uq.io.coco import write_coco
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.lab.rendering import encode_scene
@@ -50,10 +51,10 @@ def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
     scene = assessment(replace(observed(), novelty=0.25), unstable=[rarely_seen()], timings={"total": 3.0})
     scene = replace(scene, exposure=Exposure(100.0, 0.25, 0.125, 2.0, 12.0))
     scene = replace(scene, localization=Localization(4.0, 1.0, 0.25, 0.4, None, 0.125, (region,), 0.5))
-    with AssessmentCache(tmp_path / "deep" / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "deep" / "cache.sqlite") as cache:
         assert cache.get("a") is None
-        cache.put("a", assessment_to_plain(scene))
-    with AssessmentCache(tmp_path / "deep" / "cache.sqlite") as cache:
+        cache.put({"a": assessment_to_plain(scene)})
+    with JsonStore(tmp_path / "deep" / "cache.sqlite") as cache:
         again = assessment_from_plain(cache.get("a"))
     assert again.digest == scene.digest
     assert again.exposure == scene.exposure
@@ -61,12 +62,12 @@ def test_an_assessment_survives_the_cache(tmp_path: Path) -> None:
     assert again.objects[0].box.dtype == np.float32
     (tmp_path / "other").write_text("this is not a database at all, not in the least")
     with pytest.raises(InvalidInput, match="other"):
-        AssessmentCache(tmp_path / "other")
+        JsonStore(tmp_path / "other")
 
 
 def test_only_what_is_new_is_assessed(folder: Path, tmp_path: Path) -> None:
     detector = CountingDetector()
-    with AssessmentCache(tmp_path / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "cache.sqlite") as cache:
         first = assess(LabelledSource(folder), detector, cache, "model")
         assert detector.calls == 4
         second = assess(LabelledSource(folder), detector, cache, "model")
@@ -88,7 +89,7 @@ def test_what_cannot_be_read_or_assessed_is_named(folder: Path, tmp_path: Path) 
         for item in images:
             yield item, assessment(status=Status.FAILED, status_text="the output is NaN")
 
-    with AssessmentCache(tmp_path / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "cache.sqlite") as cache:
         with pytest.raises(InvalidInput, match=r"00000000: the output is NaN"):
             assess(LabelledSource(folder), failing, cache, "model")
         (folder / "images" / "00000002.jpg").write_bytes(b"no picture")
@@ -119,14 +120,14 @@ def test_a_recording_is_labelled_by_the_numbers_of_its_images(
         "annotations": [{"id": 1, "image_id": 1, "category_id": 7, "bbox": [1, 1, 4, 4]}],
     }
     (tmp_path / "annotations.json").write_text(json.dumps(document))
-    with AssessmentCache(tmp_path / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "cache.sqlite") as cache:
         found = assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")
     (record,) = found.records
     assert (record.name, record.stickers.tolist()) == ("000002", [[1, 1, 5, 5]])
     document["images"][0]["file_name"] = "000009.jpg"  # type: ignore[index]
     (tmp_path / "annotations.json").write_text(json.dumps(document))
     with (
-        AssessmentCache(tmp_path / "cache.sqlite") as cache,
+        JsonStore(tmp_path / "cache.sqlite") as cache,
         pytest.raises(InvalidInput, match="names 1 images, but the recording has 0"),
     ):
         assess(LabelledSource(tmp_path), CountingDetector(), cache, "model")

@@ -12,7 +12,6 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import Header
 
-from sticker_uq.calibration.cache import AssessmentCache
 from sticker_uq.calibration.fitting import clean_tests, removal_tests
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of
@@ -21,6 +20,7 @@ from sticker_uq.cli.calibrate import _split, _tell_of_workpieces
 from sticker_uq.gate import Policy
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import encode_jpeg
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception.pipeline import image_digest
@@ -69,7 +69,7 @@ def test_a_recording_says_which_laptop_an_image_shows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bag = recording(tmp_path / "bag", ANNOUNCED)
-    with AssessmentCache(tmp_path / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "cache.sqlite") as cache:
         for _ in range(2):  # the second time all assessments come from the cache
             source = LabelledSource(bag)
             records = assess(source, look, cache, "model").records
@@ -85,7 +85,7 @@ def test_a_recording_that_does_not_say_it_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = LabelledSource(recording(tmp_path / "bag", ()))
-    with AssessmentCache(tmp_path / "cache.sqlite") as cache:
+    with JsonStore(tmp_path / "cache.sqlite") as cache:
         records = assess(source, look, cache, "model").records
     assert units_of(records).tolist() == list(range(IMAGES))
     _tell_of_workpieces([source], records)

@@ -31,8 +31,8 @@ from sticker_uq.novelty.network import (
 )
 from sticker_uq.novelty.regions import (
     MOST_CELLS,
+    background_novelty,
     missed_sticker_probability,
-    overlooked,
     scene_novelty,
     unseen_places,
     unshown,
@@ -143,13 +143,13 @@ def test_another_box_never_makes_more_overlooked(seed: int, number: int) -> None
     here = maps(rng.random((12, 16)).astype(np.float32), rng.random((12, 16)).astype(np.float32))
     corners = rng.uniform(0, 120, (number + 1, 2, 2))
     boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
-    fewer, more = overlooked(here, boxes[:-1]), overlooked(here, boxes)
+    fewer, more = background_novelty(here, boxes[:-1]), background_novelty(here, boxes)
     assert 0 <= more <= fewer + 1e-6 <= 1 + 1e-6
 
 
 def test_all_explained_is_nothing_overlooked() -> None:
-    assert overlooked(maps(block(2, 3, 5, 6)), np.float32([[0, 0, 160, 120]])) < 0.01
-    assert overlooked(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
+    assert background_novelty(maps(block(2, 3, 5, 6)), np.float32([[0, 0, 160, 120]])) < 0.01
+    assert background_novelty(maps(block(2, 3, 5, 6)), NONE) == pytest.approx(0.9)
 
 
 def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:

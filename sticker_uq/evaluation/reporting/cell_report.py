@@ -69,8 +69,8 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
     for number, question in enumerate(laptop.questions, 1):
         if question.decision_id in decided:
             wanted[decided[question.decision_id].stamp_ns] = f"Question {number} to a person"
-    wanted.setdefault(laptop.scenes[0].stamp_ns, "First look")
-    wanted[laptop.scenes[-1].stamp_ns] = "Last look"
+    wanted.setdefault(laptop.scenes[0].stamp_ns, "First image")
+    wanted[laptop.scenes[-1].stamp_ns] = "Last image"
     chosen = [(wanted[s.stamp_ns], s) for s in laptop.scenes if s.stamp_ns in wanted]
     return chosen if len(chosen) <= MOST_PICTURES else [*chosen[: MOST_PICTURES - 1], chosen[-1]]
 

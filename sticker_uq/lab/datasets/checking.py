@@ -60,10 +60,10 @@ class Drift:
         return self.p < _ALPHA
 
 
-def measure_pictures(
+def picture_statistics(
     items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> list[PictureStatistics]:
-    """Statistics of every picture. Raises InvalidInput for one that cannot be decoded or has another size than labelled."""
+    """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
     found = []
     for item in items:
         image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)

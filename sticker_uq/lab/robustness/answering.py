@@ -8,7 +8,6 @@ import json
 import math
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import cv2
 import numpy as np
 
 from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.lab.processes import start_worker
 from sticker_uq.lab.robustness.cases import FollowUpCase
 from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
 from sticker_uq.lab.robustness.systems_interface import Action, Answer, System
@@ -161,8 +161,7 @@ _system: System | None = None
 
 def _start_process(load: Callable[[], System]) -> None:
     global _system
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
-    cv2.setNumThreads(1)
+    start_worker()
     _system = load()
 
 

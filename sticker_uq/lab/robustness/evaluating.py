@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.processes import mapped
 from sticker_uq.lab.robustness.answering import AnswerLog, Reply, case_question, source_question
 from sticker_uq.lab.robustness.cases import CaseSet, FollowUpCase
 from sticker_uq.lab.robustness.feature_distances import feature_distances, pair_distances
@@ -27,9 +25,6 @@ from sticker_uq.lab.robustness.verdicts import (
     resampled_weights,
 )
 from sticker_uq.scene import InvalidInput, ObjectClass
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
 PAIR_FEATURE_DISTANCES = ("euclidean", "cosine")
@@ -188,7 +183,7 @@ def evaluate(
     checks: list[RelationCheck] = []
     curves: list[SweepResult] = []
     progress(0, len(work))
-    for done, part in enumerate(_mapped(_evaluate_part, work, jobs), 1):
+    for done, part in enumerate(mapped(_evaluate_part, work, jobs), 1):
         found += part.sets
         checks += part.checks
         curves += part.sweeps
@@ -250,12 +245,3 @@ def mean_significance(spec: Specification) -> float:
     able = [c for c in spec.circumstances if c.transformation is not None]
     total = sum(c.frequency for c in able)
     return sum(c.significance * c.frequency for c in able) / total if total else 1.0
-
-
-def _mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:
-    if min(jobs, len(work)) <= 1:
-        yield from map(function, work)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(work)), context) as pool:
-        yield from pool.map(function, work)

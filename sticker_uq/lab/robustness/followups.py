@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,13 +14,14 @@ from typing import Any
 import cv2
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.corruptions import LabelledPicture, transform
+from sticker_uq.lab.processes import mapped
 from sticker_uq.lab.robustness.cases import Application, CaseSet, FollowUpCase
 from sticker_uq.lab.robustness.drawing import Draft, DraftSet
 from sticker_uq.lab.robustness.source_set import SourceImage, SourceSet
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.scene import InvalidInput
 
 _JPEG_QUALITY = 95
 _LOSSY = (".jpg", ".jpeg")
@@ -68,10 +66,9 @@ def produce(
     done = len(unique) - sum(map(len, wanted.values()))
     work = [(source.images[image], drafts) for image, drafts in sorted(wanted.items())]
     progress(done, len(unique))
-    with _pool(partial(_make, root), jobs, len(work)) as make:
-        for made in make(work):
-            done += made
-            progress(done, len(unique))
+    for made in mapped(partial(_make, root), work, jobs):
+        done += made
+        progress(done, len(unique))
     cases = {
         identity: _read(root, number, identity, source.images[draft.image].item, draft)
         for number, (identity, draft) in enumerate(sorted(unique.items()), 1)
@@ -157,39 +154,5 @@ def _write_annotations(root: Path, source: SourceSet, cases: Sequence[FollowUpCa
             }
         )
         for box, label in zip(case.boxes.tolist(), case.labels.tolist(), strict=True):
-            x1, y1, x2, y2 = box
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": case.image_id,
-                    "category_id": label,
-                    "bbox": [x1, y1, x2 - x1, y2 - y1],
-                    "area": (x2 - x1) * (y2 - y1),
-                    "iscrowd": 0,
-                }
-            )
-    categories = [{"id": int(c), "name": c.name.lower()} for c in (ObjectClass.LOGO, ObjectClass.STICKER)]
-    document = {
-        "info": {"description": f"Follow-up test cases of {source.folder.name}"},
-        "categories": categories,
-        "images": images,
-        "annotations": annotations,
-    }
-    with atomic_write(root / ANNOTATIONS, "w") as stream:
-        json.dump(document, stream)
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
-    cv2.setNumThreads(1)
-
-
-@contextmanager
-def _pool(
-    make: partial[int], jobs: int, work: int
-) -> Iterator[Callable[[Sequence[tuple[SourceImage, list[tuple[str, Draft]]]]], Iterator[int]]]:
-    if min(jobs, work) <= 1:
-        yield partial(map, make)
-        return
-    with multiprocessing.get_context("spawn").Pool(min(jobs, work), _start_worker) as pool:
-        yield partial(pool.imap_unordered, make)
+            annotations.append(annotation(len(annotations) + 1, case.image_id, box, label))
+    write_annotations(root, f"Follow-up test cases of {source.folder.name}", images, annotations)

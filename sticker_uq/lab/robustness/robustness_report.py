@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sticker_uq.evaluation.reporting.document import templates
+from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, templates
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.robustness.assessment_tables import FOLDER, all_tables
 from sticker_uq.lab.robustness.frequencies import coverage
@@ -123,50 +123,56 @@ def summary(assessment: Assessment) -> str:
     assert source is not None
     spec = assessment.specification
     metrics = list(spec.relations)
-    lines = [
-        f"# Robustness of {spec.system.name}: {assessment.finding}",
-        "",
-        f"{assessment.system}. {lead(assessment)}",
-        "",
-        "Share of the significance: "
-        + ", ".join(f"{assessment.significance_shares.get(f, 0.0):.0%} {f}" for f in _ORDER)
-        + ".",
-        "",
-        "Source images: " + ", ".join(f"{m} {figure(source.figures[m])}" for m in metrics) + ".",
-        "",
-        f"| circumstance | significance | d ({spec.distance}) | "
-        + " | ".join(f"change of {m}" for m in metrics)
-        + " | finding |",
-        "|---|---|---|" + "---|" * len(metrics) + "---|",
-    ]
     significance = {c.name: str(c.significance) for c in spec.circumstances}
-    for name, checks in _by_circumstance(assessment.checks).items():
-        cells = [
-            f"{c.change:+.3f} [{c.low:+.3f}, {c.high:+.3f}] (±{c.epsilon:.3f})"
-            if math.isfinite(c.change)
-            else "–"
-            for c in checks
-        ]
-        lines.append(
-            f"| {name} | {significance.get(name, '')} | {figure(checks[0].distance)} | "
-            + " | ".join(cells)
-            + f" | {assessment.by_circumstance[name]} |"
-        )
-    lines += ["", "Shares of the images:", "", "| images | " + " | ".join(words for _, words in _GATE) + " |"]
-    lines.append("|---|" + "---|" * len(_GATE))
-    for row in _rows(assessment, tuple(name for name, _ in _GATE)):
-        lines.append(f"| {row.name} | " + " | ".join(f"{v:.1%}" for v in row.values) + " |")
-    broken = [s for s in assessment.sweeps if s.metric in spec.relations]
+    shares = ", ".join(f"{assessment.significance_shares.get(f, 0.0):.0%} {f}" for f in _ORDER)
+    blocks: list[Block] = [
+        f"# Robustness of {spec.system.name}: {assessment.finding}",
+        f"{assessment.system}. {lead(assessment)}",
+        f"Share of the significance: {shares}.",
+        f"Source images: {', '.join(f'{m} {figure(source.figures[m])}' for m in metrics)}.",
+        Table(
+            (
+                "circumstance",
+                "significance",
+                f"d ({spec.distance})",
+                *(f"change of {m}" for m in metrics),
+                "finding",
+            ),
+            [
+                (
+                    name,
+                    significance.get(name, ""),
+                    figure(checks[0].distance),
+                    *map(_change, checks),
+                    str(assessment.by_circumstance[name]),
+                )
+                for name, checks in _by_circumstance(assessment.checks).items()
+            ],
+        ),
+        "Shares of the images:",
+        Table(
+            ("images", *(words for _, words in _GATE)),
+            [
+                (row.name, *(f"{v:.1%}" for v in row.values))
+                for row in _rows(assessment, tuple(name for name, _ in _GATE))
+            ],
+        ),
+    ]
+    broken = [
+        (s.circumstance, s.metric, breaks_words(s)) for s in assessment.sweeps if s.metric in spec.relations
+    ]
     if broken:
-        lines += [
-            "",
+        blocks += [
             "Strength from which epsilon is exceeded:",
-            "",
-            "| circumstance | metric | strength |",
-            "|---|---|---|",
+            Table(("circumstance", "metric", "strength"), broken),
         ]
-        lines += [f"| {s.circumstance} | {s.metric} | {breaks_words(s)} |" for s in broken]
-    return "\n".join(lines) + "\n"
+    return as_markdown(blocks)
+
+
+def _change(check: RelationCheck) -> str:
+    if not math.isfinite(check.change):
+        return "–"
+    return f"{check.change:+.3f} [{check.low:+.3f}, {check.high:+.3f}] (±{check.epsilon:.3f})"
 
 
 def breaks_words(sweep: SweepResult) -> str:

@@ -13,8 +13,8 @@ from sticker_uq.lab.datasets.checking import (
     drift,
     duplicates,
     label_findings,
-    measure_pictures,
     perceptual_hash,
+    picture_statistics,
 )
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
@@ -33,7 +33,7 @@ def scenes(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def test_shared_and_nearly_shared_pictures_are_found(scenes) -> None:
-    ours, theirs = (measure_pictures(read_coco(folder)) for folder in scenes)
+    ours, theirs = (picture_statistics(read_coco(folder)) for folder in scenes)
     assert duplicates(ours, near=0) == []
     found = duplicates(ours, theirs, near=3)
     kinds = {(one.kind, *(path.name for path in one.pictures)) for one in found}
@@ -70,7 +70,7 @@ def test_unlikely_labels_are_named(scenes) -> None:
 
 
 def test_drift_is_in_what_changed(scenes) -> None:
-    seen = measure_pictures(read_coco(scenes[0]))
+    seen = picture_statistics(read_coco(scenes[0]))
     dark = [replace(one, brightness=one.brightness / 5) for one in seen]
     assert [row.name for row in drift(seen, dark) if row.drifted] == ["brightness, grey levels"]
     assert not any(row.drifted for row in drift(seen, seen))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import cv2
-
+from sticker_uq.lab.processes import start_worker
 from sticker_uq.lab.studies.detectors.study_plan import StudySettings
 from sticker_uq.lab.studies.detectors.study_tasks import Task, perform
 from sticker_uq.scene import InvalidInput
@@ -46,9 +44,7 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
         yield _here
     else:
         context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-        pool = ProcessPoolExecutor(
-            jobs, context, _start_process
-        )  # starts a process when there is work for it
+        pool = ProcessPoolExecutor(jobs, context, start_worker)  # starts a process when there is work for it
         try:
             yield partial(_in_processes, pool=pool)
         finally:
@@ -64,11 +60,6 @@ def _in_processes(
 ) -> Iterator[dict[str, Any]]:
     for done in as_completed([pool.submit(perform, task, settings) for task in tasks]):
         yield done.result()
-
-
-def _start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
-    cv2.setNumThreads(1)
 
 
 @contextmanager

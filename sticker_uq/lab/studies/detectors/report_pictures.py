@@ -14,7 +14,7 @@ from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import TRANSFER, Circumstance
 from sticker_uq.lab.studies.detectors.study_run import Study, Work
-from sticker_uq.lab.studies.detectors.study_tasks import looked_at
+from sticker_uq.lab.studies.detectors.study_tasks import variant_picture
 from sticker_uq.scene import InvalidInput
 
 WIDTH = 480
@@ -74,7 +74,7 @@ class Pictures:
         item = self.items[dataset][image]
         file = self._work.file(self._models[model], dataset, item, variant) if model else None
         try:
-            pixels, seen = looked_at(item, variant, file, circumstance, self._study.settings.seed)
+            pixels, seen = variant_picture(item, variant, file, circumstance, self._study.settings.seed)
         except (InvalidInput, OSError):
             return None
         height, width = pixels.shape[:2]

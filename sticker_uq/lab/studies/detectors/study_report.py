@@ -15,7 +15,7 @@ from markupsafe import Markup
 from sticker_uq.evaluation.metrics.reliability import Bin
 from sticker_uq.evaluation.reporting.chart_style import COLOURS
 from sticker_uq.evaluation.reporting.charts import reliability_diagram
-from sticker_uq.evaluation.reporting.document import templates
+from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, templates
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.captions import as_text, in_short, lead, shown
@@ -88,16 +88,12 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
 
 
 def _summary(study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame]) -> str:
-    parts = [f"# Study of {len(study.settings.models)} models", "", lead(study), ""]
-    answers = in_short(study, analysis)
-    parts += [f"- {question}: {answer}" for question, answer in answers] + ([""] if answers else [])
+    blocks: list[Block] = [f"# Study of {len(study.settings.models)} models", lead(study)]
+    if answers := in_short(study, analysis):
+        blocks.append("\n".join(f"- {question}: {answer}" for question, answer in answers))
     for told in shown(study, tables):
-        header, rows = as_text(told.table)
-        parts += [f"## {told.title}", "", told.note, ""]
-        parts += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        parts += ["| " + " | ".join(row) + " |" for row in rows]
-        parts.append("")
-    return "\n".join(parts)
+        blocks += [f"## {told.title}", told.note, Table(*as_text(told.table))]
+    return as_markdown(blocks)
 
 
 def _html(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import pandas as pd
 
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
-from sticker_uq.lab.studies.detectors.store import Store, key_of
 from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import Attack, LookAt, Task, check_name, weights_hash
+from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, check_name, weights_hash
 from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
@@ -72,12 +72,12 @@ def run_study(
     }
     weights = {model.label: weights_hash(model, settings) for model in settings.models}
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(folder / CELLS) as store:
+    with JsonStore(folder / CELLS) as store:
         work = Work(settings, folder, data, weights)
-        for stage, tasks in (("attacks", work.attacks()), ("cells", work.looks())):
+        for stage, tasks in (("attacks", work.attacks()), ("cells", work.assessments())):
             _complete(stage, tasks, settings, store, execute, progress)
-        attacks = [store[task.key] for task in work.attacks()]
-        cells = [store[key] for task in work.looks() for key in task.keys]
+        attacks = [store.get(task.key) for task in work.attacks()]
+        cells = [store.get(key) for task in work.assessments() for key in task.keys]
     images, objects, attacked = _tables(cells, attacks)
     study = Study(settings, images, objects, attacked, weights)
     for name, table in ((IMAGES, study.images), (OBJECTS, study.objects), (ATTACKS, study.attacks)):
@@ -123,8 +123,8 @@ class Work:
             for item in items
         ]
 
-    def looks(self) -> list[LookAt]:
-        """Every look of every model at every picture."""
+    def assessments(self) -> list[Assess]:
+        """The assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (
@@ -134,22 +134,24 @@ class Work:
             )
             for name, items in self._data.items():
                 for item in items:
-                    found.append(self._look(model, name, item, CLEAN, settings.rates))
+                    found.append(self._assessment(model, name, item, CLEAN, settings.rates))
                     for variant in (*settings.variants, *settings.patched):
-                        found.append(self._look(model, name, item, variant, settings.rates, (model, variant)))
+                        found.append(
+                            self._assessment(model, name, item, variant, settings.rates, (model, variant))
+                        )
                     for circumstance in settings.circumstances:
-                        look = self._look(model, name, item, circumstance.variant, settings.rates)
-                        found.append(LookAt(**{**vars(look), "circumstance": circumstance}))
+                        assessment = self._assessment(model, name, item, circumstance.variant, settings.rates)
+                        found.append(Assess(**{**vars(assessment), "circumstance": circumstance}))
                     for other in others:
                         source = (other, settings.variants[0])
                         found.append(
-                            self._look(
+                            self._assessment(
                                 model, name, item, f"{TRANSFER}{other.label}", settings.rates[:1], source
                             )
                         )
         return found
 
-    def _look(
+    def _assessment(
         self,
         model: ModelChoice,
         dataset: str,
@@ -157,7 +159,7 @@ class Work:
         variant: str,
         rates: tuple[float, ...],
         source: tuple[ModelChoice, str] | None = None,
-    ) -> LookAt:
+    ) -> Assess:
         settings = self._settings
         facts = {
             "what": "look",
@@ -177,18 +179,18 @@ class Work:
         }
         if settings.precision != StudySettings.model_fields["precision"].default:
             facts["precision"] = settings.precision
-        return LookAt(
+        return Assess(
             model,
             dataset,
             item,
             variant,
             rates,
-            tuple(key_of(facts | {"rate": rate}) for rate in rates),
+            tuple(_key(facts | {"rate": rate}) for rate in rates),
             None if source is None else self.file(source[0], dataset, item, source[1]),
         )
 
     def _attack_key(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> str:
-        return key_of(
+        return _key(
             {
                 "what": "attack",
                 "label": model.label,
@@ -212,6 +214,11 @@ class Work:
         return self._folder / ATTACKED / model.label / dataset / variant / name
 
 
+def _key(facts: Mapping[str, Any]) -> str:
+    """A key from everything that decides a value, 32 hex digits."""
+    return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 def _items(dataset: str, items: Sequence[LabelledImage], most: int) -> list[LabelledImage]:
     chosen = list(items[: most or None])
     names: set[str] = set()
@@ -224,7 +231,7 @@ def _complete(
     stage: str,
     tasks: Sequence[Task],
     settings: StudySettings,
-    store: Store,
+    store: JsonStore,
     execute: Executor,
     progress: Progress,
 ) -> None:
@@ -237,7 +244,7 @@ def _complete(
         progress(stage, total - len(missing) + done, total)
 
 
-def _missing(tasks: Sequence[Task], store: Store) -> Iterator[Task]:
+def _missing(tasks: Sequence[Task], store: JsonStore) -> Iterator[Task]:
     for task in tasks:
         if isinstance(task, Attack):
             if task.key not in store or not task.file.is_file():
@@ -246,7 +253,7 @@ def _missing(tasks: Sequence[Task], store: Store) -> Iterator[Task]:
         left = [(rate, key) for rate, key in zip(task.rates, task.keys, strict=True) if key not in store]
         if left:
             rates, keys = zip(*left, strict=True)
-            yield LookAt(**{**vars(task), "rates": rates, "keys": keys})
+            yield Assess(**{**vars(task), "rates": rates, "keys": keys})
 
 
 def _tables(cells: list[Any], attacks: list[Any]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:

@@ -1,4 +1,4 @@
-"""The pieces of work of a study, each a function of its arguments alone: attacking one picture, looking at one picture."""
+"""The pieces of work of a study, each a function of its arguments alone: attacking one picture, assessing one picture."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class LookAt:
-    """Let ``model`` look at ``item`` at every one of ``rates``. ``file``: the attacked picture instead of the clean one, if any;
+class Assess:
+    """Assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
 
-    ``circumstance`` that it is put into, if any. ``keys``: of each rate.
+    ``file``: the attacked picture instead of the clean one, if any; ``circumstance`` that it is put into, if any.
     """
 
     model: ModelChoice
@@ -55,12 +55,12 @@ class LookAt:
     circumstance: Circumstance | None = None
 
 
-Task = Attack | LookAt
+Task = Attack | Assess
 
 
 def perform(task: Task, settings: StudySettings) -> dict[str, Any]:
     """What is to be kept of ``task``, by key. Raises InvalidInput for a picture that cannot be read."""
-    return _attack(task, settings) if isinstance(task, Attack) else _look(task, settings)
+    return _attack(task, settings) if isinstance(task, Attack) else _assess(task, settings)
 
 
 def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def _attack(task: Attack, settings: StudySettings) -> dict[str, Any]:
     }
 
 
-def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
-    image, truth = looked_at(task.item, task.variant, task.file, task.circumstance, settings.seed)
+def _assess(task: Assess, settings: StudySettings) -> dict[str, Any]:
+    image, truth = variant_picture(task.item, task.variant, task.file, task.circumstance, settings.seed)
     detectors = _detectors(settings.detector(task.model), settings.rates)
     first = next(iter(detectors.values()))
     digest = image_digest(image)
@@ -122,7 +122,7 @@ def _look(task: LookAt, settings: StudySettings) -> dict[str, Any]:
     return kept
 
 
-def looked_at(
+def variant_picture(
     item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
 ) -> tuple[Picture, LabelledImage]:
     """What a model sees as ``variant`` of ``item``, and its labels.

@@ -19,16 +19,16 @@ from sticker_uq.evaluation.metrics.statistics import mean_interval, roc_interval
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, AbnormalImage
 from sticker_uq.lab.studies.dil.scene_records import (
+    ANOMALY_SCORE,
+    BACKGROUND_NOVELTY,
+    DETERMINISTIC_UNCERTAINTY,
     DIL_SIGNALS,
-    DOUBT,
-    INDECISION,
     MC_SIGNALS,
-    OMISSION,
-    OVERLOOKED,
-    OVERSIGHT,
+    MISSED_STICKER_PROBABILITY,
+    MISSED_STICKER_SCORE,
+    NOVELTY,
     PAPER,
-    STRANGENESS,
-    SUSPICION,
+    SUMMED_ENTROPY,
     SceneRecord,
 )
 from sticker_uq.lab.studies.dil.threshold_gains import threshold_gains
@@ -58,7 +58,7 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
             for record, truth in zip(found, truths, strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
-        more = [name for name in (STRANGENESS, SUSPICION) if name in _signals(records)]
+        more = [name for name in (NOVELTY, ANOMALY_SCORE) if name in _signals(records)]
         rows.append(
             {
                 "case": case,
@@ -166,10 +166,14 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 def _signals(records: Records) -> tuple[str, ...]:
     every = [record.signals for found in records.values() for record in found]
     told = (
-        *((STRANGENESS, SUSPICION) if all(STRANGENESS in signals for signals in every) else ()),
-        *((OVERLOOKED, OVERSIGHT, OMISSION) if all(OVERLOOKED in signals for signals in every) else ()),
+        *((NOVELTY, ANOMALY_SCORE) if all(NOVELTY in signals for signals in every) else ()),
+        *(
+            (BACKGROUND_NOVELTY, MISSED_STICKER_PROBABILITY, MISSED_STICKER_SCORE)
+            if all(BACKGROUND_NOVELTY in signals for signals in every)
+            else ()
+        ),
     )
-    return (*DIL_SIGNALS, DOUBT, INDECISION, *told, *MC_SIGNALS)
+    return (*DIL_SIGNALS, DETERMINISTIC_UNCERTAINTY, SUMMED_ENTROPY, *told, *MC_SIGNALS)
 
 
 def _signal(found: Sequence[SceneRecord], name: str) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What a detector says about every scene of the abnormal cases, kept so that a study does not look twice."""
+"""Signals and detections of every scene of the abnormal cases, cached so that a study assesses each picture once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
 from sticker_uq.novelty.head import NoveltyHead, novelty, novelty_map
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
-from sticker_uq.novelty.regions import missed_sticker_probability, overlooked, scene_novelty
+from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
 from sticker_uq.uncertainty import observe
 
@@ -31,8 +31,8 @@ FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
 SEEN_IOU = 0.3
 """IoU from which a predicted box shows that a sticker was seen, however badly it is drawn."""
-MC_SIGNALS = (*METRICS, "unsureness", "unstable")
-"""Monte-Carlo dropout's own signals of a scene: means of the metrics over its objects, 1 - the least score, unstable objects."""
+MC_SIGNALS = (*METRICS, "least_confidence", "unstable")
+"""Signals of Monte-Carlo dropout: means of the metrics over the objects, 1 - the lowest score, number of unstable objects."""
 PAPER = "gradcam"
 """Saliency technique of the DiL paper; CL and BL are those of its map."""
 DIL_SIGNALS = (
@@ -43,29 +43,28 @@ DIL_SIGNALS = (
 )
 """What localization says of a scene: CL, BL, DiL by saliency technique, and the largest objectness that no box explains."""
 
-DOUBT = "doubt"
-"""Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
-STRANGENESS = "novelty"
-"""What the novelty network or head says, of a detector that has one."""
-OVERLOOKED = "overlooked"
-"""Where there is a network: how novel the picture is where no predicted box lies."""
-OVERSIGHT = "missed_sticker_probability"
-"""Where there is a network: how probably a sticker is visible that no predicted box shows."""
-OMISSION = "omission"
-"""Oversight and overlooked together: the odds of the one times the root of those of the other, as a probability."""
+DETERMINISTIC_UNCERTAINTY = "deterministic_uncertainty"
+"""The larger of unexplained objectness and 1 - the lowest score of a predicted box, from the pass without dropout."""
+SUMMED_ENTROPY = "summed_entropy"
+"""Sum of the entropies, bits, of the class vectors of all detections from ENTROPY_FLOOR on, from the pass without dropout."""
+ENTROPY_FLOOR = 0.1
+NOVELTY = "novelty"
+"""Novelty of the scene by the novelty network or head, of a detector that has one."""
+BACKGROUND_NOVELTY = "background_novelty"
+"""Novelty outside of every predicted box, where there is a network."""
+MISSED_STICKER_PROBABILITY = "missed_sticker_probability"
+"""Probability that a sticker is visible that no predicted box shows, where there is a network."""
+MISSED_STICKER_SCORE = "missed_sticker_score"
+"""Odds of the missed-sticker probability times the root of the odds of the background novelty, as a probability."""
 _LEAST = 1e-4
-INDECISION = "indecision"
-"""Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
-UNDECIDED_FLOOR = 0.1
-SUSPICION = "suspicion"
-"""Unexplained objectness, novelty and indecision together."""
+ANOMALY_SCORE = "anomaly_score"
+"""1 - (1 - unexplained objectness) (1 - novelty) 2^(-summed entropy / 3)."""
 _BITS = 3.0
-"""Indecision that halves what is left of the certainty that a scene is as it should be."""
 
 
 @dataclass(frozen=True)
 class SceneRecord:
-    """One scene as one detector saw it.
+    """Signals and detections of one scene by one detector.
 
     ``case`` and ``source`` say which; ``missed``: stickers that no predicted box shows; ``stickers``: how many it has;
     ``signals``: by name, 0 where Monte-Carlo dropout found no object to measure; ``boxes`` (N, 4) and ``probabilities``
@@ -90,36 +89,35 @@ class SceneRecord:
         )
 
     def signal(self, name: str) -> float:
-        """The signal ``name``: one of DIL_SIGNALS, MC_SIGNALS, DOUBT and INDECISION.
+        """The signal ``name``: one of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
 
-        Where there is a network or head also STRANGENESS and SUSPICION; with a network OVERLOOKED, OVERSIGHT and OMISSION.
+        Where there is a network or head also NOVELTY and ANOMALY_SCORE; with a network BACKGROUND_NOVELTY,
+        MISSED_STICKER_PROBABILITY and MISSED_STICKER_SCORE.
         """
-        if name == SUSPICION:
-            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])
-            return 1 - certain * 2 ** (-self.indecision / _BITS)
-        if name == INDECISION:
-            return self.indecision
-        if name == OMISSION:
-            both = np.clip([self.signals[OVERSIGHT], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST)
+        if name == ANOMALY_SCORE:
+            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[NOVELTY])
+            return 1 - certain * 2 ** (-self.summed_entropy / _BITS)
+        if name == SUMMED_ENTROPY:
+            return self.summed_entropy
+        if name == MISSED_STICKER_SCORE:
+            both = np.clip(
+                [self.signals[MISSED_STICKER_PROBABILITY], self.signals[BACKGROUND_NOVELTY]],
+                _LEAST,
+                1 - _LEAST,
+            )
             return float(expit(logit(both) @ [1.0, 0.5]))
-        return self.doubt if name == DOUBT else self.signals[name]
+        return self.deterministic_uncertainty if name == DETERMINISTIC_UNCERTAINTY else self.signals[name]
 
     @property
-    def indecision(self) -> float:
-        """Bits that the class vectors of everything detected from UNDECIDED_FLOOR on leave open, added up.
-
-        It grows with every box that the detector is not sure of, be it predicted or not.
-        """
+    def summed_entropy(self) -> float:
+        """See :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
         found = self.detections
-        vectors = found.probabilities[found.scores >= UNDECIDED_FLOOR].astype(np.float64)
+        vectors = found.probabilities[found.scores >= ENTROPY_FLOOR].astype(np.float64)
         return float(entropy(vectors, base=2, axis=1).sum())
 
     @property
-    def doubt(self) -> float:
-        """The larger of what no box explains and what the least sure predicted box leaves unsaid, 0..1.
-
-        A box explains what lies in it only as far as its score goes: 1 - score of it remains.
-        """
+    def deterministic_uncertainty(self) -> float:
+        """See :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
         scores = self.detections.scores
         predicted = scores[scores >= DECISION_SCORE]
         weakest = float(1 - predicted.min()) if len(predicted) else 0.0
@@ -190,13 +188,13 @@ def _record(
     predicted = found.boxes[found.scores >= localization.decision_threshold]
     if isinstance(head, NoveltyNetwork):
         maps = novelty_maps(head, pixels)
-        signals[STRANGENESS] = scene_novelty(maps)
-        signals[OVERLOOKED] = overlooked(maps, predicted)
-        signals[OVERSIGHT] = missed_sticker_probability(maps, predicted)
+        signals[NOVELTY] = scene_novelty(maps)
+        signals[BACKGROUND_NOVELTY] = background_novelty(maps, predicted)
+        signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
     elif head is not None:
-        signals[STRANGENESS] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
+        signals[NOVELTY] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
-    signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
+    signals["least_confidence"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))
     is_sticker = image.picture.labels == ObjectClass.STICKER
     seen = [

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sticker_uq.calibration.selective import augrc
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import match
-from sticker_uq.evaluation.metrics.statistics import area_under_roc, clopper_pearson
+from sticker_uq.evaluation.metrics.statistics import area_under_roc
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.lab.attacks.dag import DagSettings, attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
@@ -22,6 +23,7 @@ from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import generate
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.lab.studies.monitors.classifier_report import missed_rate
 from sticker_uq.lab.studies.monitors.detection_attacks import ATTACKED, EPSILON, attacked_picture
 from sticker_uq.lab.studies.monitors.monitor_measures import missed_share, threshold_at
 from sticker_uq.monitors import MONITORS, Monitor, Objects, concatenate, measure_cost, monitor_named
@@ -69,7 +71,7 @@ class DetectionSettings:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedSet:
     """Detections of one set of pictures: ``objects``, whether each is ``right`` (N,), and how many of the objects that the set
     is about were ``asked`` for and not detected at all: no supervisor sees those.
     """
@@ -80,8 +82,8 @@ class Seen:
     missed: int
 
 
-class Eye:
-    """Looks at pictures with a detector and an ensemble, and keeps the objects that monitors are to score."""
+class ObjectObserver:
+    """Runs a detector and an ensemble on pictures, and keeps the objects that monitors are to score."""
 
     def __init__(
         self, detector: StochasticDetector, members: Sequence[StochasticDetector], settings: DetectionSettings
@@ -89,8 +91,8 @@ class Eye:
         self._detector, self._members, self._settings = detector, members, settings
         self.probe: Probe | None = None
 
-    def look(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
-        """The sure enough detections of a picture, and the same as objects."""
+    def observe(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
+        """The detections of a picture above the lowest score, and the same as objects."""
         detector = self._detector
         features = detector.encode(image)
         found = self._sure(detector.detect(features))
@@ -101,19 +103,19 @@ class Eye:
         )
         return found, objects
 
-    def see(
+    def observe_set(
         self,
         pictures: Iterable[Staged],
         keep: Literal["all", "at", "wrong"],
         passes: int,
-    ) -> Seen:
+    ) -> ObservedSet:
         """What is detected in ``pictures`` (image, boxes, labels, boxes the set is about).
 
         ``keep``: "all" detections, those "at" the boxes the set is about, or the "wrong" ones on an object.
         """
         parts, right, asked, missed = [], [], 0, 0
         for number, (image, boxes, labels, about) in enumerate(pictures):
-            found, objects = self.look(image, number, passes)
+            found, objects = self.observe(image, number, passes)
             item = LabelledImage(
                 path=_NOWHERE,
                 image_id=number,
@@ -137,7 +139,7 @@ class Eye:
             objects = replace(objects, labels=matched.truth)
             parts.append(objects[kept])
             right.append(matched.right[kept])
-        return Seen(concatenate(parts), np.concatenate(right), asked, missed)
+        return ObservedSet(concatenate(parts), np.concatenate(right), asked, missed)
 
     def _sure(self, found: Detections) -> Detections:
         sure = found.probabilities[:, 1:].max(axis=1, initial=0.0) >= self._settings.min_score
@@ -189,13 +191,13 @@ def run_detections(
         raise InvalidInput(f"{len(items)} pictures, expected 6 or more to fit and to test with")
     order = np.random.default_rng(settings.seed).permutation(len(items))
     fitting, testing = ([items[i] for i in part] for part in np.split(order, [2 * len(items) // 3]))
-    eye = Eye(detector, members, settings)
+    observer = ObjectObserver(detector, members, settings)
     tell("detections to fit on")
-    fitted = eye.see(plain(fitting), "all", passes=1)
+    fitted = observer.observe_set(plain(fitting), "all", passes=1)
     assert fitted.objects.labels is not None
     assert fitted.objects.features is not None
-    eye.probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
-    fitted_on = replace(fitted.objects, logits=eye.probe.logits(fitted.objects.features))
+    observer.probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
+    fitted_on = replace(fitted.objects, logits=observer.probe.logits(fitted.objects.features))
     seen = {"fitted": fitted}
     stages: dict[str, tuple[Iterable[Staged], Literal["all", "at", "wrong"]]] = {
         "nominal": (plain(testing), "all"),
@@ -206,18 +208,20 @@ def run_detections(
     }
     for name, (pictures, keep) in stages.items():
         tell(f"{name} pictures")
-        seen[name] = eye.see(pictures, keep, settings.passes)
+        seen[name] = observer.observe_set(pictures, keep, settings.passes)
     result = _scored(seen, fitted_on, bool(members), settings)
     tell("attacks that know the supervisor")
-    return replace(result, adaptive=_adaptive(eye, detector, testing, fitted_on, seen["nominal"], settings))
+    return replace(
+        result, adaptive=_adaptive(observer, detector, testing, fitted_on, seen["nominal"], settings)
+    )
 
 
 def _adaptive(
-    eye: Eye,
+    observer: ObjectObserver,
     detector: StochasticDetector,
     testing: Sequence[LabelledImage],
     fitted_on: Objects,
-    nominal: Seen,
+    nominal: ObservedSet,
     settings: DetectionSettings,
 ) -> dict[str, AdaptiveDetections]:
     items = [item for item in testing if len(item.labels)][: settings.attacked]
@@ -227,7 +231,7 @@ def _adaptive(
             (attacked_picture(detector, item, supervisor, settings.steps), item.boxes, item.labels, None)
             for item in items
         )
-        return eye.see(pictures, "wrong", settings.passes).objects
+        return observer.observe_set(pictures, "wrong", settings.passes).objects
 
     unaware = seen(None)
     found = {}
@@ -244,7 +248,7 @@ def _adaptive(
 
 
 def _scored(
-    seen: dict[str, Seen], fitted_on: Objects, ensemble: bool, settings: DetectionSettings
+    seen: dict[str, ObservedSet], fitted_on: Objects, ensemble: bool, settings: DetectionSettings
 ) -> DetectionResult:
     areas, risk, missed, cost = {}, {}, {}, {}
     nominal, corrupted = seen["nominal"], seen["corrupted"]
@@ -307,50 +311,50 @@ def _invalid(testing: Sequence[LabelledImage], settings: DetectionSettings) -> I
         yield scene.image, scene.boxes, scene.labels, scene.added
 
 
-def as_markdown(result: DetectionResult, title: str) -> str:
-    """The tables of ``result``."""
-    lines = [
-        f"# {title}",
-        "",
-        "| pictures | detections | objects the set is about | of these not detected |",
-        "|---|---|---|---|",
-    ]
-    for name, (count, asked, lost) in result.seen.items():
-        about = f"{asked} | {lost}" if asked else "n/a | n/a"
-        lines.append(f"| {name} | {count} | {about} |")
-    lines += [
-        "",
-        "What is not detected no supervisor sees. Of the attacked pictures the detections of a wrong class count.",
-        "",
-        "## AUC-ROC against nominal detections, and error detection on nominal and corrupted ones",
-        "",
-        f"FNR: share of the wrong detections below the threshold that refuses {result.alarms:.0%} of the nominal ones, with its "
-        "95 % interval (Clopper and Pearson).",
-        "",
-        f"| supervisor | {' | '.join(SETS)} | AUGRC | FNR | ms per object |",
-        "|---|" + "---|" * (len(SETS) + 3),
-    ]
-    for name, found in result.auc.items():
-        cells = [f"{found[key]:.3f}" for key in SETS]
-        missed, wrong = result.missed[name]
-        low, high = clopper_pearson(missed, wrong)
-        rate = missed / wrong if wrong else float("nan")
-        lines.append(
-            f"| {name} | {' | '.join(cells)} | {result.augrc[name]:.4f} | {rate:.2f} ({low:.2f} to {high:.2f}) "
-            f"| {result.cost_ms[name]:.3f} |"
-        )
-    lines += [
-        "",
-        "## Attacks that know the supervisor",
-        "",
-        f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, and "
-        "AUC-ROC of the supervisor on them.",
-        "",
-        "| supervisor | wrong detections | AUC | wrong detections, knowing it | AUC, knowing it |",
-        "|---|---|---|---|---|",
-    ]
-    for name, one in result.adaptive.items():
-        lines.append(
-            f"| {name} | {one.wrong} | {one.auc:.3f} | {one.wrong_adaptive} | {one.auc_adaptive:.3f} |"
-        )
-    return "\n".join(lines) + "\n"
+def detection_report(result: DetectionResult, title: str) -> str:
+    """The tables of ``result`` as Markdown."""
+    return as_markdown(
+        [
+            f"# {title}",
+            Table(
+                ("pictures", "detections", "objects the set is about", "of these not detected"),
+                [
+                    (name, str(count), *((str(asked), str(lost)) if asked else ("n/a", "n/a")))
+                    for name, (count, asked, lost) in result.seen.items()
+                ],
+            ),
+            "No monitor scores what is not detected. Of the attacked pictures the detections of a wrong class count.",
+            "## AUC-ROC against nominal detections, and error detection on nominal and corrupted ones",
+            f"FNR: share of the wrong detections below the threshold that refuses {result.alarms:.0%} of the nominal ones, with "
+            "its 95 % interval (Clopper and Pearson).",
+            Table(
+                ("supervisor", *SETS, "AUGRC", "FNR", "ms per object"),
+                [
+                    (
+                        name,
+                        *(f"{found[key]:.3f}" for key in SETS),
+                        f"{result.augrc[name]:.4f}",
+                        missed_rate(*result.missed[name]),
+                        f"{result.cost_ms[name]:.3f}",
+                    )
+                    for name, found in result.auc.items()
+                ],
+            ),
+            "## Attacks that know the supervisor",
+            f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, "
+            "and AUC-ROC of the supervisor on them.",
+            Table(
+                ("supervisor", "wrong detections", "AUC", "wrong detections, knowing it", "AUC, knowing it"),
+                [
+                    (
+                        name,
+                        str(one.wrong),
+                        f"{one.auc:.3f}",
+                        str(one.wrong_adaptive),
+                        f"{one.auc_adaptive:.3f}",
+                    )
+                    for name, one in result.adaptive.items()
+                ],
+            ),
+        ]
+    )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.statistics import Interval, area_under_roc, cluster_bootstrap
+from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown
 from sticker_uq.lab.studies.monitors.task_networks import (
     ASK_ABOVE,
     REMOVE_ABOVE,
@@ -144,45 +145,51 @@ def as_csv(found: dict[str, TaskScores]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_markdown(material: str, found: dict[str, TaskScores]) -> str:
-    """The rates per threshold and the cascades, one table of each per kind of label."""
-    lines = [
+def task_report(material: str, found: dict[str, TaskScores]) -> str:
+    """The rates per threshold and the cascades as Markdown, one table of each per kind of label."""
+    blocks: list[Block] = [
         f"# Task networks on {material}",
-        "",
         "FNR: share of the crops above the threshold that the network puts below it (the paper calls it true negative rate); "
         "FPR: of those not above it, put above. 95 % intervals from resampling the pictures that the crops come from. "
         "Difference: mean of FNR and FPR, task network less probabilistic one; below 0 the task network is better.",
     ]
+    head = [
+        "t",
+        "above t",
+        "FNR, task",
+        "FNR, probabilistic",
+        "FPR, task",
+        "FPR, probabilistic",
+        "difference",
+    ]
     for name, scores in found.items():
-        lines += [
-            "",
-            f"## Labels: {name}",
-            "",
-            f"{len(scores.truth)} crops, {len(scores.task)} seeds.",
-            "",
-            "| t | above t | FNR, task | FNR, probabilistic | FPR, task | FPR, probabilistic | difference "
-            "| AUC, task | AUC, probabilistic |",
-            "|---|" + "---|" * 8,
-        ]
-        for threshold in THRESHOLDS:
-            row = rates_at(scores, threshold)
+        rows = []
+        for row in (rates_at(scores, threshold) for threshold in THRESHOLDS):
             cells = (row.task_fnr, row.probabilistic_fnr, row.task_fpr, row.probabilistic_fpr, row.difference)
-            lines.append(
-                f"| {threshold:g} | {row.above:.2f} | "
-                + " | ".join(map(_cell, cells))
-                + f" | {row.task_auc:.3f} | {row.probabilistic_auc:.3f} |"
-            )
-        lines += [
-            "",
-            f"Cascade: remove above {REMOVE_ABOVE:g}, ask above {ASK_ABOVE:g}, else keep.",
-            "",
-            "| network | right action | removed, must be kept | kept, must be removed | asked | contradicting |",
-            "|---|" + "---|" * 5,
+            areas = (f"{area:.3f}" for area in (row.task_auc, row.probabilistic_auc))
+            rows.append((f"{row.threshold:g}", f"{row.above:.2f}", *map(_cell, cells), *areas))
+        shares = [
+            (network, *map(_cell, (one.right, one.damaged, one.left, one.asked)), f"{one.contradicting:.3f}")
+            for network, one in zip(("task", "probabilistic"), cascades(scores), strict=True)
         ]
-        for network, one in zip(("task", "probabilistic"), cascades(scores), strict=True):
-            shares = (one.right, one.damaged, one.left, one.asked)
-            lines.append(f"| {network} | " + " | ".join(map(_cell, shares)) + f" | {one.contradicting:.3f} |")
-    return "\n".join(lines) + "\n"
+        blocks += [
+            f"## Labels: {name}",
+            f"{len(scores.truth)} crops, {len(scores.task)} seeds.",
+            Table([*head, "AUC, task", "AUC, probabilistic"], rows),
+            f"Cascade: remove above {REMOVE_ABOVE:g}, ask above {ASK_ABOVE:g}, else keep.",
+            Table(
+                (
+                    "network",
+                    "right action",
+                    "removed, must be kept",
+                    "kept, must be removed",
+                    "asked",
+                    "contradicting",
+                ),
+                shares,
+            ),
+        ]
+    return as_markdown(blocks)
 
 
 def _cell(interval: Interval) -> str:

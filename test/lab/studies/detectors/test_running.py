@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from sticker_uq.cli.study import app
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.coco import read_coco, read_picture, write_coco
+from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors import executors
 from sticker_uq.lab.studies.detectors.executors import executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
-from sticker_uq.lab.studies.detectors.store import Store
 from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
 from sticker_uq.lab.studies.detectors.study_tasks import perform
@@ -342,10 +342,10 @@ def test_two_images_of_one_name_are_refused(data, tmp_path) -> None:
 
 def test_a_store_is_a_store(tmp_path) -> None:
     (tmp_path / CELLS).write_bytes(b"not a database at all, but long enough to look like a file" * 40)
-    with pytest.raises(InvalidInput, match="expected the cells of a study"):
-        Store(tmp_path / CELLS)
-    with Store(tmp_path / "new") as store:
+    with pytest.raises(InvalidInput, match="expected a file of stored results"):
+        JsonStore(tmp_path / CELLS)
+    with JsonStore(tmp_path / "new") as store:
         store.put({"a": {"x": float("nan")}})
         assert "a" in store
-        assert np.isnan(store["a"]["x"])
+        assert np.isnan(store.get("a")["x"])
         assert "b" not in store

@@ -22,11 +22,11 @@ from sticker_uq.lab.studies.dil.dil_tables import (
     thresholds,
 )
 from sticker_uq.lab.studies.dil.scene_records import (
+    BACKGROUND_NOVELTY,
     DIL_SIGNALS,
     MC_SIGNALS,
-    OVERLOOKED,
-    OVERSIGHT,
-    STRANGENESS,
+    MISSED_STICKER_PROBABILITY,
+    NOVELTY,
     SceneRecord,
 )
 from sticker_uq.scene import InvalidInput
@@ -77,12 +77,14 @@ def test_effects_of_each_case(study):
 
 def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
     boxes = [[0, 0, 9, 9], [20, 20, 29, 29]]
-    assert record("clean", 0.0, boxes, (0.9, 0.7)).doubt == pytest.approx(0.3)
-    assert record("clean", 0.0, boxes, (0.9, 0.2)).doubt == pytest.approx(0.1)  # 0.2 is no predicted box
+    assert record("clean", 0.0, boxes, (0.9, 0.7)).deterministic_uncertainty == pytest.approx(0.3)
+    assert record("clean", 0.0, boxes, (0.9, 0.2)).deterministic_uncertainty == pytest.approx(
+        0.1
+    )  # 0.2 is no predicted box
     unseen = record("clean", 0.0)
-    assert unseen.doubt == 0
+    assert unseen.deterministic_uncertainty == 0
     unseen.signals["unexplained_objectness"] = 0.4
-    assert unseen.signal("doubt") == 0.4
+    assert unseen.signal("deterministic_uncertainty") == 0.4
 
 
 def test_strangeness_counts_where_there_is_a_head(study):
@@ -91,30 +93,30 @@ def test_strangeness_counts_where_there_is_a_head(study):
     for found in records.values():
         for one in found:
             one.signals["novelty"] = 0.2 if one.case == "clean" else 0.9
-    assert separation(records).set_index("signal").loc["suspicion", "hidden"].startswith("1.000")
+    assert separation(records).set_index("signal").loc["anomaly_score", "hidden"].startswith("1.000")
     assert effects(records, images, 0.5).set_index("case").loc["hidden", "novelty"].startswith("0.900")
     sure = record("clean", 0.0, [[0, 0, 9, 9]], (1.0,))
     sure.signals.update({"novelty": 0.5, "unexplained_objectness": 0.2})
-    assert sure.signal("suspicion") == pytest.approx(1 - 0.8 * 0.5)
+    assert sure.signal("anomaly_score") == pytest.approx(1 - 0.8 * 0.5)
 
 
-def test_an_omission_needs_the_odds_of_both():
+def test_the_missed_sticker_score_needs_the_odds_of_both():
     one = record("clean", 0.0)
-    one.signals.update({"overlooked": 0.2, "missed_sticker_probability": 0.75})
-    assert one.signal("omission") == pytest.approx(0.6)  # odds 3 times the root of 1/4
+    one.signals.update({"background_novelty": 0.2, "missed_sticker_probability": 0.75})
+    assert one.signal("missed_sticker_score") == pytest.approx(0.6)  # odds 3 times the root of 1/4
     one.signals["missed_sticker_probability"] = 0.0
-    assert one.signal("omission") == pytest.approx(0, abs=1e-3)
+    assert one.signal("missed_sticker_score") == pytest.approx(0, abs=1e-3)
 
 
-def test_indecision_adds_up_what_every_box_leaves_open():
+def test_summed_entropy_grows_with_every_uncertain_box():
     boxes = [[0, 0, 9, 9], [20, 20, 29, 29], [40, 40, 49, 49]]
-    assert record("clean", 0.0, boxes[:1], (1.0,)).indecision == pytest.approx(0, abs=1e-6)
-    assert record("clean", 0.0, boxes[:2], (0.5, 0.5)).indecision == pytest.approx(2, abs=1e-6)
+    assert record("clean", 0.0, boxes[:1], (1.0,)).summed_entropy == pytest.approx(0, abs=1e-6)
+    assert record("clean", 0.0, boxes[:2], (0.5, 0.5)).summed_entropy == pytest.approx(2, abs=1e-6)
     one = record("clean", 0.0, boxes, (0.5, 0.05, 1.0))  # 0.05 is hardly anything
-    assert one.indecision == one.signal("indecision") == pytest.approx(1, abs=1e-6)
+    assert one.summed_entropy == one.signal("summed_entropy") == pytest.approx(1, abs=1e-6)
     one.signals.update({"novelty": 0.5, "unexplained_objectness": 0.0})
-    assert one.signal("suspicion") == pytest.approx(1 - 0.5 * 2 ** (-1 / 3), abs=1e-6)
-    assert record("clean", 0.0).indecision == 0
+    assert one.signal("anomaly_score") == pytest.approx(1 - 0.5 * 2 ** (-1 / 3), abs=1e-6)
+    assert record("clean", 0.0).summed_entropy == 0
 
 
 def test_what_separates_and_what_does_not(study):
@@ -173,7 +175,7 @@ def test_the_command_measures_once(data, tmp_path):
     cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
     content = json.loads(cache.read_text())
     (found,) = content["records"]
-    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED, OVERSIGHT}
+    assert set(found["signals"]) == {*NAMES, NOVELTY, BACKGROUND_NOVELTY, MISSED_STICKER_PROBABILITY}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
 
@@ -241,6 +243,6 @@ def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_pa
     assert found[0]["key"]["head"] != found[1]["key"]["head"]
     novel = [content["records"][0]["signals"]["novelty"] for content in found]
     assert novel[0] != novel[1]
-    assert "overlooked" in found[0]["records"][0]["signals"]
-    assert ("overlooked" in found[1]["records"][0]["signals"]) == bool(kind)
-    assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-suspicion.csv").is_file()
+    assert "background_novelty" in found[0]["records"][0]["signals"]
+    assert ("background_novelty" in found[1]["records"][0]["signals"]) == bool(kind)
+    assert (tmp_path / "own" / "ssdlite320_mobilenet_v3_large_rates-of-anomaly_score.csv").is_file()

@@ -18,11 +18,11 @@ from sticker_uq.lab.studies.monitors.detection_attacks import EPSILON, attacked_
 from sticker_uq.lab.studies.monitors.detection_study import (
     SETS,
     DetectionSettings,
-    Eye,
+    ObjectObserver,
     _attacked,
     _corrupted,
     _invalid,
-    as_markdown,
+    detection_report,
     plain,
 )
 from sticker_uq.monitors import monitor_named
@@ -47,12 +47,12 @@ def detector() -> StochasticDetector:
 
 
 def test_what_is_seen_of_each_set(items: list[LabelledImage], detector: StochasticDetector) -> None:
-    eye = Eye(detector, [], SETTINGS)
-    nominal = eye.see(plain(items), "all", passes=2)
+    observer = ObjectObserver(detector, [], SETTINGS)
+    nominal = observer.observe_set(plain(items), "all", passes=2)
     assert len(nominal.objects) > 6
     assert nominal.right.mean() > 0.7
     assert nominal.objects.samples.shape[0] == 2
-    foreign_objects = eye.see(_invalid(items, SETTINGS), "at", passes=1)
+    foreign_objects = observer.observe_set(_invalid(items, SETTINGS), "at", passes=1)
     assert foreign_objects.asked > 0
     assert len(foreign_objects.objects) <= len(nominal.objects)
     assert foreign_objects.missed <= foreign_objects.asked
@@ -68,7 +68,7 @@ def test_only_detections_of_a_wrong_class_count_of_attacked_pictures(
 ) -> None:
     attacked = list(_attacked(detector, items, SETTINGS))
     assert len(attacked) == 1
-    seen = Eye(detector, [], SETTINGS).see(attacked, "wrong", passes=1)
+    seen = ObjectObserver(detector, [], SETTINGS).observe_set(attacked, "wrong", passes=1)
     assert seen.asked == len(attacked[0][2])
     assert not seen.right.any()
     assert (seen.objects.labels > 0).all()
@@ -92,7 +92,7 @@ def test_the_whole_study(
     assert set(result.seen) == {"fitted", "nominal", "ambiguous", "adversarial", "corrupted", "invalid"}
     assert all(0 <= missed <= wrong for missed, wrong in result.missed.values())
     assert set(result.adaptive) == {"max_softmax", "mdsa", "autoencoder"}
-    text = as_markdown(result, "Detections")
+    text = detection_report(result, "Detections")
     assert "| mdsa | " in text.split("## Attacks that know the supervisor")[1]
     assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
     with pytest.raises(InvalidInput, match="expected 6 or more"):
@@ -102,14 +102,14 @@ def test_the_whole_study(
 def test_an_ensemble_is_left_out_without_members(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
-    seen = Eye(detector, [], SETTINGS).see(plain(items[:1]), "all", passes=1)
+    seen = ObjectObserver(detector, [], SETTINGS).observe_set(plain(items[:1]), "all", passes=1)
     assert seen.objects.members is None
 
 
 def test_an_attack_that_knows_the_supervisor_lowers_its_score(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
-    seen = Eye(detector, [], SETTINGS).see(plain(items), "all", passes=1)
+    seen = ObjectObserver(detector, [], SETTINGS).observe_set(plain(items), "all", passes=1)
     supervisor = monitor_named("mdsa").fit(seen.objects)
     item = next(item for item in items if len(item.labels) > 1)
     clean = read_picture(item)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.lab.studies.ambiguity.raae import RaaeSettings
-from sticker_uq.lab.studies.monitors.classifier_report import as_markdown
+from sticker_uq.lab.studies.monitors.classifier_report import classifier_report
 from sticker_uq.lab.studies.monitors.classifier_study import (
     StudyResult,
     StudySettings,
@@ -71,7 +71,7 @@ def test_a_study_goes_on_from_what_it_left(result: tuple[StudyResult, Path]) -> 
 
 
 def test_the_tables(result: tuple[StudyResult, Path]) -> None:
-    text = as_markdown(result[0])
+    text = classifier_report(result[0])
     assert "## Table II" in text
     assert "| ensemble_mean_softmax | " in text
     (row,) = [line for line in text.splitlines() if line.startswith("| ambiguous | ")]

@@ -30,7 +30,7 @@ from sticker_uq.lab.studies.monitors.task_networks import (
     run_tasks,
     train_and_score,
 )
-from sticker_uq.lab.studies.monitors.task_report import as_csv, as_markdown, cascades, rates_at
+from sticker_uq.lab.studies.monitors.task_report import as_csv, cascades, rates_at, task_report
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import InvalidInput
 
@@ -143,8 +143,8 @@ def test_a_study_of_tasks_and_its_tables(cell: Material, tmp_path: Path) -> None
     again = run_tasks(cell, settings, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == kept
     fresh = run_tasks(cell, settings)
-    text = as_markdown("cell", found)
-    assert text == as_markdown("cell", again) == as_markdown("cell", fresh)
+    text = task_report("cell", found)
+    assert text == task_report("cell", again) == task_report("cell", fresh)
     # there is no label between 0.3 and 0.4: one network
     assert np.array_equal(fresh["blur"].task[:, 2], fresh["blur"].task[:, 3])
     lines = as_csv(found).splitlines()

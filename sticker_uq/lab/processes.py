@@ -1,0 +1,33 @@
+"""Work spread over processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import TypeVar
+
+import cv2
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:
+    """``function`` of each of ``work``, in order, in ``jobs`` processes or, for 1, in this one; it must be picklable."""
+    if min(jobs, len(work)) <= 1:
+        yield from map(function, work)
+        return
+    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+    pool = ProcessPoolExecutor(min(jobs, len(work)), context, start_worker)
+    try:
+        yield from pool.map(function, work)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def start_worker() -> None:
+    """Prepare a worker process: Ctrl-C ends the parent, which ends this one, and each computes with one thread."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cv2.setNumThreads(1)
