@@ -27,10 +27,10 @@ def answered(record: Record, policy: Policy) -> tuple[LabelledBox, ...] | None:
     if not asked:
         return None
     answers = [_about(verdict, record) for verdict in asked]
-    should_stop = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
-    should_stop += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
+    to_remove = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+    to_remove += [v.object.box for v, a in zip(asked, answers, strict=True) if a.answer is Answer.REMOVE]
     for sticker in record.stickers:
-        if not any(_overlap(sticker, box) >= SAME_PLACE for box in should_stop):
+        if not any(_overlap(sticker, box) >= SAME_PLACE for box in to_remove):
             answers.append(OperatorAnswer(Answer.MISSED, as_box(sticker)))
     question = AnsweredQuestion(
         "",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,7 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.lab.studies.detectors.study_plan import ModelChoice
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.perception.cascade import CascadeStage, Unsure, escalate
-from sticker_uq.perception.factory import asks_a_person
+from sticker_uq.perception.cascade import CascadeStage, asks_a_person, escalate
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
 
 FIRST_SEED = 55_000_000
@@ -114,7 +113,9 @@ def _doubts(scene: SceneAssessment, policy: Policy) -> bool:
     return decided.outcome is Outcome.ASK or any(v.verdict is Verdict.ASK for v in decided.verdicts)
 
 
-def _cascade(seen: Sequence[Sequence[Record]], unsure: Unsure, budget_ms: float) -> list[tuple[Record, ...]]:
+def _cascade(
+    seen: Sequence[Sequence[Record]], unsure: Callable[[SceneAssessment], bool], budget_ms: float
+) -> list[tuple[Record, ...]]:
     """The looks that the cascade takes at every scene."""
     expected = [float(np.mean([r.assessment.timings["total"] for r in own])) for own in seen]
     found = []

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.adaptive import FIRST_SEED, different_verdicts
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import ObservedObject, SceneAssessment
+from sticker_uq.scene import ObservedObject, SceneAssessment, SceneDecision, Verdict
 from sticker_uq.uncertainty import iou_matrix
 
+FIRST_SEED = 50_000_000
 METRICS = (
     "variation_ratio",
     "shannon_entropy",
@@ -88,6 +88,22 @@ def _pairs(wanted: SceneAssessment, found: SceneAssessment) -> list[tuple[Observ
         if overlaps.max() >= _SAME_PLACE:
             pairs.append((one, left.pop(int(overlaps.argmax()))))
     return pairs
+
+
+def different_verdicts(wanted: SceneDecision, found: SceneDecision) -> int:
+    """Objects about which the two decide differently; one that only one of them sees counts unless it is left alone."""
+    boxes = np.array([v.object.box for v in found.verdicts], np.float64).reshape(-1, 4)
+    left = list(range(len(boxes)))
+    different = 0
+    for verdict in wanted.verdicts:
+        overlaps = iou_matrix(verdict.object.box[None], boxes)[0]
+        best = max(left, key=overlaps.__getitem__, default=-1)
+        if best >= 0 and overlaps[best] >= _SAME_PLACE:
+            left.remove(best)
+            different += found.verdicts[best].verdict is not verdict.verdict
+        else:
+            different += verdict.verdict is not Verdict.KEEP
+    return different + sum(found.verdicts[index].verdict is not Verdict.KEEP for index in left)
 
 
 def _line(name: str, changes: list[float]) -> None:

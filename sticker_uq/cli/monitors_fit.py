@@ -78,7 +78,7 @@ def command(
         fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
     else:
         calibrating = _labelled(calibration)
-    perception = Perception(settings.model_copy(update={"monitors": "", "adaptive": False}))
+    perception = Perception(settings.model_copy(update={"monitors": ""}))
     files = member or []
     loaded = [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
     document = fit_panel(

@@ -61,11 +61,6 @@ class Panel:
         self._probe = probe
         self._members = tuple(members) if "members" in self.needs else ()
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """The limit of each supervisor by its name."""
-        return {seat.name: seat.limit for seat in self.seats}
-
     def scored(
         self,
         detector: StochasticDetector,

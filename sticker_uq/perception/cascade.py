@@ -1,21 +1,21 @@
-"""Several models behind one look: the small one first, a larger one while the decision is uncertain and the time allows."""
+"""Several models with the interface of one: the small one first, a larger one while a person would be asked and time allows."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.gate import Policy, judge
 from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.pipeline import Perception
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment
+from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment
 
-Unsure = Callable[[SceneAssessment], bool]
-"""Whether a person would have to be asked about a scene."""
 _SMOOTHING = 0.2
 """Weight of the newest time in the expected one."""
 
@@ -28,7 +28,14 @@ class CascadeStage:
     expected_ms: float
 
 
-def escalate(looks: Sequence[CascadeStage], unsure: Unsure, budget_ms: float) -> list[SceneAssessment]:
+def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
+    """Whether ``policy`` would have a person asked now: about the scene, or because only doubtful objects are left in it."""
+    return judge(scene, policy).outcome is Outcome.ASK
+
+
+def escalate(
+    looks: Sequence[CascadeStage], unsure: Callable[[SceneAssessment], bool], budget_ms: float
+) -> list[SceneAssessment]:
     """What the models say about one image, the smallest first; the last assessment is the one that counts.
 
     The next model looks while ``unsure`` of the last assessment and while all looks together are expected to take no more than
@@ -47,26 +54,29 @@ def escalate(looks: Sequence[CascadeStage], unsure: Unsure, budget_ms: float) ->
 class Cascade:
     """A cascade of models with the interface of `Perception`.
 
-    It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them and the hash of
-    its settings over theirs and the budget, so that a policy is made for a cascade as for a model. ``model``, passes and dropout
-    rate of an assessment are those of the model that answered. With a budget the speed of the machine decides who looks.
+    It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them, ``settings_hash``
+    over their settings, the budget and the policy that escalates, so that a policy is made for a cascade as for a model.
+    ``model``, passes and dropout rate of an assessment are those of the model that answered. With a budget the speed of the
+    machine decides who looks.
     """
 
-    def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], unsure: Unsure) -> None:
+    def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], policy: Policy) -> None:
         """``stages`` from small to large, the first made from ``settings`` but for what concerns escalation.
 
-        Raises InvalidInput for fewer than two.
+        A larger one looks where ``policy`` would have a person asked, whichever detector it was made for: one that refused
+        every scene would never ask. Raises InvalidInput for fewer than two stages.
         """
         if len(stages) < 2:
             raise InvalidInput(f"a cascade of {len(stages)} models: expected two or more")
+        policy = policy.model_copy(update={"validity": None})
         self.settings = settings
         self._stages = list(stages)
-        self._unsure = unsure
+        self._unsure = partial(asks_a_person, policy=policy)
         self._budget_ms = settings.escalation_budget_s * 1e3
         self._expected_ms = [0.0] * len(stages)
         self.model_hash = _digest([stage.model_hash for stage in stages])
         self.settings_hash = _digest(
-            [*(s.settings_hash for s in stages), f"{settings.escalation_budget_s!r}"]
+            [*(s.settings_hash for s in stages), f"{settings.escalation_budget_s!r}", policy.hash]
         )
         panels = [stage.panel_hash for stage in stages]
         self.panel_hash = _digest(panels) if any(panels) else ""

@@ -1,20 +1,16 @@
-"""Perception as the live node and the replay make it from settings.
-
-With adaptive passes it knows the gate's decision, and with larger models to escalate to, when a person would be asked.
-"""
+"""Perception as the live node and the replay make it from settings: one model, or a cascade of them."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sticker_uq.gate import Policy, judge, rule
+from sticker_uq.gate import Policy
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Verdict
+from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
     from sticker_uq.perception import Cascade, Perception
@@ -29,11 +25,11 @@ _NO_PANEL = {"panel": "", "monitors": ""}
 
 def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
     """The perception of ``settings``. Raises InvalidInput when weights, device, policy or the file of a model cannot be used."""
-    if not settings.escalate_to:
-        return _single(settings)
     # torch takes seconds to load: help and bad options need not wait
-    from sticker_uq.perception import Cascade
+    from sticker_uq.perception import Cascade, Perception
 
+    if not settings.escalate_to:
+        return Perception(settings)
     first = settings.model_copy(update=_NO_ESCALATION)
     files = [Path(name.strip()) for name in settings.escalate_to.split(",")]
     larger = [settings_of_file(file, NODE, first.model_copy(update=_NO_PANEL)) for file in files]
@@ -42,8 +38,8 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
             raise InvalidInput(
                 f"{file}: escalate_to = {one.escalate_to!r}: expected none in a model of a cascade"
             )
-    unsure = partial(asks_a_person, policy=_policy(settings))
-    return Cascade(settings, [_single(one) for one in (first, *larger)], unsure)
+    policy = Policy.load(settings.escalation_policy or share_folder() / "config" / "policy.yaml")
+    return Cascade(settings, [Perception(one) for one in (first, *larger)], policy)
 
 
 def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> PerceptionSettings:
@@ -60,28 +56,3 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
         if values.get(name, known[name]) != known[name]:
             raise InvalidInput(f"{file}: {name} = {values[name]!r}: expected {known[name]!r}, as it is now")
     return validated(PerceptionSettings, known | {n: v for n, v in values.items() if n in known})
-
-
-def decision(scene: SceneAssessment, policy: Policy) -> tuple[Outcome, dict[int, Verdict]]:
-    """What ``policy`` decides about ``scene``, and about each of its objects by its id."""
-    outcome, verdicts, _ = rule(scene, policy)
-    return outcome, {v.object.id: v.verdict for v in verdicts}
-
-
-def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
-    """Whether ``policy`` would have a person asked now: about the scene, or because only doubtful objects are left in it."""
-    return judge(scene, policy).outcome is Outcome.ASK
-
-
-def _single(settings: PerceptionSettings) -> Perception:
-    from sticker_uq.perception import Perception
-
-    if not settings.adaptive:
-        return Perception(settings)
-    return Perception(settings, decide=partial(decision, policy=_policy(settings)))
-
-
-def _policy(settings: PerceptionSettings) -> Policy:
-    """The policy whose decision is waited for, wherever it was made: one that refused every scene would never be in doubt."""
-    policy = Policy.load(settings.adaptive_policy or share_folder() / "config" / "policy.yaml")
-    return policy.model_copy(update={"validity": None})

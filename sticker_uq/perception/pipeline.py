@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.detection import Features, NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.objects import Objects
@@ -22,7 +22,6 @@ from sticker_uq.monitors.panel import observe_objects
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_digest
 from sticker_uq.perception.novelty import NoveltyEstimator
-from sticker_uq.perception.sequential import Decide, joined, should_stop, step_after
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
     Exposure,
@@ -32,7 +31,6 @@ from sticker_uq.scene import (
     ObservedObject,
     SceneAssessment,
     Status,
-    StochasticSamples,
 )
 from sticker_uq.uncertainty import image_uncertainty, observe
 
@@ -51,24 +49,16 @@ class Perception:
     may round differently.
     """
 
-    def __init__(
-        self,
-        settings: PerceptionSettings,
-        detector: StochasticDetector | None = None,
-        decide: Decide | None = None,
-    ) -> None:
+    def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
         """Load the detector that ``settings`` describe, or take ``detector``, which was made from the same settings.
 
-        ``decide``: what is decided about a scene, which adaptive passes wait for. Raises :class:`InvalidInput` when weights or
-        device cannot be used, when the panel was fitted for another detector, or when adaptive passes are asked for without it.
+        Raises :class:`InvalidInput` when weights or device cannot be used, when the panel was fitted for another detector, or
+        when larger models are named to escalate to: that is :class:`~sticker_uq.perception.cascade.Cascade`'s part.
         """
-        if settings.adaptive and decide is None:
-            raise InvalidInput("adaptive is true, expected false where no decision is known to wait for")
         if settings.escalate_to:
             raise InvalidInput(
                 f"escalate_to is {settings.escalate_to!r}, expected none where one model looks"
             )
-        self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
         self._novelty = NoveltyEstimator(settings, self._detector)
@@ -139,7 +129,7 @@ class Perception:
             measured = self._measured(image, facts)
             try:
                 with self._detector.own_stream():
-                    found = self._look(image, measured, stamp_ns, keep_saliency, timings)
+                    found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()
@@ -184,12 +174,12 @@ class Perception:
     def _look(
         self,
         image: NDArray[np.uint8],
-        measured: _Measured,
+        digest: Callable[[], str],
         stamp_ns: int,
         keep_saliency: bool,
         timings: dict[str, float],
     ) -> _Found:
-        settings, detector, digest = self.settings, self._detector, measured.digest
+        settings, detector = self.settings, self._detector
         novelty = self._novelty.begin(image)
         with _timed(timings, "encode"):
             features = detector.encode(image)
@@ -211,47 +201,15 @@ class Perception:
         # waited for as late as possible: the network computes while it is measured
         seed = image_seed(digest(), settings.seed)
 
-        def found(samples: StochasticSamples) -> _Found:
-            with _timed(timings, "cluster"):
-                objects, unstable, uncertainty = observe(samples, settings.cluster)
-            objects, unstable = novel.on(objects), novel.on(unstable)
-            if self._panel is not None:
-                with _timed(timings, "panel"):
-                    objects = self._panel.scored(detector, image, features, samples, objects)
-            return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
-
-        if self._decide is None:
-            with _timed(timings, "sample"):
-                samples = detector.sample(features, settings.passes, seed)
-            return found(samples)
-        size = (image.shape[1], image.shape[0])
-        samples = None
-        while True:
-            with _timed(timings, "sample"):
-                samples = self._more(features, seed, samples)
-            seen = found(samples)
-            if samples.passes == settings.passes:
-                return seen
-            with _timed(timings, "decide"):
-                scene = self._assessment(stamp_ns, "", size, digest(), seen, {}, measured.exposure())
-                enough = should_stop(
-                    scene,
-                    samples,
-                    settings.passes,
-                    settings.min_cluster_size,
-                    settings.adaptive_error,
-                    self._decide,
-                    {} if self._panel is None else self._panel.limits,
-                )
-            if enough:
-                return seen
-
-    def _more(self, features: Features, seed: int, before: StochasticSamples | None) -> StochasticSamples:
-        """The passes of ``before`` and the next ones."""
-        taken = 0 if before is None else before.passes
-        step = step_after(taken, min(self.settings.min_passes, self.settings.passes), self.settings.passes)
-        new = self._detector.sample(features, step, seed, first_pass=taken)
-        return new if before is None else joined(before, new)
+        with _timed(timings, "sample"):
+            samples = detector.sample(features, settings.passes, seed)
+        with _timed(timings, "cluster"):
+            objects, unstable, uncertainty = observe(samples, settings.cluster)
+        objects, unstable = novel.on(objects), novel.on(unstable)
+        if self._panel is not None:
+            with _timed(timings, "panel"):
+                objects = self._panel.scored(detector, image, features, samples, objects)
+        return _Found(*status, objects, unstable, uncertainty, localization, samples.passes)
 
     def _assessment(
         self,
@@ -330,4 +288,4 @@ def image_seed(digest: str, seed: int) -> int:
 def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
-    timings[stage] = timings.get(stage, 0.0) + (time.perf_counter() - started) * 1e3
+    timings[stage] = (time.perf_counter() - started) * 1e3

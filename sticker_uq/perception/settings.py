@@ -16,40 +16,25 @@ _NOT_PART_OF_THE_RESULT = (
     "device",
     "threads",
     "weights",
-    "adaptive_policy",
     "escalate_to",
+    "escalation_policy",
     "panel",
     "monitors",
 )
-_ADDED_LATER = ("precision", "adaptive", "min_passes", "adaptive_error", "escalation_budget_s", "novelty")
+_ADDED_LATER = ("precision", "escalation_budget_s", "novelty")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
-_OF_ADAPTIVE = {"min_passes", "adaptive_error"}
-"""Of these, what decides where sampling stops: with ``adaptive`` part of the hash in any case."""
 
 
 class PerceptionSettings(DetectorSettings):
     """Settings of the whole way from an image to an assessment. A bad value raises pydantic's ``ValidationError``."""
 
-    adaptive: bool = Field(
-        False,
-        description="stop before the last of the passes when the policy's decision can hardly change any more",
-    )
-    min_passes: int = Field(3, ge=3, le=200, description="passes that adaptive sampling makes at least")
-    adaptive_error: float = Field(
-        0.15,
-        gt=0.0,
-        lt=1.0,
-        description="verdicts of an image that may be expected to change after adaptive sampling stops, times the share of the "
-        "passes that it saves",
-    )
-    adaptive_policy: str = Field(
-        "",
-        description="policy whose decision adaptive sampling and escalation wait for; empty: the packaged one",
-    )
     escalate_to: str = Field(
         "",
         description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one looks "
         "at an image where a person would be asked now",
+    )
+    escalation_policy: str = Field(
+        "", description="policy that tells whether a person would be asked; empty: the packaged one"
     )
     escalation_budget_s: float = Field(
         0.0,
@@ -113,7 +98,5 @@ class PerceptionSettings(DetectorSettings):
         """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
         fields = type(self).model_fields
         plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
-        if self.adaptive:  # a policy made with other defaults was made from other scenes
-            plain -= _OF_ADAPTIVE
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

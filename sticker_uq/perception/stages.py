@@ -1,4 +1,4 @@
 """The stages of an assessment, by their names in its timings."""
 
 MODEL_STAGES = ("encode", "sample", "detect", "dil", "novelty", "panel")
-"""Those in which networks compute; the others cluster, decide and measure."""
+"""Those in which networks compute; the others cluster and measure."""

@@ -140,7 +140,9 @@ def test_a_cascade_of_two_networks_joins_the_panel(
     document = fit_panel(*fitting, task=0.7, task_keep=0.3)
     assert tuple(document.monitors) == ("pcs", "task_cascade")
     loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
-    assert loaded.limits == {name: seat.limit for name, seat in document.monitors.items()}
+    assert {seat.name: seat.limit for seat in loaded.seats} == {
+        name: seat.limit for name, seat in document.monitors.items()
+    }
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))
     assert all(math.isfinite(one.monitors[1].score) for one in scene.objects)
     for keep, expected in ((0.7, "less than --task 0.7"), (0.0, "more than 0")):

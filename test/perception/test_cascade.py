@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.gate import Policy
-from sticker_uq.perception import Cascade, Perception, PerceptionSettings
-from sticker_uq.perception.cascade import CascadeStage, escalate
-from sticker_uq.perception.factory import asks_a_person, load_perception
+from sticker_uq.gate.policy.policy_schema import Validity
+from sticker_uq.perception import Cascade, Perception, PerceptionSettings, cascade
+from sticker_uq.perception.cascade import CascadeStage, asks_a_person, escalate
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput, Status
 from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.models import MIN_SIZE, picture, tiny_detector
@@ -65,34 +66,48 @@ def stage(name: str) -> Perception:
 
 
 @pytest.mark.parametrize("unsure", [True, False])
-def test_a_cascade_has_one_identity_and_says_who_answered(unsure: bool) -> None:
+def test_a_cascade_has_one_identity_and_says_who_answered(
+    unsure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cascade, "asks_a_person", lambda scene, policy: unsure)
     stages = [stage(SSDLITE), stage(RETINANET)]
     settings = stages[0].settings.model_copy(update={"escalate_to": "large.yaml"})
-    cascade = Cascade(settings, stages, lambda scene: unsure)
-    cascade.warm_up()
-    scene = cascade.assess(picture(), 5, "camera")
+    both = Cascade(settings, stages, Policy())
+    both.warm_up()
+    scene = both.assess(picture(), 5, "camera")
     alone = stages[int(unsure)].assess(picture(), 5, "camera")
     assert scene.model == alone.model == (RETINANET if unsure else SSDLITE)
-    assert scene.model_hash == cascade.model_hash not in [s.model_hash for s in stages]
-    assert scene.settings_hash == cascade.settings_hash not in [s.settings_hash for s in stages]
+    assert scene.model_hash == both.model_hash not in [s.model_hash for s in stages]
+    assert scene.settings_hash == both.settings_hash not in [s.settings_hash for s in stages]
     assert scene.panel_hash == ""
     own = {"model_hash": alone.model_hash, "settings_hash": alone.settings_hash}
     assert replace(scene, **own).to_bytes() == alone.to_bytes()
     assert ("escalation" in scene.timings) is unsure
     if unsure:
         assert scene.timings["total"] > scene.timings["escalation"] > 0
-    assert cascade.failed_assessment(7, "camera", "dark").model_hash == cascade.model_hash
+    assert both.failed_assessment(7, "camera", "dark").model_hash == both.model_hash
 
 
-def test_another_budget_is_another_cascade() -> None:
+def test_another_budget_or_policy_is_another_cascade() -> None:
     stages = [stage(SSDLITE), stage(RETINANET)]
     hashes = {
-        Cascade(stages[0].settings.model_copy(update={"escalation_budget_s": b}), stages, bool).settings_hash
+        Cascade(
+            stages[0].settings.model_copy(update={"escalation_budget_s": b}), stages, policy
+        ).settings_hash
         for b in (0.0, 0.5)
+        for policy in (Policy(), Policy(min_probability=0.9))
     }
-    assert len(hashes) == 2
+    assert len(hashes) == 4
     with pytest.raises(InvalidInput, match="a cascade of 1 models"):
-        Cascade(stages[0].settings, stages[:1], bool)
+        Cascade(stages[0].settings, stages[:1], Policy())
+
+
+def test_a_policy_that_was_made_for_another_model_escalates_too() -> None:
+    """It refuses every scene, about which nobody would be asked."""
+    validity = Validity(model="other", model_hash="0" * 64, settings_hash="1" * 64)
+    stages = [stage(SSDLITE), stage(RETINANET)]
+    made = Cascade(stages[0].settings, stages, Policy(max_dil=0.0, max_dil_clean=0.0, validity=validity))
+    assert made.assess(picture()).model == RETINANET
 
 
 def test_parameters_make_a_cascade(tmp_path: Path) -> None:
@@ -117,5 +132,7 @@ def test_parameters_make_a_cascade(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=reason):
             load_perception(write(**values))
+    with pytest.raises(InvalidInput, match=r"no\.yaml"):
+        load_perception(write(passes=5).model_copy(update={"escalation_policy": "no.yaml"}))
     with pytest.raises(InvalidInput, match="expected none where one model looks"):
         Perception(PerceptionSettings(escalate_to="more.yaml"))
