@@ -1,9 +1,7 @@
 """Uncertainty-aware sticker detection for a robot cell that refurbishes laptops.
 
-A robot arm may peel a sticker only while perception is sure; otherwise a person is asked. The rooms of the package, each
-of which imports only those before it: ``scene`` (the vocabulary), ``datasets``, ``detection``, ``uncertainty``,
-``localization``, ``perception``, ``supervision``, ``evaluation``, ``robustness``, and around them ``nodes`` (ROS 2) and
-``cli``.
+A robot arm may peel a sticker only while perception is certain; otherwise the operator is asked. The packages form layers, from
+``scene`` (shared types) to ``nodes`` (ROS 2) and ``cli``; pyproject.toml has their order, which import-linter checks.
 """
 
 __version__ = "0.1.0"

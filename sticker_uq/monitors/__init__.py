@@ -1,7 +1,7 @@
-"""Monitors: scores of how little one object's classification can be trusted, behind one interface.
+"""Misclassification monitors of single objects (S001 calls them supervisors), behind one interface.
 
-Not to be confused with the *node* called supervisor and the room ``supervision``, which decide whether the arm may move:
-what is here gives each object a number, what is there turns numbers into a permit.
+A monitor scores how untrustworthy the class of one object is. The node ``supervisor`` and :mod:`sticker_uq.gate` decide on
+permits.
 """
 
 from sticker_uq.monitors.files import load_monitor, save_monitor

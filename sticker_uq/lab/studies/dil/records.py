@@ -45,14 +45,14 @@ DIL_SIGNALS = (
 
 DOUBT = "doubt"
 """Unexplained objectness and the doubt that the predicted boxes themselves leave, from the pass without dropout alone."""
-STRANGENESS = "novelty"
+NOVELTY = "novelty"
 """What the novelty network or head says, of a detector that has one."""
 OVERLOOKED = "overlooked"
 """Where there is a network: how novel the picture is where no predicted box lies."""
-OVERSIGHT = "missed_sticker_probability"
+MISSED_STICKER = "missed_sticker_probability"
 """Where there is a network: how probably a sticker is visible that no predicted box shows."""
 OMISSION = "omission"
-"""Oversight and overlooked together: the odds of the one times the root of those of the other, as a probability."""
+"""MISSED_STICKER and OVERLOOKED together: the odds of the one times the root of those of the other, as a probability."""
 _LEAST = 1e-4
 INDECISION = "indecision"
 """Entropy of the class vectors of everything detected from UNDECIDED_FLOOR on, in bits, added up; without dropout."""
@@ -92,15 +92,15 @@ class SceneRecord:
     def signal(self, name: str) -> float:
         """The signal ``name``: one of DIL_SIGNALS, MC_SIGNALS, DOUBT and INDECISION.
 
-        Where there is a network or head also STRANGENESS and SUSPICION; with a network OVERLOOKED, OVERSIGHT and OMISSION.
+        Where there is a network or head also NOVELTY and SUSPICION; with a network OVERLOOKED, MISSED_STICKER and OMISSION.
         """
         if name == SUSPICION:
-            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[STRANGENESS])
+            certain = (1 - self.signals["unexplained_objectness"]) * (1 - self.signals[NOVELTY])
             return 1 - certain * 2 ** (-self.indecision / _BITS)
         if name == INDECISION:
             return self.indecision
         if name == OMISSION:
-            both = np.clip([self.signals[OVERSIGHT], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST)
+            both = np.clip([self.signals[MISSED_STICKER], self.signals[OVERLOOKED]], _LEAST, 1 - _LEAST)
             return float(expit(logit(both) @ [1.0, 0.5]))
         return self.doubt if name == DOUBT else self.signals[name]
 
@@ -190,11 +190,11 @@ def _record(
     predicted = found.boxes[found.scores >= localization.decision_threshold]
     if isinstance(head, NoveltyNetwork):
         maps = novelty_maps(head, pixels)
-        signals[STRANGENESS] = scene_novelty(maps)
+        signals[NOVELTY] = scene_novelty(maps)
         signals[OVERLOOKED] = overlooked(maps, predicted)
-        signals[OVERSIGHT] = missed_sticker_probability(maps, predicted)
+        signals[MISSED_STICKER] = missed_sticker_probability(maps, predicted)
     elif head is not None:
-        signals[STRANGENESS] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
+        signals[NOVELTY] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["unsureness"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))

@@ -21,11 +21,11 @@ from sticker_uq.lab.studies.dil.records import (
     DOUBT,
     INDECISION,
     MC_SIGNALS,
+    MISSED_STICKER,
+    NOVELTY,
     OMISSION,
     OVERLOOKED,
-    OVERSIGHT,
     PAPER,
-    STRANGENESS,
     SUSPICION,
     SceneRecord,
 )
@@ -60,7 +60,7 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
             for record, image in zip(found, images[case], strict=True)
         ]
         pixels = np.array([truth.width * truth.height for truth in truths], float)
-        more = [name for name in (STRANGENESS, SUSPICION) if name in _signals(records)]
+        more = [name for name in (NOVELTY, SUSPICION) if name in _signals(records)]
         rows.append(
             {
                 "case": case,
@@ -168,8 +168,8 @@ def _localization(record: SceneRecord, decision_threshold: float, alpha: float) 
 def _signals(records: Records) -> tuple[str, ...]:
     every = [record.signals for found in records.values() for record in found]
     told = (
-        *((STRANGENESS, SUSPICION) if all(STRANGENESS in signals for signals in every) else ()),
-        *((OVERLOOKED, OVERSIGHT, OMISSION) if all(OVERLOOKED in signals for signals in every) else ()),
+        *((NOVELTY, SUSPICION) if all(NOVELTY in signals for signals in every) else ()),
+        *((OVERLOOKED, MISSED_STICKER, OMISSION) if all(OVERLOOKED in signals for signals in every) else ()),
     )
     return (*DIL_SIGNALS, DOUBT, INDECISION, *told, *MC_SIGNALS)
 

@@ -60,20 +60,20 @@ def attacked_picture(
     rows = torch.arange(len(wanted), device=clean.device)
     for _ in range(steps):
         pixels = now.clone().requires_grad_(True)
-        sight, features, maps = evaluate_with_maps(detector, pixels, targets)
-        believing = sight.probabilities.argmax(dim=1) == targets.labels
+        outputs, features, maps = evaluate_with_maps(detector, pixels, targets)
+        believing = outputs.probabilities.argmax(dim=1) == targets.labels
         fooled = float(1 - believing.float().mean())
         if fooled >= _FOOLED:
             if score is None:
                 best = now
                 break
-            value = score(pixels, features, maps, sight)
+            value = score(pixels, features, maps, outputs)
             reached = float(value.detach())
             if reached < lowest:
                 best, lowest = now, reached
             loss = value
         else:
-            gain = sight.logits[rows, wanted] - sight.logits[rows, targets.labels]
+            gain = outputs.logits[rows, wanted] - outputs.logits[rows, targets.labels]
             loss = -gain[believing].sum()
             if math.isinf(lowest):
                 best = now  # the nearest to success so far
@@ -97,13 +97,13 @@ def score_of(
         squares = [crop_square(box) for box in boxes]
         places = torch.tensor([[x, y, x + side, y + side] for x, y, side in squares], dtype=torch.float32)
 
-        def drawn(pixels: Tensor, features: Features, maps: list[Tensor], sight: TargetOutputs) -> Tensor:
+        def drawn(pixels: Tensor, features: Features, maps: list[Tensor], outputs: TargetOutputs) -> Tensor:
             crops = roi_align(pixels[:, [2, 1, 0]] / 255, [places.to(pixels)], CROP_SIZE, aligned=True)
             return ((crops - drawer.reconstruct(crops)) ** 2).mean()
 
         return drawn
     if supervisor.name == "max_softmax":
-        return lambda pixels, features, maps, sight: (1 - sight.probabilities.amax(dim=1)).mean()
+        return lambda pixels, features, maps, outputs: (1 - outputs.probabilities.amax(dim=1)).mean()
     if supervisor.name == "mdsa":
         return _mahalanobis(supervisor, boxes, classes)
     raise InvalidInput(
@@ -115,7 +115,7 @@ def _mahalanobis(supervisor: Monitor, boxes: FloatArray, classes: IntArray) -> S
     learned = supervisor.arrays()
     known = [(row, label) for row, label in enumerate(classes.tolist()) if f"mean.{label}" in learned]
 
-    def score(pixels: Tensor, features: Features, maps: list[Tensor], sight: TargetOutputs) -> Tensor:
+    def score(pixels: Tensor, features: Features, maps: list[Tensor], outputs: TargetOutputs) -> Tensor:
         width, height = features.image_size
         scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
         rows = [torch.from_numpy(np.asarray(boxes, np.float32) * scale).to(pixels)]

@@ -16,9 +16,9 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.dil.records import (
     DIL_SIGNALS,
     MC_SIGNALS,
+    MISSED_STICKER,
+    NOVELTY,
     OVERLOOKED,
-    OVERSIGHT,
-    STRANGENESS,
     SceneRecord,
 )
 from sticker_uq.lab.studies.dil.report import as_markdown, write_study
@@ -195,7 +195,7 @@ def test_the_command_measures_once(data, tmp_path):
     cache = tmp_path / "ssdlite320_mobilenet_v3_large_occlusion.json"
     content = json.loads(cache.read_text())
     (found,) = content["records"]
-    assert set(found["signals"]) == {*NAMES, STRANGENESS, OVERLOOKED, OVERSIGHT}
+    assert set(found["signals"]) == {*NAMES, NOVELTY, OVERLOOKED, MISSED_STICKER}
     assert 0 <= found["signals"][PAPER_DIL] <= 1
     assert found["stickers"] >= 1
 
