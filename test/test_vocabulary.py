@@ -19,7 +19,7 @@ REPLACED = {
     r"oversights?": "missed-sticker probability",
     r"rooms?": "package, layer; space",
     r"(a|an|the|this|that|one|another|each|every|per|second|further|first|no|its|last) look|(the|further) looks": "pass, view",
-    r"look(s?_of|_of)|looks? (=|in|:)": "pass, assessment, view",
+    r"looks?_of|looks? =|for looks? in": "pass, assessment, view",
     r"(?-i:Look)\(": "DeterministicPass, CascadeStage",
     r"rivals?": "other gate publisher",
     r"class (?-i:Turn)|(?-i:Turn)(?=[\],(:]| \|)|turn\.(log|closing|now|state)": "StepContext",
