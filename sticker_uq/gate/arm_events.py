@@ -96,8 +96,8 @@ def watch_permit(turn: StepContext) -> None:
     permit = turn.state.permit
     if permit is None or permit.revoked_ns is None or permit.escalated:
         return
-    if turn.passed(permit.revoked_ns, turn.settings.cancel_timeout):
-        text = f"the arm did not report the end of goal {permit.goal_id} within {turn.settings.cancel_timeout:g} s"
+    if turn.passed(permit.revoked_ns, turn.settings.cancel_timeout_s):
+        text = f"the arm did not report the end of goal {permit.goal_id} within {turn.settings.cancel_timeout_s:g} s"
         fault = turn.state.fault or text
         turn.set(permit=replace(permit, escalated=True), fault=fault, stop_demanded=True)
         turn.emit(Escalate(text))
@@ -118,10 +118,13 @@ def _lost_ground(turn: StepContext, permit: Permit) -> tuple[BlockReason, str]:
         return BlockReason.STALE_SCENE, "the permit was not renewed in time"
     if settings != permit.settings:
         return BlockReason.CONTRADICTED, "the settings of the gate have changed"
-    if not permit.accepted and turn.passed(permit.sent_ns, settings.accept_timeout):
-        return BlockReason.ARM_FAILED, f"the arm did not accept the goal within {settings.accept_timeout:g} s"
-    if turn.passed(permit.sent_ns, settings.removal_timeout):
-        return BlockReason.ARM_FAILED, f"the removal took more than {settings.removal_timeout:g} s"
+    if not permit.accepted and turn.passed(permit.sent_ns, settings.accept_timeout_s):
+        return (
+            BlockReason.ARM_FAILED,
+            f"the arm did not accept the goal within {settings.accept_timeout_s:g} s",
+        )
+    if turn.passed(permit.sent_ns, settings.removal_timeout_s):
+        return BlockReason.ARM_FAILED, f"the removal took more than {settings.removal_timeout_s:g} s"
     return BlockReason.NONE, ""
 
 

@@ -17,7 +17,7 @@ def keep_time(turn: StepContext, event: Event) -> None:
     """
     state, now = turn.state, turn.now
     jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
-    if now < state.now_ns or abs(jump_ns) >= nanoseconds(turn.settings.max_clock_jump):
+    if now < state.now_ns or abs(jump_ns) >= nanoseconds(turn.settings.max_clock_jump_s):
         _start_anew(turn, jump_ns or now - state.now_ns)
     turn.set(now_ns=now)
     if isinstance(event, Tick):

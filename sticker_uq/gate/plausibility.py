@@ -102,7 +102,7 @@ def image_problems(
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
-    if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
+    if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age_s):
         found.append(
             (
                 BlockReason.STALE_SCENE,
@@ -125,7 +125,7 @@ def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSet
             BlockReason.STAMP_ORDER,
             f"the stamps go back by {behind:.3f} s" if behind else "the stamp stands still",
         )
-    if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
+    if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew_s):
         yield (
             BlockReason.CLOCK,
             f"the stamp of the image lies {(stamp_ns - now_ns) / 1e9:.3f} s in the future",
@@ -135,7 +135,7 @@ def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSet
 def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
     if settings.frozen_images and picture is not None and picture.count > 1:
         age_ns = facts.stamp_ns - picture.since_ns
-        if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age):
+        if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age_s):
             text = f"{picture.count} images in a row have exactly the same pixels, for {age_ns / 1e9:.1f} s"
             yield BlockReason.FROZEN_IMAGE, text
     yield from _light(facts.exposure, settings)

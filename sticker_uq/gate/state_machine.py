@@ -96,21 +96,21 @@ def _watch(turn: StepContext) -> None:
         if (
             request is not None
             and not request.overdue
-            and turn.passed(request.opened_ns, settings.intervention_timeout)
+            and turn.passed(request.opened_ns, settings.intervention_timeout_s)
         ):
             turn.set(request=replace(request, overdue=True))
             turn.log(Severity.WARNING, f"nobody has answered {request.request_id}; the gate stays closed")
-    elif check is not None and turn.passed(check.since_ns, settings.verify_timeout):
+    elif check is not None and turn.passed(check.since_ns, settings.verify_timeout_s):
         turn.set(verification=None)
         turn.ask_about(
-            check.target, f"the scenes did not tell within {settings.verify_timeout:g} s whether it is gone"
+            check.target, f"the scenes did not tell within {settings.verify_timeout_s:g} s whether it is gone"
         )
     elif (
         state.undecided_ns
-        and turn.passed(state.undecided_ns, settings.undecided_timeout)
+        and turn.passed(state.undecided_ns, settings.undecided_timeout_s)
         and state.decision is not None
     ):
-        text = f"the scenes have disagreed for {settings.undecided_timeout:g} s"
+        text = f"the scenes have disagreed for {settings.undecided_timeout_s:g} s"
         scenes.ask_about_scene(turn, state.decision, (Reason("undecided", text),))
 
 

@@ -320,11 +320,11 @@ def test_a_goal_rejected_after_its_workpiece_left_is_no_failed_attempt_on_the_ne
 
 
 def test_a_lease_ends_to_the_nanosecond() -> None:
-    cell = removing().wait(SETTINGS.lease)
+    cell = removing().wait(SETTINGS.lease_s)
     cell.now -= 1
     cell.send(Tick())
     assert cell.state.open
-    cell = removing().wait(SETTINGS.lease)
+    cell = removing().wait(SETTINGS.lease_s)
     cell.send(Tick())
     assert not cell.state.open
     assert "was not renewed in time" in cell.sent(Log)[-2].text
