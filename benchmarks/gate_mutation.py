@@ -79,7 +79,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ),
     (
         "state_machine",
-        "`state.undecided_ns and turn.passed(state.undecided_ns, settings.undecided_timeout) and "
+        "`state.undecided_ns and turn.passed(state.undecided_ns, settings.undecided_timeout_s) and "
         "(state.decision is not None)` without `state.decision is not None`",
     ): _NEVER_NONE,
     (

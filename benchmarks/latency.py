@@ -203,9 +203,9 @@ class Session:
         camera = [sys.executable, "-m", "benchmarks.latency_camera", *self._sizes]
         start = self._processes.enter_context
         self._node = psutil.Process(start(_process(detector, environment)).pid)
-        self._ears = start(_process(listener, environment))
-        self._eyes = start(_process(camera, environment))
-        _line_with(self._eyes, "ready")
+        self._listener = start(_process(listener, environment))
+        self._camera = start(_process(camera, environment))
+        _line_with(self._camera, "ready")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -214,17 +214,17 @@ class Session:
     def measure(self, case: Case) -> Row:
         """One combination. Raises SystemExit when a process has ended."""
         text = json.dumps(asdict(case))
-        _tell(self._ears, text)
-        _line_with(self._ears, "ready")
-        _tell(self._eyes, text)
-        _line_with(self._eyes, "sending")
-        _tell(self._ears, "it has begun")
-        _line_with(self._ears, "measuring")
+        _tell(self._listener, text)
+        _line_with(self._listener, "ready")
+        _tell(self._camera, text)
+        _line_with(self._camera, "sending")
+        _tell(self._listener, "it has begun")
+        _line_with(self._listener, "measuring")
         before, started = self._node.cpu_times(), time.monotonic()
-        heard = json.loads(_line_with(self._ears, "{"))
+        heard = json.loads(_line_with(self._listener, "{"))
         after, lasted = self._node.cpu_times(), time.monotonic() - started
-        _tell(self._eyes, "enough")
-        sent = json.loads(_line_with(self._eyes, "["))
+        _tell(self._camera, "enough")
+        sent = json.loads(_line_with(self._camera, "["))
         cpu = (after.user + after.system - before.user - before.system) / lasted
         return _row(case, heard, sent, cpu, self._seconds)
 

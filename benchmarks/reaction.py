@@ -4,7 +4,7 @@ Real processes (supervisor, detector with a perception that takes no time, arm) 
 cell (the defaults); the camera, the person and the faults come from here. For the rows of the packaged detector that one takes
 the place of the other: one bad picture among rendered lids, which come faster than it can look at them. A fault begins when it
 is done or can be observed: for a picture or a scene at its stamp or publication, for silence once the newest scene is older
-than ``max_scene_age`` allows, for a process when it is killed or stopped. It ends with the stamp of the first gate message that
+than ``max_scene_age_s`` allows, for a process when it is killed or stopped. It ends with the stamp of the first gate message that
 is closed; where the supervisor itself is hit, with the moment at which the arm stops; where the clock jumps, with the arrival
 of that message.
 """
@@ -36,7 +36,7 @@ from sticker_uq.testing.clock import SimulatedClock
 from sticker_uq.testing.fault_cell import SUPERVISOR, FaultCell
 
 DEFAULTS = SupervisorNodeSettings()
-TIMES = ("lease", "max_scene_age", "arm_heartbeat_timeout_s", "accept_timeout", "cancel_timeout")
+TIMES = ("lease_s", "max_scene_age_s", "arm_heartbeat_timeout_s", "accept_timeout_s", "cancel_timeout_s")
 SETTINGS = {name: getattr(DEFAULTS, name) for name in TIMES if name in SUPERVISOR}
 JUMPS = {"clock jumps back": -60.0, "clock jumps forward": 60.0}
 REAL = "packaged detector: "
@@ -72,7 +72,7 @@ def _bench(cell: Callable[[Bench], C]) -> Iterator[C]:
 def measure(folder: Path, repetitions: int, wanted: Callable[[str], bool]) -> Iterator[Row]:
     """The rows of the perception that takes no time."""
     with _bench(lambda bench: FaultCell(bench, folder, **SETTINGS)) as cell:
-        reactions = Reactions(cell, DEFAULTS.max_scene_age)
+        reactions = Reactions(cell, DEFAULTS.max_scene_age_s)
         for name, fault in FAULTS.items():
             if not wanted(name):
                 continue

@@ -253,7 +253,7 @@ class Fault(NamedTuple):
     share: int = 1
 
 
-STAMP, SILENT = "stamp of the picture", "newest scene older than max_scene_age"
+STAMP, SILENT = "stamp of the picture", "newest scene older than max_scene_age_s"
 FAULTS: dict[str, Fault] = {
     "black picture": Fault(lambda r: r.picture(BlockReason.EXPOSURE, level=0), STAMP),
     "overexposed picture": Fault(lambda r: r.picture(BlockReason.EXPOSURE, level=255), STAMP),

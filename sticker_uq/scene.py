@@ -1,4 +1,4 @@
-"""The vocabulary that all rooms share: what was detected, how sure it is, what was decided.
+"""Types shared by all packages: detections, their uncertainty, and decisions.
 
 Frozen dataclasses over NumPy arrays. This module imports none of ours and no torch. Boxes are ``(x1, y1, x2, y2)`` in pixels
 of the original image (x right, y down), areas in px^2, entropies in bits, probabilities in the order background, logo,
@@ -163,7 +163,7 @@ class MonitorScore:
 
     @property
     def objection(self) -> bool:
-        """Whether it objects: its score is above the limit, or one of the two is no number."""
+        """Whether it objects: its score is above the limit, or one of the two is NaN."""
         return not self.score <= self.limit
 
     @property

@@ -49,9 +49,9 @@ def choose_risk(objects: Objects, names: Sequence[SignalName], level: float) -> 
     if objects.right.any() and not objects.right.all() and images.max(initial=0) >= 2 * FOLDS:
         covered = {one: _coverage(one, objects, images, level) for one in (*combined, *single)}
         best = max(combined, key=lambda one: covered[one].mean())
-        rival = max(single, key=lambda one: covered[one].mean(), default=best)
-        if (covered[rival] > covered[best] + MARGIN).all():
-            best = rival
+        runner_up = max(single, key=lambda one: covered[one].mean(), default=best)
+        if (covered[runner_up] > covered[best] + MARGIN).all():
+            best = runner_up
     return best.fit(objects.signals, objects.badness)
 
 

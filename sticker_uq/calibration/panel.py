@@ -25,7 +25,7 @@ from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
 DEFAULT = ("pcs", "mc_mutual_information", "energy", "knn", "dissector")
-"""Who is fitted where nobody says: one for each thing that is known of an object without a further look at the picture."""
+"""The monitors that are fitted by default: one per kind of data on an object that needs no further pass over the picture."""
 LEAST = 20
 """Rightly removed stickers that limits need at least."""
 _LIDS = 2  # crops of bare lid per picture, for a task network

@@ -31,7 +31,7 @@ class StopSettings(BaseModel):
     )
     stop_topic: str = Field(
         "",
-        description="Topic (std_msgs/Bool, latched, sent every tick_period) that is true while the arm must be stopped; "
+        description="Topic (std_msgs/Bool, latched, sent every tick_period_s) that is true while the arm must be stopped; "
         "empty: none",
     )
 
@@ -137,7 +137,7 @@ LOCKED_WHILE_ACTIVE = frozenset(
     {
         *(
             "policy",
-            "tick_period",
+            "tick_period_s",
             "audit_folder",
             "audit_file_mb",
             "arm_heartbeat_timeout_s",

@@ -94,8 +94,10 @@ def watch_permit(context: StepContext) -> None:
     permit = context.state.permit
     if permit is None or permit.revoked_ns is None or permit.escalated:
         return
-    if context.passed(permit.revoked_ns, context.settings.cancel_timeout):
-        reason = Reason.of("arm_does_not_stop", goal=permit.goal_id, seconds=context.settings.cancel_timeout)
+    if context.passed(permit.revoked_ns, context.settings.cancel_timeout_s):
+        reason = Reason.of(
+            "arm_does_not_stop", goal=permit.goal_id, seconds=context.settings.cancel_timeout_s
+        )
         fault = context.state.fault or (reason,)
         context.set(permit=replace(permit, escalated=True), fault=fault, stop_demanded=True)
         context.emit(Escalate(reason))
@@ -112,10 +114,10 @@ def _lost_ground(context: StepContext, permit: Permit) -> tuple[BlockReason, tup
         return BlockReason.STALE_SCENE, (Reason("permit_not_renewed"),)
     if settings != permit.settings:
         return BlockReason.CONTRADICTED, (Reason("gate_settings_changed"),)
-    if not permit.accepted and context.passed(permit.sent_ns, settings.accept_timeout):
-        return BlockReason.ARM_FAILED, (Reason.of("goal_not_accepted", seconds=settings.accept_timeout),)
-    if context.passed(permit.sent_ns, settings.removal_timeout):
-        return BlockReason.ARM_FAILED, (Reason.of("removal_too_long", seconds=settings.removal_timeout),)
+    if not permit.accepted and context.passed(permit.sent_ns, settings.accept_timeout_s):
+        return BlockReason.ARM_FAILED, (Reason.of("goal_not_accepted", seconds=settings.accept_timeout_s),)
+    if context.passed(permit.sent_ns, settings.removal_timeout_s):
+        return BlockReason.ARM_FAILED, (Reason.of("removal_too_long", seconds=settings.removal_timeout_s),)
     return BlockReason.NONE, ()
 
 

@@ -18,7 +18,7 @@ def keep_time(context: StepContext, event: Event) -> None:
     """
     state, now = context.state, context.now
     jump_ns = jump_since_tick(state, now, event.steady_ns) if isinstance(event, Tick) else 0
-    if now < state.now_ns or abs(jump_ns) >= nanoseconds(context.settings.max_clock_jump):
+    if now < state.now_ns or abs(jump_ns) >= nanoseconds(context.settings.max_clock_jump_s):
         _start_anew(context, jump_ns or now - state.now_ns)
     context.set(now_ns=now)
     if isinstance(event, Tick):

@@ -124,7 +124,7 @@ class GateController:
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
         """Whether the clock has jumped since the last tick, so that a tick must tell before anything else happens."""
         return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
-            self._settings.max_clock_jump
+            self._settings.max_clock_jump_s
         )
 
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:

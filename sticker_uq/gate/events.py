@@ -39,7 +39,7 @@ class Deactivated:
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; sent every ``tick_period``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
+    """Time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
 
     steady_ns: int = 0
 

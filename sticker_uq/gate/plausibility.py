@@ -109,7 +109,7 @@ def image_problems(
         *_time(check.stamp_ns, check.previous_stamp_ns, now_ns, settings),
         *_light(check.exposure, settings),
     ]
-    if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age):
+    if check.stamp_ns > 0 and now_ns - check.stamp_ns >= nanoseconds(settings.max_scene_age_s):
         late = Reason.of("image_late", seconds=(now_ns - check.stamp_ns) / 1e9)
         found.append((BlockReason.STALE_SCENE, late))
     if settings.frozen_images and check.repeats >= settings.frozen_images:
@@ -124,14 +124,14 @@ def _time(stamp_ns: int, previous_ns: int | None, now_ns: int, settings: GateSet
         behind = (previous_ns - stamp_ns) / 1e9
         back = Reason.of("stamp_backwards", seconds=behind) if behind else Reason("stamp_unchanged")
         yield BlockReason.STAMP_ORDER, back
-    if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew):
+    if stamp_ns > now_ns + nanoseconds(settings.max_clock_skew_s):
         yield BlockReason.CLOCK, Reason.of("stamp_in_future", seconds=(stamp_ns - now_ns) / 1e9)
 
 
 def _pixels(facts: SceneFacts, picture: Picture | None, settings: GateSettings) -> Iterator[Problem]:
     if settings.frozen_images and picture is not None and picture.count > 1:
         age_ns = facts.stamp_ns - picture.since_ns
-        if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age):
+        if picture.count >= settings.frozen_images or age_ns >= nanoseconds(settings.max_scene_age_s):
             yield BlockReason.FROZEN_IMAGE, Reason.of("image_repeats", count=picture.count)
     yield from _light(facts.exposure, settings)
 

@@ -19,22 +19,22 @@ class GateSettings(BaseModel):
     consecutive_scenes: int = Field(
         3, ge=1, le=50, description="Fresh scenes in a row that must agree before anything is concluded (K)"
     )
-    max_scene_age: float = Field(
+    max_scene_age_s: float = Field(
         2.0,
         ge=0.05,
         le=60.0,
         description="Age of the newest scene, since its image and since its arrival, that closes, s",
     )
-    max_clock_skew: float = Field(
+    max_clock_skew_s: float = Field(
         0.1, ge=0.0, le=5.0, description="How far the stamp of an image may lie ahead of this clock, s"
     )
-    lease: float = Field(
+    lease_s: float = Field(
         0.5, ge=0.1, le=5.0, description="A permit that is not renewed ends after this time, s"
     )
-    tick_period: float = Field(
+    tick_period_s: float = Field(
         0.1, ge=0.01, le=1.0, description="Period at which the gate is re-sent and renewed, s"
     )
-    max_clock_jump: float = Field(
+    max_clock_jump_s: float = Field(
         1.0,
         ge=0.05,
         le=60.0,
@@ -88,26 +88,26 @@ class GateSettings(BaseModel):
         description="Share of the smaller box up to which an object that was not there when the permit was given may "
         "overlap the permitted one",
     )
-    accept_timeout: float = Field(
+    accept_timeout_s: float = Field(
         2.0, ge=0.1, le=60.0, description="Time within which the arm must accept a goal, s"
     )
-    removal_timeout: float = Field(60.0, ge=1.0, le=600.0, description="Longest duration of one removal, s")
-    cancel_timeout: float = Field(
+    removal_timeout_s: float = Field(60.0, ge=1.0, le=600.0, description="Longest duration of one removal, s")
+    cancel_timeout_s: float = Field(
         2.0,
         ge=0.1,
         le=30.0,
         description="Time within which the arm must end a cancelled goal, else the gate faults, s",
     )
-    verify_timeout: float = Field(
+    verify_timeout_s: float = Field(
         20.0, ge=0.5, le=600.0, description="Time within which scenes must agree whether a sticker is gone, s"
     )
-    undecided_timeout: float = Field(
+    undecided_timeout_s: float = Field(
         30.0,
         ge=0.5,
         le=3600.0,
         description="Time after which a person is asked when the scenes keep disagreeing, s",
     )
-    intervention_timeout: float = Field(
+    intervention_timeout_s: float = Field(
         300.0,
         ge=1.0,
         le=86400.0,
@@ -133,14 +133,16 @@ class GateSettings(BaseModel):
 
     @model_validator(mode="after")
     def _lease_outlives_a_tick(self) -> Self:
-        if self.lease < 2 * self.tick_period:
-            raise ValueError(f"lease = {self.lease} must be at least twice tick_period = {self.tick_period}")
+        if self.lease_s < 2 * self.tick_period_s:
+            raise ValueError(
+                f"lease_s = {self.lease_s} must be at least twice tick_period_s = {self.tick_period_s}"
+            )
         return self
 
     @property
     def max_silent_ticks(self) -> int:
         """Ticks without a scene after which the newest one is too old even if the clock stands still."""
-        return math.ceil(self.max_scene_age / self.tick_period) + 1
+        return math.ceil(self.max_scene_age_s / self.tick_period_s) + 1
 
 
 def nanoseconds(seconds: float) -> int:

@@ -103,19 +103,19 @@ def _watch(context: StepContext) -> None:
         if (
             request is not None
             and not request.overdue
-            and context.passed(request.opened_ns, settings.intervention_timeout)
+            and context.passed(request.opened_ns, settings.intervention_timeout_s)
         ):
             context.set(request=replace(request, overdue=True))
             context.log(Severity.WARNING, Reason.of("request_overdue", request=request.request_id))
-    elif check is not None and context.passed(check.since_ns, settings.verify_timeout):
+    elif check is not None and context.passed(check.since_ns, settings.verify_timeout_s):
         context.set(verification=None)
-        context.ask_about(check.target, Reason.of("removal_unverified", seconds=settings.verify_timeout))
+        context.ask_about(check.target, Reason.of("removal_unverified", seconds=settings.verify_timeout_s))
     elif (
         state.undecided_ns
-        and context.passed(state.undecided_ns, settings.undecided_timeout)
+        and context.passed(state.undecided_ns, settings.undecided_timeout_s)
         and state.decision is not None
     ):
-        disagree = Reason.of("scenes_disagree", seconds=settings.undecided_timeout)
+        disagree = Reason.of("scenes_disagree", seconds=settings.undecided_timeout_s)
         scenes.ask_about_scene(context, state.decision, (disagree,))
 
 

@@ -80,7 +80,7 @@ class StepContext:
         return reasons
 
     def _stale(self) -> bool:
-        state, limit = self.state, self.settings.max_scene_age
+        state, limit = self.state, self.settings.max_scene_age_s
         assert state.scene is not None
         # ticks are counted too, because a clock that stands still makes nothing old
         silent = state.silent_ticks > self.settings.max_silent_ticks
@@ -90,8 +90,8 @@ class StepContext:
         """Until when a permit may be valid that rests on the newest scene."""
         scene = self.state.scene
         assert scene is not None
-        freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age)
-        return min(self.now + nanoseconds(self.settings.lease), freshest)
+        freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age_s)
+        return min(self.now + nanoseconds(self.settings.lease_s), freshest)
 
     def revoke(self, reasons: BlockReason, *details: Reason) -> None:
         """Close an open permit and tell the arm to stop. Without an open permit nothing happens."""

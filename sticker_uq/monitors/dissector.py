@@ -55,8 +55,8 @@ def support(probabilities: FloatArray, said: IntArray) -> FloatArray:
     own = probabilities[rows, said]
     ordered = np.sort(probabilities, axis=1)
     best, second = ordered[:, -1], ordered[:, -2]
-    rival = np.where(probabilities.argmax(axis=1) == said, second, best)
-    return own / np.maximum(own + rival, 1e-300)
+    runner_up = np.where(probabilities.argmax(axis=1) == said, second, best)
+    return own / np.maximum(own + runner_up, 1e-300)
 
 
 def perceptron(layer: FloatArray, classes: IntArray, count: int) -> tuple[FloatArray, FloatArray]:

@@ -30,7 +30,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
-class SeatFile(_Section):
+class PanelMemberFile(_Section):
     """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
     stickers that would rightly be removed it alone refuses.
     """
@@ -62,7 +62,7 @@ class PanelFile(_Section):
     model: str
     model_hash: str
     settings: dict[str, Any]
-    monitors: dict[str, SeatFile]
+    monitors: dict[str, PanelMemberFile]
     probe: str
     members: dict[str, str]
     calibration: Calibration
@@ -82,17 +82,17 @@ def save_panel(
     """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
 
     panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
-    files of an ensemble, which are copied; ``refused``: by supervisor, see :class:`SeatFile`. OSError when the disk fails.
+    files of an ensemble, which are copied; ``refused``: by supervisor, see :class:`PanelMemberFile`. OSError when the disk fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
-    for seat in seats:
-        path = save_monitor(seat.supervisor, folder)
-        described[seat.name] = SeatFile(
-            limit=seat.limit,
+    for member in seats:
+        path = save_monitor(member.supervisor, folder)
+        described[member.name] = PanelMemberFile(
+            limit=member.limit,
             sha256=_sha256(path.read_bytes()),
-            cost_ms=seat.supervisor.cost_ms,
-            refused=refused[seat.name],
+            cost_ms=member.supervisor.cost_ms,
+            refused=refused[member.name],
         )
     data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
     with atomic_write(folder / _PROBE) as stream:
@@ -147,7 +147,7 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
         _checked(root / f"{name}.json", described.sha256)
         seats.append(PanelMember(load_monitor(root, name), described.limit))
     members = []
-    if any("members" in seat.supervisor.needs for seat in seats):
+    if any("members" in member.supervisor.needs for member in seats):
         for name, digest in document.members.items():
             _checked(root / name, digest)
             settings = detector.settings.model_copy(update={"weights": str(root / name)})

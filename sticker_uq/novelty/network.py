@@ -1,4 +1,4 @@
-"""A small network of its own that looks for foreign_objects: things on the lid that no training picture had.
+"""A small network that detects foreign objects: objects on the lid that are in no training picture.
 
 It sees the picture, not the detector's maps, so that it errs elsewhere than the detector does, and it serves every detector
 that was trained on pictures of the same world. For every cell it tells how probably a foreign object, a logo or a sticker

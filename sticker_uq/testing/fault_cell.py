@@ -49,14 +49,14 @@ PATIENT_S, HASTY_S = 20.0, 2.0
 """How long the supervisor waits for an answer of the arm before it faults: on a busy machine, and where the fault is tested."""
 SUPERVISOR: dict[str, Any] = {
     "consecutive_scenes": K,
-    "max_scene_age": MAX_SCENE_AGE_S,
-    "lease": LEASE_S,
-    "accept_timeout": PATIENT_S,
-    "cancel_timeout": PATIENT_S,
+    "max_scene_age_s": MAX_SCENE_AGE_S,
+    "lease_s": LEASE_S,
+    "accept_timeout_s": PATIENT_S,
+    "cancel_timeout_s": PATIENT_S,
     "arm_heartbeat_timeout_s": 1.0,
-    "verify_timeout": 600.0,
-    "undecided_timeout": 3600.0,
-    "removal_timeout": 600.0,
+    "verify_timeout_s": 600.0,
+    "undecided_timeout_s": 3600.0,
+    "removal_timeout_s": 600.0,
     "max_attempts": 10,
 }
 MANY = QoSProfile(
@@ -331,7 +331,7 @@ class FaultCell:
 
     def arm_timeouts(self, seconds: float) -> None:
         """How long the supervisor waits for an answer of the arm before it faults; no permit may be out."""
-        names = ("accept_timeout", "cancel_timeout")
+        names = ("accept_timeout_s", "cancel_timeout_s")
         wanted = [Parameter(name, value=seconds).to_parameter_msg() for name in names]
         answer = self._call(self._parameters_of_supervisor, SetParameters.Request(parameters=wanted))
         assert all(result.successful for result in answer.results), answer

@@ -104,7 +104,7 @@ def test_image_transport(monkeypatch, tmp_path, profile, level, words):
         ("disk", 2**20, Level.FAIL),
     ],
 )
-def test_room(monkeypatch, name, free, level):
+def test_free_disk_space(monkeypatch, name, free, level):
     monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _: Usage(2**40, 0, free))
     assert only(monkeypatch, name).level is level
 

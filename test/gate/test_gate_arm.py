@@ -155,7 +155,7 @@ def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
     cell.tick(7)
     assert cell.phase is Phase.FAULT
     (escalation,) = cell.sent(Escalate)
-    assert escalation.reason == Reason.of("arm_does_not_stop", goal=1, seconds=SETTINGS.cancel_timeout)
+    assert escalation.reason == Reason.of("arm_does_not_stop", goal=1, seconds=SETTINGS.cancel_timeout_s)
     cell.tick(20)
     assert len(cell.sent(Escalate)) == 1
 
@@ -321,11 +321,11 @@ def test_a_goal_rejected_after_its_workpiece_left_is_no_failed_attempt_on_the_ne
 
 
 def test_a_lease_ends_to_the_nanosecond() -> None:
-    cell = removing().wait(SETTINGS.lease)
+    cell = removing().wait(SETTINGS.lease_s)
     cell.now -= 1
     cell.send(Tick())
     assert cell.state.open
-    cell = removing().wait(SETTINGS.lease)
+    cell = removing().wait(SETTINGS.lease_s)
     cell.send(Tick())
     assert not cell.state.open
     assert cell.logged[-2] == ["permit_revoked", "permit_not_renewed"]

@@ -61,7 +61,7 @@ def test_k_agreeing_scenes_open_for_one_object_and_send_one_goal() -> None:
     assert goal.target.box == (105.0, 103.0, 185.0, 163.0)
     assert goal.target.decision_id == cell.state.decision.decision_id  # type: ignore[union-attr]
     assert goal.target.image_stamp_ns == cell.state.scene.stamp_ns  # type: ignore[union-attr]
-    assert gate.valid_until_ns == cell.now + round(SETTINGS.lease * SECOND)
+    assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.scene(STICKER, observed(THERE), times=4)
     assert len(cell.sent(SendGoal)) == 1
 
@@ -134,7 +134,7 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh() -> None:
         cell.tick()
         gate = cell.last[0]
         assert isinstance(gate, PublishGate)
-        assert gate.valid_until_ns == cell.now + round(SETTINGS.lease * SECOND)
+        assert gate.valid_until_ns == cell.now + round(SETTINGS.lease_s * SECOND)
     cell.send(GoalAccepted(cell.goal))
     cell.tick(5)
     assert cell.last[0].valid_until_ns == stamp + SECOND  # type: ignore[union-attr]
@@ -145,7 +145,7 @@ def test_ticks_renew_the_lease_only_while_the_scene_is_fresh() -> None:
 
 def test_a_permit_that_was_not_renewed_in_time_cannot_come_back() -> None:
     cell = permitted()
-    cell.wait(SETTINGS.lease)
+    cell.wait(SETTINGS.lease_s)
     cell.scene(STICKER)
     assert not cell.state.open
     assert cell.sent(CancelGoal) == [CancelGoal(1)]

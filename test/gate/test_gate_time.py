@@ -33,7 +33,7 @@ def set_to(**changes: Any) -> GateSettings:
 
 def test_a_tick_without_a_steady_clock_tells_no_jump() -> None:
     cell = removing().tick()
-    cell.wait(SETTINGS.tick_period)
+    cell.wait(SETTINGS.tick_period_s)
     cell.send(Tick())
     assert cell.state.open, cell.details
     assert cell.tick().state.open, "nor does the first one after it"
@@ -53,7 +53,7 @@ def test_a_leap_between_two_ticks_is_known_before_the_next_event_is_timed_by_it(
     cell = removing().tick()
     assert not cell.core.clock_has_jumped(cell.now, cell.steady)
     cell.send(Hold())
-    cell.leap(SETTINGS.max_clock_jump - 1e-9)
+    cell.leap(SETTINGS.max_clock_jump_s - 1e-9)
     assert not cell.core.clock_has_jumped(cell.now, cell.steady)
     cell.leap(1e-9)
     assert cell.core.clock_has_jumped(cell.now, cell.steady)

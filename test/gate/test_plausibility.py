@@ -89,9 +89,9 @@ def test_the_same_picture_again_is_no_further_evidence() -> None:
 
 
 def test_two_identical_pictures_far_apart_are_a_frozen_camera_too() -> None:
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.1).scene(STICKER, **SAME)
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s - 0.1).scene(STICKER, **SAME)
     stays_closed(cell, BlockReason.FROZEN_IMAGE)
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age - 0.2).scene(STICKER, **SAME)
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s - 0.2).scene(STICKER, **SAME)
     assert cell.state.reasons == BlockReason.INCONSISTENT
 
 
@@ -232,7 +232,7 @@ def test_an_answer_about_the_picture_of_another_camera_is_refused() -> None:
 
 
 def test_a_clock_that_leaps_ahead_stops_the_arm_in_the_same_step() -> None:
-    cell = removing().tick().leap(SETTINGS.max_clock_jump).tick()
+    cell = removing().tick().leap(SETTINGS.max_clock_jump_s).tick()
     stays_closed(cell, BlockReason.CLOCK)
     assert cell.sent(CancelGoal) == [CancelGoal(1)]
     assert Reason.of("clock_ahead", seconds=0.2) in cell.state.details
@@ -242,7 +242,7 @@ def test_a_clock_that_leaps_ahead_stops_the_arm_in_the_same_step() -> None:
 
 
 def test_a_clock_that_is_corrected_a_little_is_no_jump() -> None:
-    cell = removing().tick().leap(SETTINGS.max_clock_jump - 0.01).tick()
+    cell = removing().tick().leap(SETTINGS.max_clock_jump_s - 0.01).tick()
     assert cell.state.open
 
 
@@ -295,18 +295,18 @@ def test_after_a_jump_scenes_are_counted_anew() -> None:
 @pytest.mark.parametrize("make", [permitted, removing])
 def test_no_setting_of_the_gate_changes_while_a_permit_is_out(make: Callable[[], Cell]) -> None:
     cell = make()
-    for name in ("doubt_margin", "frozen_images", "max_scene_age", "lease"):
+    for name in ("doubt_margin", "frozen_images", "max_scene_age_s", "lease_s"):
         with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
             cell.core.configure(cell.core.policy, set_to(**{name: 0.5 if name != "frozen_images" else 5}))
     cell.send(Hold())
     with pytest.raises(InvalidInput, match="cannot change while permit 1 is out"):
-        cell.core.configure(cell.core.policy, set_to(lease=1.0))
+        cell.core.configure(cell.core.policy, set_to(lease_s=1.0))
     assert cell.core.settings == SETTINGS
 
 
 def test_a_permit_under_other_settings_than_the_present_ones_is_void() -> None:
     cell = removing()
-    cell.core._settings = set_to(lease=0.5)  # past the lock, as a mistake in the program would
+    cell.core._settings = set_to(lease_s=0.5)  # past the lock, as a mistake in the program would
     cell.tick()
     assert not cell.state.open
     assert cell.state.reasons & BlockReason.CONTRADICTED
@@ -397,10 +397,10 @@ def test_a_calibration_that_changes_is_another_camera() -> None:
 
 
 def test_an_image_may_be_stamped_ahead_by_exactly_the_skew() -> None:
-    cell = running().scene(STICKER, age=-SETTINGS.max_clock_skew)
+    cell = running().scene(STICKER, age=-SETTINGS.max_clock_skew_s)
     assert not cell.state.problems
     cell = running()
-    cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew * SECOND) + 1)
+    cell.scene(STICKER, stamp_ns=cell.now + SECOND // 10 + round(SETTINGS.max_clock_skew_s * SECOND) + 1)
     stays_closed(cell, BlockReason.CLOCK)
 
 
@@ -415,7 +415,7 @@ def test_stamps_that_stand_still_and_stamps_that_go_back_are_told_apart() -> Non
 
 
 def test_a_scene_without_its_pixels_is_not_called_frozen() -> None:
-    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age).scene(STICKER, image_digest="")
+    cell = running().scene(STICKER, **SAME).wait(SETTINGS.max_scene_age_s).scene(STICKER, image_digest="")
     stays_closed(cell, BlockReason.IMPLAUSIBLE_SCENE)
     assert not cell.state.reasons & BlockReason.FROZEN_IMAGE
 

@@ -110,7 +110,7 @@ class Cell:
     def tick(self, times: int = 1) -> Cell:
         """Let time pass in ticks."""
         for _ in range(times):
-            self.wait(self.core.settings.tick_period)
+            self.wait(self.core.settings.tick_period_s)
             self.send(Tick(self.steady))
         return self
 

@@ -37,17 +37,17 @@ from sticker_uq.testing.scenes import SECOND
 K = 2
 SETTINGS = GateSettings(
     consecutive_scenes=K,
-    max_scene_age=1.0,
-    max_clock_skew=0.05,
-    max_clock_jump=0.2,
-    lease=0.4,
-    tick_period=0.1,
-    accept_timeout=0.5,
-    removal_timeout=5.0,
-    cancel_timeout=0.6,
-    verify_timeout=3.0,
-    undecided_timeout=4.0,
-    intervention_timeout=10.0,
+    max_scene_age_s=1.0,
+    max_clock_skew_s=0.05,
+    max_clock_jump_s=0.2,
+    lease_s=0.4,
+    tick_period_s=0.1,
+    accept_timeout_s=0.5,
+    removal_timeout_s=5.0,
+    cancel_timeout_s=0.6,
+    verify_timeout_s=3.0,
+    undecided_timeout_s=4.0,
+    intervention_timeout_s=10.0,
     max_attempts=2,
 )
 POLICY = Policy()
@@ -184,7 +184,7 @@ class Witness:
             and facts.finite
             and _lit(facts, settings)
             and min(facts.image_size) > 0
-            and max(0, self.refused_ns) < facts.stamp_ns <= now + round(settings.max_clock_skew * SECOND)
+            and max(0, self.refused_ns) < facts.stamp_ns <= now + round(settings.max_clock_skew_s * SECOND)
             and event.decision.outcome in (Outcome.WORK, Outcome.ASK, Outcome.CLEAN)
             and (
                 previous is None
@@ -198,7 +198,7 @@ class Witness:
 
     def _closed(self, after: GateState, now: int, settings: GateSettings) -> bool:
         """Whether anything at all forbids a permit, told from the outside of the state."""
-        limit = round(settings.max_scene_age * SECOND)
+        limit = round(settings.max_scene_age_s * SECOND)
         scene = after.scene
         return (
             not after.active
@@ -225,8 +225,8 @@ class Witness:
         target, scene, decision = permit.target, after.scene, after.decision
         assert scene is not None
         assert decision is not None
-        assert now < permit.valid_until_ns <= now + round(settings.lease * SECOND)
-        assert permit.valid_until_ns <= scene.stamp_ns + round(settings.max_scene_age * SECOND)
+        assert now < permit.valid_until_ns <= now + round(settings.lease_s * SECOND)
+        assert permit.valid_until_ns <= scene.stamp_ns + round(settings.max_scene_age_s * SECOND)
         assert permit.settings == settings
         assert (scene.model_hash, scene.policy_hash) == (target.model_hash, target.policy_hash)
         thing = target.verdict.object

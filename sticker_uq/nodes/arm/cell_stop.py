@@ -68,7 +68,7 @@ class CellStop:
             self._node.destroy_publisher(self._publisher)
 
     def tick(self, demanded: bool) -> None:
-        """Set whether the stop is demanded; called every tick_period and on every change."""
+        """Set whether the stop is demanded; called every tick_period_s and on every change."""
         if not demanded:
             self._state = StopState.NOT_DEMANDED
             self._drop_call()

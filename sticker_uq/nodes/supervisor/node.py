@@ -79,7 +79,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         # wall time: a simulated clock that stands still must not keep a permit alive; inactive too, because an arm that does
         # not stop when the node is deactivated must be stopped by other means
         self._timer = self.create_timer(
-            settings.tick_period, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
+            settings.tick_period_s, self._tick, clock=Clock(clock_type=ClockType.STEADY_TIME)
         )
         self.while_configured.callback(self.destroy_timer, self._timer)
         self._happen(ev.Tick())
@@ -100,7 +100,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_active.callback(lambda: self._audit.note("stop", self._about()))
         self._happen(ev.Activated())
         self.while_active.callback(self._happen, ev.Deactivated())
-        self._timer.timer_period_ns = nanoseconds(self.settings.tick_period)
+        self._timer.timer_period_ns = nanoseconds(self.settings.tick_period_s)
         scenes = self.create_subscription(SceneAssessment, "scene", self._on_scene, NEWEST_SCENE)
         self.while_active.callback(self.destroy_subscription, scenes)
         images = subscribe_with_liveliness(

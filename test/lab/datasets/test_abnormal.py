@@ -82,7 +82,7 @@ def test_an_occluder_hides_as_much_as_wanted(cases):
 
 
 @pytest.mark.parametrize("case", ["unknown-object", "unknown-sticker"])
-def test_strangers_lie_where_nothing_was(folder, cases, case):
+def test_foreign_objects_lie_where_nothing_was(folder, cases, case):
     for before, found in zip(read_coco(folder), cases[case], strict=True):
         known = UNKNOWN_STICKERS if case == "unknown-sticker" else OBJECTS
         assert 1 <= len(found.kinds) <= 3
@@ -130,7 +130,7 @@ def test_an_occluder_covers_more_the_further_it_reaches(kind):
 
 
 @pytest.mark.parametrize("kind", [*OBJECTS, *UNKNOWN_STICKERS])
-def test_a_stranger_fills_its_place_in_any_direction(kind):
+def test_a_foreign_object_fills_its_place_in_any_direction(kind):
     draw = {**OBJECTS, **UNKNOWN_STICKERS}[kind]
     for turn in (0.0, 2.0):
         _, mask = draw_over((200, 200), draw, (100, 100), 50, turn, np.random.default_rng(zlib.crc32(b"x")))

@@ -196,7 +196,7 @@ def test_no_connection_is_not_paid_for(tmp_path):
         (302, {"code": "moved", "message": "elsewhere"}),
     ],
 )
-def test_what_no_retry_can_mend_ends_the_run_at_once(tmp_path, service, status, error):
+def test_a_permanent_error_ends_the_run_at_once(tmp_path, service, status, error):
     service.answers = [(status, {"error": error}, {"Location": "/elsewhere"})]
     with pytest.raises(InvalidInput, match=error["code"]) as caught:
         go(tmp_path, service, 3)
@@ -238,7 +238,7 @@ class Counting(RenderedGenerator):
         return Picture(PNG)
 
 
-def test_what_a_kill_leaves_behind_is_mended(tmp_path):
+def test_what_a_kill_leaves_behind_is_recovered(tmp_path):
     with pytest.raises(SystemExit):
         generate_pictures(tmp_path, prompts(4), Dying(), Limits(price=1.0))
     torn = (tmp_path / "manifest.jsonl").read_bytes() + b'{"index": 2, "se'

@@ -13,7 +13,7 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training.novelty_samples import Sample, _middles, _visible, sample
 from sticker_uq.novelty.network import STRIDE
 
-STRANGER, LOGO, STICKER, MIDDLE = range(4)
+FOREIGN, LOGO, STICKER, MIDDLE = range(4)
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
     own = {"autostart": "true", "passes": "5", "threads": "1"}
     with (
         NodeProcess(
-            "sticker_uq.nodes.supervisor.node", {"autostart": "true", "max_scene_age": "60.0"}
+            "sticker_uq.nodes.supervisor.node", {"autostart": "true", "max_scene_age_s": "60.0"}
         ) as supervisor,
         NodeProcess("sticker_uq.nodes.detector.node", own) as detector,
     ):

@@ -28,7 +28,7 @@ PICTURE = render(sample_scene(3), size=(480, 360)).image
 SETTINGS = BlackBoxSettings(timeout_s=PATIENCE_S, start_timeout_s=PATIENCE_S)
 
 
-class Stranger:
+class ForeignNode:
     """A node in a thread of its own that answers every image as ``reply`` says."""
 
     def __init__(self, message_type: type, reply: Callable[[Image], list[Any]]) -> None:
@@ -55,11 +55,11 @@ class Stranger:
 
 
 @pytest.fixture
-def foreign(ros_domain: object) -> Iterator[Callable[..., Stranger]]:
-    made: list[Stranger] = []
+def foreign(ros_domain: object) -> Iterator[Callable[..., ForeignNode]]:
+    made: list[ForeignNode] = []
 
-    def make(message_type: type, reply: Callable[[Image], list[Any]]) -> Stranger:
-        made.append(Stranger(message_type, reply))
+    def make(message_type: type, reply: Callable[[Image], list[Any]]) -> ForeignNode:
+        made.append(ForeignNode(message_type, reply))
         return made[-1]
 
     yield make
@@ -91,7 +91,7 @@ def test_the_real_detector_node_is_a_black_box(ros_domain: object) -> None:
 
 
 def test_no_answer_in_time_is_a_failure_and_a_late_one_belongs_to_no_other_image(
-    foreign: Callable[..., Stranger],
+    foreign: Callable[..., ForeignNode],
 ) -> None:
     kept: list[Image] = []
 
@@ -116,7 +116,7 @@ def test_no_answer_in_time_is_a_failure_and_a_late_one_belongs_to_no_other_image
     assert heard.detections.boxes.tolist() == [[1, 2, 30, 40]]
 
 
-def test_another_type_of_message_is_named(foreign: Callable[..., Stranger]) -> None:
+def test_another_type_of_message_is_named(foreign: Callable[..., ForeignNode]) -> None:
     foreign(String, lambda image: [])
     with pytest.raises(
         InvalidInput, match="/detections carries std_msgs/msg/String, expected sticker_uq_msgs"
@@ -130,7 +130,7 @@ def test_nobody_there_is_told(ros_domain: object) -> None:
 
 
 @pytest.mark.skipif(VISION_MSGS is None, reason="no vision_msgs: apt install ros-jazzy-vision-msgs")
-def test_answers_as_vision_msgs(foreign: Callable[..., Stranger]) -> None:
+def test_answers_as_vision_msgs(foreign: Callable[..., ForeignNode]) -> None:
     def reply(image: Image) -> list[Any]:
         detection = VISION_MSGS.Detection2D(header=image.header)  # type: ignore[union-attr]
         detection.bbox.center.position.x, detection.bbox.center.position.y = 20.0, 30.0

@@ -59,7 +59,7 @@ def test_a_laptop_from_the_first_scene_to_the_last(bench: Bench) -> None:
 
 
 def test_silence_of_the_detector_closes_within_a_bounded_number_of_messages(bench: Bench) -> None:
-    cell = Cell(bench, max_scene_age=3.0)
+    cell = Cell(bench, max_scene_age_s=3.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.camera.objects = None

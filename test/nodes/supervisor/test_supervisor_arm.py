@@ -24,7 +24,7 @@ from test.helpers.supervised import STICKER, Arm, Cell, Result
 
 
 def test_an_arm_that_does_not_stop_is_a_fault_until_reset(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout=0.3)
+    cell = Cell(bench, cancel_timeout_s=0.3)
     cell.shows(STICKER)
     cell.goal(1)
     held = bench.call(SetBool, "hold", SetBool.Request(data=True))
@@ -62,7 +62,7 @@ def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
     bench: Bench, kind: type, name: str
 ) -> None:
     stop = {"stop_service": "robot/stop", "stop_service_type": name, "stop_topic": "robot/locked"}
-    cell = Cell(bench, cancel_timeout=0.3, **stop)
+    cell = Cell(bench, cancel_timeout_s=0.3, **stop)
     locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
     stopped = bench.diagnostics()
     cell.shows(STICKER)
@@ -89,7 +89,7 @@ def test_an_arm_that_ignores_its_cancellation_is_stopped_by_the_cells_own_means(
 
 
 def test_an_arm_is_stopped_though_the_supervisor_was_deactivated(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout=0.3, stop_topic="robot/locked")
+    cell = Cell(bench, cancel_timeout_s=0.3, stop_topic="robot/locked")
     locked = bench.collect(Bool, "robot/locked", qos.LATCHED)
     cell.shows(STICKER)
     cell.goal(1)
@@ -125,7 +125,7 @@ def test_without_an_arm_nothing_opens_and_diagnostics_say_so(bench: Bench) -> No
 
 
 def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout=0.3)
+    cell = Cell(bench, cancel_timeout_s=0.3)
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.close()  # type: ignore[union-attr]
@@ -133,7 +133,7 @@ def test_an_arm_that_goes_away_closes_the_gate(bench: Bench) -> None:
 
 
 def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(bench: Bench) -> None:
-    cell = Cell(bench, arm_heartbeat_timeout_s=3.0, cancel_timeout=30.0)
+    cell = Cell(bench, arm_heartbeat_timeout_s=3.0, cancel_timeout_s=30.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.arm.falls_silent()  # type: ignore[union-attr]
@@ -143,7 +143,7 @@ def test_an_arm_that_falls_silent_closes_the_gate_though_its_server_is_there(ben
 
 
 def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout=30.0)
+    cell = Cell(bench, cancel_timeout_s=30.0)
     cell.shows(STICKER)
     cell.goal(1)
     cell.node._arm._node.destroy_timer(cell.node._arm._timer)  # nobody counts its silence
@@ -154,7 +154,7 @@ def test_an_arm_whose_process_dies_closes_the_gate_before_its_silence_does(bench
 
 
 def test_a_second_arm_that_speaks_closes_the_gate(bench: Bench) -> None:
-    cell = Cell(bench, cancel_timeout=30.0)
+    cell = Cell(bench, cancel_timeout_s=30.0)
     cell.shows(STICKER)
     cell.goal(1)
     other = bench.publisher_matched(ArmStatus, "arm/status", qos.ARM_STATUS)

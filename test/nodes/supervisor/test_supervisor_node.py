@@ -78,7 +78,7 @@ def test_thresholds_cannot_change_while_a_permit_is_out(bench: Bench) -> None:
         return bench.call(SetParameters, "supervisor/set_parameters", request).results[0]
 
     assert change("consecutive_scenes", 3).successful
-    assert not change("lease", 99.0).successful
+    assert not change("lease_s", 99.0).successful
     cell.shows(STICKER)
     cell.goal(1)
     refused = change("consecutive_scenes", 1)
@@ -119,9 +119,9 @@ def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Ben
     ("values", "reason"),
     [
         ({"policy": "/nowhere/policy.yaml"}, "policy /nowhere/policy.yaml cannot be read"),
-        ({"lease": 0.15}, "lease = 0.15 must be at least twice tick_period"),
+        ({"lease_s": 0.15}, "lease_s = 0.15 must be at least twice tick_period_s"),
         ({"consecutive_scenes": 0}, "parameter consecutive_scenes = 0: expected an integer from 1 to 50"),
-        ({"max_sene_age": 1.0}, "unknown parameter max_sene_age, did you mean max_scene_age?"),
+        ({"max_sene_age": 1.0}, "unknown parameter max_sene_age, did you mean max_scene_age_s?"),
     ],
 )
 def test_bad_parameters_stop_configure_with_the_reason(

@@ -70,13 +70,13 @@ class Explorer:
     left_out: int = 0
 
 
-def explore(study: Study, scores: pd.DataFrame, folder: Path, room: int) -> Explorer:
-    """As many pictures of the study in ``folder`` as there is ``room`` for, bytes: first those that are shown without a script,
+def explore(study: Study, scores: pd.DataFrame, folder: Path, budget: int) -> Explorer:
+    """As many pictures of the study in ``folder`` as fit into ``budget`` bytes: first those that are shown without a script,
 
     then every image by how often it stands out, clean and as its first variants, then all other variants. ``scores``: of
     `robustness_scores`. Raises InvalidInput for data that is not there any more.
     """
-    maker = _Maker(study, Pictures(study, folder), room)
+    maker = _Maker(study, Pictures(study, folder), budget)
     ranking = _ranking(study, scores)
     shown = list(_static(study, ranking, maker))
     order = list(dict.fromkeys((r.dataset, image) for r in ranking for image in r.images))
@@ -166,10 +166,10 @@ def _words(cell: Mapping[str, Any]) -> str:
 
 
 class _Maker:
-    """Collects pictures and what the models make of them until the room is used up."""
+    """Collects pictures and what the models make of them until the budget is used."""
 
-    def __init__(self, study: Study, pictures: Pictures, room: int) -> None:
-        self._study, self._source, self._room = study, pictures, room
+    def __init__(self, study: Study, pictures: Pictures, budget: int) -> None:
+        self._study, self._source, self._budget = study, pictures, budget
         self.full = False
         self.pictures: dict[int, Picture] = {}
         self.images: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
@@ -190,7 +190,7 @@ class _Maker:
         return [unit for unit in units if unit in self._cells]
 
     def take(self, unit: _Unit) -> Picture | None:
-        """Put ``unit`` into the document if there is room for it; its picture, if it is in."""
+        """Put ``unit`` into the document if it fits into the budget; its picture, if it is in."""
         dataset, image, model, variant = unit
         known = self.images.get((dataset, image), {}).get(model, {})
         picture = self._source.find(dataset, image, model, variant)
@@ -204,17 +204,17 @@ class _Maker:
             entry["a"] = attack
         cost = len(_json(entry)) + len(model) + len(variant) + 60
         cost += 0 if picture.number in self.pictures else picture.cost
-        if cost > self._room:
+        if cost > self._budget:
             self.full = True
             return None
-        self._room -= cost
+        self._budget -= cost
         self.pictures[picture.number] = picture
         self.images.setdefault((dataset, image), {}).setdefault(model, {})[variant] = entry
         return picture
 
     def spend(self, cost: int) -> None:
-        """Take ``cost`` bytes from the room."""
-        self._room -= cost
+        """Take ``cost`` bytes from the budget."""
+        self._budget -= cost
 
     def cell(self, unit: _Unit, rate: float) -> Mapping[str, Any] | None:
         """The figures "f" and boxes "b" of ``unit`` at ``rate``; None where it was not looked at."""

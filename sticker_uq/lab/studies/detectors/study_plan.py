@@ -16,9 +16,9 @@ from sticker_uq.scene import InvalidInput
 RATES = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
 """Dropout rates of the paper, and none."""
 ADVERSARIAL = "adv-"
-"""Variants that begin so are white-box attacks on the model that looks."""
+"""Prefix of variants with white-box attacks on the evaluated model."""
 PATCHED = "patch-"
-"""Variants that begin so have adversarial patches on stickers, made against the model that looks."""
+"""Prefix of variants with adversarial patches on stickers, trained against the evaluated model."""
 TRANSFER = "from "
 """Variants that begin so are attacks on the model that follows."""
 _MODEL = re.compile(
