@@ -31,7 +31,16 @@ import pytest
 Change = Callable[[Any], object]
 """Changes one node of a syntax tree in place."""
 
-MODULES = ("arm", "contradiction", "gate", "people", "plausibility", "scenes", "timekeeping", "turn")
+MODULES = (
+    "arm_events",
+    "permit_consistency",
+    "state_machine",
+    "operator.operator_events",
+    "plausibility",
+    "scene_events",
+    "clock_events",
+    "step_context",
+)
 TESTS = (
     "test/gate/test_gate_scenes.py",
     "test/gate/test_gate_time.py",
@@ -54,66 +63,69 @@ PATIENCE_S = 300
 
 _NEVER_NONE = "what is asked for None cannot be None there: the condition tells the type checker so"
 EQUIVALENT: dict[tuple[str, str], str] = {
-    ("arm", "`permit.open` is always True"): (
+    ("arm_events", "`permit.open` is always True"): (
         "a revoked permit closes the gate, so that its ground is lost again, and to revoke it twice does nothing"
     ),
     (
-        "arm",
+        "arm_events",
         "`permit is None or permit.revoked_ns is None or permit.escalated` without `permit is None`",
     ): _NEVER_NONE,
     (
-        "contradiction",
+        "permit_consistency",
         "`reason.value > reason.limit` with GtE",
     ): "at the limit the distance is 0 on either side",
-    ("contradiction", "`iou(as_box(thing.box), place) >= match_iou` with Gt"): (
+    ("permit_consistency", "`iou(as_box(thing.box), place) >= match_iou` with Gt"): (
         "what lies at exactly the limit is found to be known a line later"
     ),
     (
-        "gate",
-        "`state.undecided_ns and turn.passed(state.undecided_ns, settings.undecided_timeout) and "
+        "state_machine",
+        "`state.undecided_ns and context.passed(state.undecided_ns, settings.undecided_timeout) and "
         "(state.decision is not None)` without `state.decision is not None`",
     ): _NEVER_NONE,
     (
-        "gate",
+        "state_machine",
         "`state.request.whole_scene and state.decision is not None and scenes.unexplained(state.decision)` without "
         "`state.decision is not None`",
     ): _NEVER_NONE,
     (
-        "gate",
+        "state_machine",
         "`state.decision is not None and scenes.unexplained(state.decision)` without `state.decision is not None`",
     ): _NEVER_NONE,
     (
-        "gate",
+        "state_machine",
         "`state.decision is not None and any((v.objectors for v in state.decision.verdicts))` without "
         "`state.decision is not None`",
     ): _NEVER_NONE,
-    ("people", "`request is None or refusal` without `request is None`"): _NEVER_NONE,
     (
-        "people",
+        "operator.operator_events",
+        "`request is None or refusal is not None` without `request is None`",
+    ): _NEVER_NONE,
+    (
+        "operator.operator_events",
         "`event.answers and state.reference is not None and (state.reference.source != request.source)` without "
         "`state.reference is not None`",
     ): _NEVER_NONE,
-    ("people", "`state.reference is not None` is always True"): _NEVER_NONE,
+    ("operator.operator_events", "`state.reference is not None` is always True"): _NEVER_NONE,
     (
-        "scenes",
+        "scene_events",
         "`permit is not None and permit.open and (not problems)` without `permit.open`",
     ): "to revoke a revoked permit does nothing, and nobody asks for its doubts",
     (
-        "scenes",
-        "`turn.settings.frozen_images and state.picture is not None and (state.picture.count > 1)` without "
+        "scene_events",
+        "`context.settings.frozen_images and state.picture is not None and (state.picture.count > 1)` without "
         "`state.picture is not None`",
     ): _NEVER_NONE,
-    ("timekeeping", "`jump_ns > 0` with GtE"): "called after a jump only, and no jump is 0",
+    ("clock_events", "`jump_ns > 0` with GtE"): "called after a jump only, and no jump is 0",
     (
-        "timekeeping",
+        "clock_events",
         "`permit.revoked_ns is None` is always False",
     ): "the permit was revoked a few lines above: the condition tells the type checker so",
     (
-        "timekeeping",
+        "clock_events",
         "`check and replace(check, since_ns=now, seen=0, gone=0)` without "
         "`replace(check, since_ns=now, seen=0, gone=0)`",
     ): "a jump closes the gate in the same step, and what closes it begins a verification anew",
-    ("turn", "`state.done or decision is None` without `decision is None`"): _NEVER_NONE,
+    ("step_context", "`state.done or decision is None` without `decision is None`"): _NEVER_NONE,
 }
 """(module, description without the line) to why the change alters nothing that can be observed."""
 
