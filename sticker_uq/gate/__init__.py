@@ -1,4 +1,4 @@
-"""What may be done about a scene, and when the arm may move: policy, people's answers, judgement, and the gate.
+"""What may be done about a scene, and when the arm may move: policy, the operator's answers, judgement, and the gate.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
 verdicts; the gate (:func:`step`) turns a stream of decisions and events into a permit that must be renewed to last;

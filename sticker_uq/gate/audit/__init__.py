@@ -1,7 +1,7 @@
-"""The audit log: what the gate did and why, in files that show it when somebody changed them.
+"""The audit log: what the gate did and why, in tamper-evident files.
 
 One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes beside the gate and never makes it
-wait, :func:`verify` and :func:`entries` read, :class:`Narrator` says which of the gate's steps are worth an entry.
+wait, :func:`verify` and :func:`entries` read, :class:`Narrator` decides which steps of the gate become entries.
 """
 
 from sticker_uq.gate.audit.chain import FORMAT, GENESIS, Entry, Finding, Verification, entries, verify
