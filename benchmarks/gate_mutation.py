@@ -33,12 +33,12 @@ Change = Callable[[Any], object]
 
 MODULES = (
     "arm_events",
-    "clock_events",
-    "operator.operator_events",
     "permit_consistency",
+    "state_machine",
+    "operator.operator_events",
     "plausibility",
     "scene_events",
-    "state_machine",
+    "clock_events",
     "step_context",
 )
 TESTS = (
@@ -79,7 +79,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ),
     (
         "state_machine",
-        "`state.undecided_ns and turn.passed(state.undecided_ns, settings.undecided_timeout_s) and "
+        "`state.undecided_ns and context.passed(state.undecided_ns, settings.undecided_timeout_s) and "
         "(state.decision is not None)` without `state.decision is not None`",
     ): _NEVER_NONE,
     (
@@ -96,7 +96,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "`state.decision is not None and any((v.objectors for v in state.decision.verdicts))` without "
         "`state.decision is not None`",
     ): _NEVER_NONE,
-    ("operator.operator_events", "`request is None or refusal` without `request is None`"): _NEVER_NONE,
+    (
+        "operator.operator_events",
+        "`request is None or refusal is not None` without `request is None`",
+    ): _NEVER_NONE,
     (
         "operator.operator_events",
         "`event.answers and state.reference is not None and (state.reference.source != request.source)` without "
@@ -109,7 +112,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "to revoke a revoked permit does nothing, and nobody asks for its doubts",
     (
         "scene_events",
-        "`turn.settings.frozen_images and state.picture is not None and (state.picture.count > 1)` without "
+        "`context.settings.frozen_images and state.picture is not None and (state.picture.count > 1)` without "
         "`state.picture is not None`",
     ): _NEVER_NONE,
     ("clock_events", "`jump_ns > 0` with GtE"): "called after a jump only, and no jump is 0",

@@ -389,9 +389,10 @@ class Reason:
 
     @classmethod
     def of(cls, code: str, subject: str = "", **values: str | float) -> Reason:
-        """The reason ``code`` with named ``values``; numbers become floats, as in a ROS message. Empty strings are left out."""
-        pairs = ((name, value if isinstance(value, str) else float(value)) for name, value in values.items())
-        return cls(code, subject, values=tuple(pair for pair in pairs if pair[1] != ""))
+        """The reason ``code`` with named ``values``; numbers become floats, as in ROS. An empty ``detail`` is left out."""
+        kept = {name: value for name, value in values.items() if (name, value) != ("detail", "")}
+        pairs = ((name, value if isinstance(value, str) else float(value)) for name, value in kept.items())
+        return cls(code, subject, values=tuple(pairs))
 
     def to_dict(self) -> dict[str, Any]:
         """The reason for JSON: its code, and of the rest what it has."""

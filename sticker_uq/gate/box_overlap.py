@@ -1,4 +1,4 @@
-"""Two boxes at a time: how much they overlap, as the gate and a person's answers need it.
+"""Two boxes at a time: how much they overlap, as the gate and the operator's answers need it.
 
 The gate's state must be hashable, so a box is a tuple here. Whatever is not a proper box overlaps nothing.
 """
@@ -16,7 +16,7 @@ Box = tuple[float, float, float, float]
 """``(x1, y1, x2, y2)`` in px of the original image."""
 
 SAME_PLACE_IOU = 0.5
-"""Two boxes that overlap at least this much are the same place: a person's answer is found again by it."""
+"""Two boxes that overlap at least this much are the same place: an answer is found again by it."""
 
 
 def as_box(values: FloatArray | tuple[float, ...]) -> Box:

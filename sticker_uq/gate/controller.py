@@ -45,7 +45,7 @@ from sticker_uq.scene import (
 class GateController:
     """Judges every assessment under ``policy`` and drives the gate with it; holds the state, reads no clock.
 
-    It also watches over what the policy rests on, and closes the gate when that does not hold any more.
+    It also monitors what the policy rests on, and closes the gate when that does not hold any more.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class GateController:
         return self.handle(Tick(steady_ns), now_ns)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
-        """Whether the clock has jumped since the last tick, so that a tick must tell before anything else happens."""
+        """Whether the clock has jumped since the last tick, so that a tick must come before anything else."""
         return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
             self._settings.max_clock_jump_s
         )
@@ -137,7 +137,7 @@ class GateController:
     def _judge(self, assessment: SceneAssessment) -> tuple[SceneDecision, Alarm | None]:
         """The decision about a scene, and the alarm that it raises."""
         state = self._state
-        # an image from before the change shows another workpiece, of which nobody said which one it is
+        # an image from before the change shows another workpiece, of unknown name
         present = assessment.stamp_ns > state.workpiece_ns
         decision = judge(assessment, self._policy, state.memory, state.workpiece_id if present else "")
         if not present or assessment.stamp_ns <= state.counts_after_ns or state.done:

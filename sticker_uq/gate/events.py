@@ -115,21 +115,21 @@ class AnswerGiven:
 
 @dataclass(frozen=True)
 class Hold:
-    """The operator holds the gate closed. ``person``: who, as far as that was said."""
+    """The operator holds the gate closed. ``person``: the name, empty when not given."""
 
     person: str = ""
 
 
 @dataclass(frozen=True)
 class Release:
-    """The operator ends the hold. ``person``: who, as far as that was said."""
+    """The operator ends the hold. ``person``: the name, empty when not given."""
 
     person: str = ""
 
 
 @dataclass(frozen=True)
 class Reset:
-    """The operator acknowledges a fault. ``person``: who, as far as that was said."""
+    """The operator acknowledges a fault. ``person``: the name, empty when not given."""
 
     person: str = ""
 
@@ -144,7 +144,7 @@ class WorkpieceChanged:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something inside went wrong; without ``reasons`` nobody knows what."""
+    """Something inside went wrong; without ``reasons`` it is not known what."""
 
     reasons: tuple[Reason, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Who else publishes the gate. There is one supervisor in a cell; when a second one speaks, nobody may move. No ROS in here."""
+"""Who else publishes the gate. A cell has one supervisor; while a second one is active, nothing is permitted. No ROS in here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 QUIET_S = 2.0
-"""A supervisor that was silent for so long is gone; an active one speaks at least once per second."""
+"""A supervisor that published nothing for this time, s, is gone; an active one publishes at least once per second."""
 
 
 class GatePublishers:
@@ -14,17 +14,17 @@ class GatePublishers:
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
-        self._heard: dict[str, float] = {}
-        self._standing_by: dict[str, None] = {}
+        self._active: dict[str, float] = {}
+        self._inactive: dict[str, None] = {}
 
-    def heard(self, supervisor: str, active: bool) -> None:
-        """A message of ``supervisor`` came; one that is not active permits nothing, stands by and need not speak again."""
+    def received(self, supervisor: str, active: bool) -> None:
+        """A message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
         if active:
-            self._heard[supervisor] = self._now_s()
-            self._standing_by.pop(supervisor, None)
+            self._active[supervisor] = self._now_s()
+            self._inactive.pop(supervisor, None)
         else:
-            self._heard.pop(supervisor, None)
-            self._standing_by[supervisor] = None
+            self._active.pop(supervisor, None)
+            self._inactive[supervisor] = None
 
     def besides(self, own: str) -> list[str]:
         """The others that are active, in the order of their names."""
@@ -33,16 +33,16 @@ class GatePublishers:
     def present(self) -> list[str]:
         """All that are active, in the order of their names."""
         now = self._now_s()
-        self._heard = {name: at for name, at in self._heard.items() if now - at < QUIET_S}
-        return sorted(self._heard)
+        self._active = {name: at for name, at in self._active.items() if now - at < QUIET_S}
+        return sorted(self._active)
 
-    def unheard(self, own: str, publishers: int) -> int:
-        """How many of ``publishers`` of the gate, that of ``own`` not counted, were never heard.
+    def never_received(self, own: str, publishers: int) -> int:
+        """How many of ``publishers`` of the gate, that of ``own`` not counted, were never received.
 
-        Of those that stand by, the ones heard first are taken to have gone when there are fewer publishers than were heard.
+        When fewer publishers exist than were received, the inactive ones that were received first are taken to have gone.
         """
         active = len(self.besides(own))
-        others = [name for name in self._standing_by if name != own]
+        others = [name for name in self._inactive if name != own]
         for name in others[: max(0, active + len(others) - publishers)]:
-            del self._standing_by[name]
+            del self._inactive[name]
         return max(0, publishers - active - len(others))

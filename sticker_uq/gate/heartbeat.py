@@ -1,38 +1,38 @@
-"""Whether an arm is there: it must say so again and again. No ROS in here."""
+"""Whether exactly one arm is there, by its heartbeat. No ROS in here."""
 
 from __future__ import annotations
 
 
 class Heartbeat:
-    """The arms that speak, by the names in their messages.
+    """The arms that send a heartbeat, by the names in their messages.
 
-    Silence is counted in looks, not in time: a process that was stopped for a while looks once when it goes on, and does not
-    take the time in which it heard nothing for the silence of the arm. ``patience``: looks without a word after which an arm
-    is silent.
+    Time without a heartbeat is counted in calls of :meth:`tick`, not in seconds: a process that was stopped for a while ticks
+    once when it goes on, and does not take that time for a missing heartbeat. ``patience``: ticks without a heartbeat after which
+    an arm is gone.
     """
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
-        self._silence: dict[str, int] = {}
+        self._missed: dict[str, int] = {}
         self._newest: str | None = None
 
     def beat(self, arm: str) -> bool:
-        """``arm`` speaks; whether another one spoke last."""
+        """A heartbeat of ``arm`` came; whether the last one was of another arm."""
         changed = self._newest not in (None, arm)
         self._newest = arm
-        self._silence[arm] = 0
+        self._missed[arm] = 0
         return changed
 
-    def look(self) -> None:
+    def tick(self) -> None:
         """Time has passed."""
-        longer = {arm: looks + 1 for arm, looks in self._silence.items()}
-        self._silence = {arm: looks for arm, looks in longer.items() if looks < self._patience}
+        longer = {arm: ticks + 1 for arm, ticks in self._missed.items()}
+        self._missed = {arm: ticks for arm, ticks in longer.items() if ticks < self._patience}
 
     def lost(self) -> None:
-        """An arm has died, nobody knows which one: each must speak anew."""
-        self._silence.clear()
+        """An arm has died, and it is not known which one: each must send a heartbeat again."""
+        self._missed.clear()
 
     @property
     def alone(self) -> bool:
-        """Whether exactly one arm speaks."""
-        return len(self._silence) == 1
+        """Whether exactly one arm is there."""
+        return len(self._missed) == 1

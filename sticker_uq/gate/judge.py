@@ -47,7 +47,7 @@ def judge(
 ) -> SceneDecision:
     """What may be done about one scene.
 
-    One verdict per object, the clustered ones first, then those seen in few passes, then the places that a person drew and
+    One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and
     the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the
     policy was not made for, ASK when there is a doubt
     about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
@@ -112,7 +112,7 @@ def _verdicts(
     protected = [
         s.object
         for s in seen
-        if is_possible_logo(s.object, s.unstable, policy) and not _not_there(memory.silences(s.box))
+        if is_possible_logo(s.object, s.unstable, policy) and not _not_there(memory.against(s.box))
     ]
     verdicts = []
     for index, one in enumerate(seen):
@@ -156,16 +156,16 @@ def _said_by_operator(
     """The verdict that an operator's answer settles; ``None`` when none is about this object."""
     if memory.scene_clean:
         return ObjectVerdict(one.object, Verdict.KEEP, (Reason("operator_says_clean"),), True)
-    silent = memory.silences(one.box)
-    if silent is not None and approval is not None:
+    refused = memory.against(one.box)
+    if refused is not None and approval is not None:
         return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_answers_conflict"),))
-    if silent is not None:
-        said = Reason("operator_sees_nothing" if _not_there(silent) else "operator_keeps")
+    if refused is not None:
+        said = Reason("operator_sees_nothing" if _not_there(refused) else "operator_keeps")
         return ObjectVerdict(one.object, Verdict.KEEP, (said,), True)
     if approval is None or not is_proper(one.box):
         return None
     if approval.answer is Answer.MISSED and one.object.label is ObjectClass.LOGO:
-        # the drawing was about something nobody had detected, not about this logo
+        # the drawing was about something that was not detected, not about this logo
         return ObjectVerdict(one.object, Verdict.ASK, (Reason("operator_drew_on_logo"),))
     return ObjectVerdict(one.object, Verdict.REMOVE, (Reason("operator_removes"),), True)
 
@@ -268,7 +268,7 @@ def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:
 
 
 def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
-    """DiL is a ratio: on an empty lid it is 1 however faint the saliency. Its absolute amount tells the two apart."""
+    """DiL is a ratio: on an empty lid it is 1 however faint the saliency. Its absolute amount distinguishes the two."""
     if policy.max_background_saliency <= 0.0:
         return False
     return scene_saliency(assessment, "background_saliency") <= policy.max_background_saliency

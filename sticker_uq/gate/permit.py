@@ -1,4 +1,4 @@
-"""The arm's side of the gate: a permit, and a watch that says at any moment whether one is valid. No ROS in here.
+"""The arm's side of the gate: a permit, and whether it is valid now. No ROS in here.
 
 A permit is a lease. The watch never trusts the presence of a message, only its time of expiry.
 """
@@ -36,26 +36,26 @@ class Permit:
 class PermitWatch:
     """Holds the newest state of the gate; safe to use from several threads.
 
-    While more than one active supervisor speaks, it allows nothing: an arm must not obey two.
+    While more than one supervisor is active, it allows nothing: an arm must not obey two.
     """
 
     def __init__(self, now_ns: Callable[[], int], steady_s: Callable[[], float] = time.monotonic) -> None:
         self._now_ns = now_ns
         self._steady_s = steady_s
-        self._heard_s = 0.0
+        self._received_s = 0.0
         self._changed = threading.Condition()
         self._permit: Permit | None = None
-        self._speakers = GatePublishers()
+        self._publishers = GatePublishers()
         self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
-        """Take over what the gate said last; ``None`` is a closed gate. ``supervisor`` said it, which is ``active`` or not."""
+        """Take over the newest message of the gate; ``None``: closed. It came from ``supervisor``, which is ``active`` or not."""
         with self._changed:
-            self._speakers.heard(supervisor, active)
-            if permit is None and not active and self._speakers.present():
-                return  # one that only stands by does not close the gate of the one that works
+            self._publishers.received(supervisor, active)
+            if permit is None and not active and self._publishers.present():
+                return  # an inactive supervisor does not close the gate of the active one
             self._permit = permit
-            self._heard_s = self._steady_s()
+            self._received_s = self._steady_s()
             self._changed.notify_all()
 
     def lose(self) -> None:
@@ -72,7 +72,7 @@ class PermitWatch:
             return self._losses
 
     def wake(self) -> None:
-        """Wake everybody who waits, because something other than the gate has changed (a cancelled goal)."""
+        """Wake the threads that wait, because something other than the gate has changed (a cancelled goal)."""
         with self._changed:
             self._changed.notify_all()
 
@@ -97,7 +97,7 @@ class PermitWatch:
     ) -> str:
         """Wait for a permit for that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed.
 
-        Ends early when ``given_up`` says so, which is asked whenever the gate speaks and after :meth:`wake`.
+        Ends early when ``given_up`` says so, which is called after each message of the gate and after :meth:`wake`.
         """
         with self._changed:
             self._changed.wait_for(lambda: not self._refusal(decision_id, object_id) or given_up(), timeout_s)
@@ -111,10 +111,10 @@ class PermitWatch:
     def _refusal(self, decision_id: str, object_id: int) -> str:
         if self._permit is None:
             return "the gate is closed"
-        if len(names := self._speakers.present()) > 1:
+        if len(names := self._publishers.present()) > 1:
             return f"{len(names)} gate publishers: {', '.join(name[:8] or '(nameless)' for name in names)}"
         now = self._now_ns()
-        held_s = self._steady_s() - self._heard_s
+        held_s = self._steady_s() - self._received_s
         if held_s < self._permit.lease_s and self._permit.allows(decision_id, object_id, now):
             return ""
         if (self._permit.decision_id, self._permit.object_id) != (decision_id, object_id):

@@ -1,8 +1,8 @@
-"""What a newer scene says about a permit: it agrees, doubts the object slightly, or contradicts.
+"""What a newer scene means for a permit: it agrees, doubts the object slightly, or contradicts.
 
 A metric near its limit goes over it and back with the noise of the passes. An arm that stopped each time would never finish,
 so a permit, once given, is held against wider limits (a margin) and against scenes in a row: as many of them must doubt the
-object slightly as had to agree before it was given. Everything else that speaks against the permit stops the arm at once.
+object slightly as had to agree before it was given. Everything else that contradicts the permit stops the arm at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SAME_SIZE_IOU = 0.7
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a scene says about a permit. ``contradiction``, ``doubt``: why, empty when there is none.
+    """What a scene means for a permit. ``contradiction``, ``doubt``: why, empty when there is none.
 
     With neither, ``seen`` tells whether the object was seen and is sure, or hidden.
     """
@@ -57,7 +57,7 @@ def surroundings(decision: SceneDecision, chosen: ObjectVerdict) -> tuple[tuple[
 
 
 def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> Opinion:
-    """What a sound scene says about an open permit.
+    """What a sound scene means for an open permit.
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
     only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,

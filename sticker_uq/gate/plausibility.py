@@ -26,7 +26,7 @@ Problem = tuple[BlockReason, Reason]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
-    """Whether an arm may be sent to this object: a stable sticker, or one that a person approved."""
+    """Whether an arm may be sent to this object: a stable sticker, or one that an operator approved."""
     observed = verdict.object
     sticker = observed.label is ObjectClass.STICKER and not observed.unstable
     return (

@@ -217,15 +217,15 @@ NO_POSES = ScenePoses(problem=NOT_CALIBRATED)
 class GateState:
     """Everything the gate knows. ``phase``, ``reasons`` and ``details`` are derived from the rest at the end of each step.
 
-    ``impediments``: what outside of scenes, arm and people forbids a permit, and why.
+    ``impediments``: what outside of scenes, arm and operator forbids a permit, and why.
     ``now_ns``: time of the last step; ``tick_ns``, ``steady_ns``: this clock and a steady one at the last tick. ``scene``,
     ``received_ns``, ``problems``: the newest scene, when it came, and what is wrong with it, each with its detail;
     ``reference``: the newest scene that did not fail; ``picture``: its pixels; ``silent_ticks``: ticks since the newest scene.
     ``undecided_ns``: since when scenes have come without a conclusion (0: not). ``attempts``: removals tried per place.
     ``workpieces``: those that have left; ``workpiece_ns``: images up to this time do not show the present workpiece;
     ``counts_after_ns``: nor do images up to this time count, because they may show an earlier workpiece or the arm at work.
-    ``skipped``: this workpiece is left to people; ``done``: it was declared done. ``assumption``: why the policy's assumption
-    is broken, until a reset or another policy; ``assumption_request``: the request in which people are told so.
+    ``skipped``: this workpiece is left to the operator; ``done``: it was declared done. ``assumption``: why what the policy rests
+    on does not hold, until a reset or another policy; ``assumption_request``: the request in which the operator is told so.
     ``stop_demanded``: the arm did not stop, so that the cell's own means of stopping it are in use until the reset.
     """
 

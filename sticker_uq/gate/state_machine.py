@@ -3,7 +3,7 @@
 To close is immediate and needs no reason; to open needs K consecutive, fresh and consistent scenes while nothing else is
 wrong. A permit is a lease for one object of one decision: each step renews it or revokes it, nothing else keeps it alive.
 There is one permit at a time, and none while the arm still owes the end of an earlier goal. A fault latches until a reset, a
-request to a person until the answer; neither ends by itself.
+request to the operator until the answer; neither ends by itself.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class StepContext:
         return self.now - since_ns >= nanoseconds(seconds)
 
     def blocking_reasons(self) -> BlockReason:
-        """What forbids any permit now, whatever the scenes say."""
+        """What forbids any permit now, whatever the scenes show."""
         state = self.state
         reasons = BlockReason.NONE
         if not state.active:
@@ -70,7 +70,7 @@ class StepContext:
         if self.now <= 0 or self.clock_jumped:
             reasons |= BlockReason.CLOCK
         if state.permit is not None and not state.permit.open:
-            # what the state itself still tells is told by it; the goal may outlast a hold or a stale scene
+            # other reasons are still in the state by themselves; the goal may outlast a hold or a stale scene
             reasons |= state.permit.revoked & BlockReason.CONTRADICTED or BlockReason.ARM_FAILED
         if state.scene is None:
             return reasons | BlockReason.NO_SCENE
@@ -193,7 +193,7 @@ class StepContext:
         if permit is not None:
             self.set(permit=replace(permit, foreign=True))
         if self.state.request is not None and self.state.request.request_id == self.state.assumption_request:
-            self.set(assumption_request="")  # nobody has answered it: it is asked again
+            self.set(assumption_request="")  # not answered yet: it is asked again
         self.close_request()
         self.set(
             workpieces=self.state.workpieces + 1,

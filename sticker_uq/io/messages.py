@@ -81,7 +81,7 @@ def reason_from_msg(message: Any) -> sc.Reason:
         subject=message.subject,
         value=message.value,
         limit=message.limit,
-        values=tuple((item.name, item.text or item.number) for item in message.values),
+        values=tuple((v.name, v.text if math.isnan(v.number) else v.number) for v in message.values),
         box=(message.box.x1, message.box.y1, message.box.x2, message.box.y2) if box.any() else None,
     )
 

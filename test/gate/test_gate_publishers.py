@@ -16,17 +16,17 @@ class Clock:
 
 def test_a_speaker_is_forgotten_when_it_falls_silent_or_stands_by() -> None:
     clock = Clock()
-    speakers = GatePublishers(clock)
-    speakers.heard("a", active=True)
-    speakers.heard("b", active=True)
-    assert speakers.present() == ["a", "b"]
-    assert speakers.besides("a") == ["b"]
+    publishers = GatePublishers(clock)
+    publishers.received("a", active=True)
+    publishers.received("b", active=True)
+    assert publishers.present() == ["a", "b"]
+    assert publishers.besides("a") == ["b"]
     clock.now += QUIET_S - 0.1
-    speakers.heard("a", active=True)
+    publishers.received("a", active=True)
     clock.now += 0.1
-    assert speakers.present() == ["a"]
-    speakers.heard("a", active=False)
-    assert speakers.present() == []
+    assert publishers.present() == ["a"]
+    publishers.received("a", active=False)
+    assert publishers.present() == []
 
 
 def test_an_arm_obeys_neither_of_two_supervisors() -> None:
@@ -49,26 +49,28 @@ def test_a_supervisor_that_stands_by_does_not_disturb() -> None:
 
 def test_publishers_that_nobody_heard_are_counted() -> None:
     clock = Clock()
-    speakers = GatePublishers(clock)
-    speakers.heard("own", active=True)
-    assert speakers.unheard("own", 0) == 0
-    assert speakers.unheard("own", 1) == 1
-    speakers.heard("a", active=True)
-    assert speakers.unheard("own", 1) == 0
-    assert speakers.unheard("own", 2) == 1
+    publishers = GatePublishers(clock)
+    publishers.received("own", active=True)
+    assert publishers.never_received("own", 0) == 0
+    assert publishers.never_received("own", 1) == 1
+    publishers.received("a", active=True)
+    assert publishers.never_received("own", 1) == 0
+    assert publishers.never_received("own", 2) == 1
     clock.now += QUIET_S  # it is still there and says nothing any more
-    assert speakers.unheard("own", 1) == 1
+    assert publishers.never_received("own", 1) == 1
 
 
 def test_one_that_stands_by_need_not_speak_again_until_it_has_gone() -> None:
     clock = Clock()
-    speakers = GatePublishers(clock)
-    speakers.heard("own", active=False)
-    speakers.heard("a", active=False)
+    publishers = GatePublishers(clock)
+    publishers.received("own", active=False)
+    publishers.received("a", active=False)
     clock.now += 10 * QUIET_S
-    assert speakers.unheard("own", 1) == 0
-    assert speakers.unheard("own", 2) == 1
-    assert speakers.unheard("own", 0) == 0  # it has gone: the next one that comes must be heard itself
-    assert speakers.unheard("own", 1) == 1
-    speakers.heard("own", active=True)
-    assert speakers.unheard("own", 1) == 1
+    assert publishers.never_received("own", 1) == 0
+    assert publishers.never_received("own", 2) == 1
+    assert (
+        publishers.never_received("own", 0) == 0
+    )  # it has gone: the next one that comes must be heard itself
+    assert publishers.never_received("own", 1) == 1
+    publishers.received("own", active=True)
+    assert publishers.never_received("own", 1) == 1

@@ -7,14 +7,14 @@ def test_silence_is_counted_in_looks() -> None:
     pulse = Heartbeat(patience=3)
     assert not pulse.alone
     assert not pulse.beat("a")
-    pulse.look()
-    pulse.look()
+    pulse.tick()
+    pulse.tick()
     assert pulse.alone
     assert not pulse.beat("a")
-    pulse.look()
-    pulse.look()
+    pulse.tick()
+    pulse.tick()
     assert pulse.alone
-    pulse.look()
+    pulse.tick()
     assert not pulse.alone
     assert not pulse.beat("a")
     assert pulse.alone
@@ -34,8 +34,8 @@ def test_another_arm_is_told_from_the_one_before_and_two_are_too_many() -> None:
     pulse.beat("a")
     assert pulse.beat("b")
     assert not pulse.alone
-    pulse.look()
+    pulse.tick()
     assert not pulse.beat("b")
-    pulse.look()
+    pulse.tick()
     assert pulse.alone
     assert pulse.beat("a")

@@ -377,4 +377,4 @@ def test_answers_to_leave_things_alone_never_touch_what_they_name(
 ) -> None:
     memory = OperatorAnswers().remember(OperatorAnswer(answer, box) for answer, box in answers)
     for verdict in judge(scene, POLICY, memory).removable():
-        assert memory.silences(tuple(map(float, verdict.object.box))) is None  # type: ignore[arg-type]
+        assert memory.against(tuple(map(float, verdict.object.box))) is None  # type: ignore[arg-type]

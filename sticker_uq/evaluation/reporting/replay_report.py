@@ -16,16 +16,12 @@ from sticker_uq.evaluation.reporting.report_model import (
     Tone,
 )
 from sticker_uq.gate import Policy
+from sticker_uq.messages import OUTCOMES
 
 if TYPE_CHECKING:
     from sticker_uq.evaluation.replay.replay import ReplaySummary
 
-_OUTCOMES = {
-    "WORK": ("a sticker may be removed", Tone.GOOD),
-    "CLEAN": ("clean", Tone.GOOD),
-    "ASK": ("a person is asked", Tone.WARN),
-    "BLOCKED": ("cannot be used", Tone.BAD),
-}
+_TONES = {"WORK": Tone.GOOD, "CLEAN": Tone.GOOD, "ASK": Tone.WARN, "BLOCKED": Tone.BAD}
 
 
 def replay_report(
@@ -42,8 +38,8 @@ def replay_report(
     )
     headlines = [Headline("images", str(summary.images)), Headline("objects", str(summary.objects))]
     headlines += [
-        Headline(words, str(summary.outcomes[name]), tone)
-        for name, (words, tone) in _OUTCOMES.items()
+        Headline(OUTCOMES[name.lower()], str(summary.outcomes[name]), tone)
+        for name, tone in _TONES.items()
         if name in summary.outcomes
     ]
     headlines.append(Headline("images per second", f"{per_second:.3g}"))

@@ -1,4 +1,4 @@
-"""Writes the audit log in a thread of its own: every entry reaches the disk, nobody waits for the disk."""
+"""Writes the audit log in a thread of its own: every entry reaches the disk, and the gate never waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps of the gate are worth an entry of the audit log, and what it says. Pure."""
+"""Which steps of the gate become entries of the audit log, and with which data. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AuditRecord = tuple[str, Mapping[str, Any]]
 
 
 class Narrator:
-    """Turns the steps of one gate into entries ``(kind, data)``; remembers what it said last about the scenes."""
+    """Turns the steps of one gate into entries ``(kind, data)``; remembers the last decision and model."""
 
     def __init__(self) -> None:
         self._decision: object = None
@@ -24,7 +24,7 @@ class Narrator:
     def tell(
         self, event: ev.Event | None, before: GateState, after: GateState, effects: Sequence[ev.Effect]
     ) -> list[AuditRecord]:
-        """The entries of one step. ``event`` is None for a scene, which its effects tell."""
+        """The entries of one step. ``event`` is None for a scene, whose entries come from the effects."""
         told: list[AuditRecord] = [("model", model) for model in self._new_model(after)]
         if event is not None:
             told += _happened(event, effects)
@@ -129,7 +129,7 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
 
 
 def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[AuditRecord]:
-    """The end of a permit: it is renewed no more. Its beginning is told by the goal."""
+    """The end of a permit: it is renewed no more. Its beginning is the entry of the goal."""
     if before is None or not before.open:
         return
     if after is not None and after.goal_id == before.goal_id and after.open:

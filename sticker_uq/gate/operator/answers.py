@@ -1,7 +1,7 @@
-"""What people said about the workpiece that lies in the cell.
+"""The operator's answers about the workpiece that lies in the cell.
 
 Answers belong to one workpiece and die with it. An object is found again by its place, because its number changes from
-scene to scene. Where the cell does not say which workpiece it holds, the gate forgets answers when the workpiece was done
+scene to scene. Where the cell does not name its workpiece, the gate forgets answers when the workpiece was done
 and when a hold is released, because another one may lie there then.
 """
 
@@ -15,7 +15,7 @@ from sticker_uq.gate.box_overlap import Box, same_place
 
 
 class Answer(IntEnum):
-    """What a person said about one object, the values of ``ObjectAnswer``."""
+    """An answer about one object, the values of ``ObjectAnswer``."""
 
     UNKNOWN = 0
     REMOVE = 1
@@ -25,7 +25,7 @@ class Answer(IntEnum):
 
 
 class SceneAnswer(IntEnum):
-    """What a person said about the whole scene, the values of ``ResolveIntervention``."""
+    """An answer about the whole scene, the values of ``ResolveIntervention``."""
 
     NONE = 0
     RESCAN = 1
@@ -36,22 +36,23 @@ class SceneAnswer(IntEnum):
 
 @dataclass(frozen=True)
 class OperatorAnswer:
-    """A person's answer about the place ``box``."""
+    """An operator's answer about the place ``box``."""
 
     answer: Answer
     box: Box
 
     @property
     def removes(self) -> bool:
-        """Whether the person wants something peeled there."""
+        """Whether something is to be peeled there."""
         return self.answer in (Answer.REMOVE, Answer.MISSED)
 
 
 @dataclass(frozen=True)
 class OperatorAnswers:
-    """The answers that hold. ``scene_checked``: a person has looked over the whole picture, so that doubts about the scene
+    """The answers that hold.
 
-    as a whole (a high DiL) no longer ask; ``scene_clean``: a person said that no sticker is left.
+    ``scene_checked``: an operator has checked the whole picture, so that uncertainty of the scene as a whole (a high DiL) asks no
+    more; ``scene_clean``: an operator said that no sticker is left.
     """
 
     answers: tuple[OperatorAnswer, ...] = ()
@@ -59,34 +60,34 @@ class OperatorAnswers:
     scene_clean: bool = False
 
     def remember(self, answers: Iterable[OperatorAnswer]) -> OperatorAnswers:
-        """This memory with ``answers``; each replaces what was said about the same place before."""
+        """These answers and ``answers``; each replaces an earlier one about the same place."""
         kept = list(self.answers)
         for new in answers:
             kept = [old for old in kept if not same_place(old.box, new.box)] + [new]
         return replace(self, answers=tuple(kept))
 
     def checked(self) -> OperatorAnswers:
-        """This memory after a person has looked over the whole picture."""
+        """These answers after an operator has checked the whole picture."""
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:
-        """This memory after a person said that no sticker is left: nothing is to be removed any more."""
+        """These answers after an operator said that no sticker is left: nothing is to be removed any more."""
         kept = tuple(answer for answer in self.answers if not answer.removes)
         return replace(self, answers=kept, scene_checked=True, scene_clean=True)
 
     def consume(self, box: Box) -> OperatorAnswers:
-        """This memory once the removal at ``box`` was verified: the approval for that place is used up."""
+        """These answers once the removal at ``box`` was verified: the approval for that place is used up."""
         kept = tuple(
             answer for answer in self.answers if not (answer.removes and same_place(answer.box, box))
         )
         return replace(self, answers=kept)
 
     def without_approvals(self) -> OperatorAnswers:
-        """This memory without any approval of a removal."""
+        """These answers without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
-    def silences(self, box: Box) -> OperatorAnswer | None:
-        """The answer that says to leave the object at ``box`` alone, if there is one."""
+    def against(self, box: Box) -> OperatorAnswer | None:
+        """The answer not to remove the object at ``box``, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)
 
     @property

@@ -38,7 +38,7 @@ class GateWatch:
 
     def _on_gate(self, message: GateState) -> None:
         """Note who publishes; this node's own messages come back too."""
-        self._publishers.heard(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
+        self._publishers.received(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
         self.look()
 
     def look(self) -> None:
@@ -47,17 +47,17 @@ class GateWatch:
         names = ", ".join(name[:8] or "(nameless)" for name in active)
         others = Reason.of("other_gate_publishers", names=names) if active else None
         self._impede(BlockReason.SECOND_GATE_PUBLISHER, others)
-        self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._unheard())
+        self._impede(BlockReason.UNKNOWN_GATE_PUBLISHER, self._not_received())
 
-    def _unheard(self) -> Reason | None:
+    def _not_received(self) -> Reason | None:
         """Why another publisher cannot be ruled out; None when it can.
 
         Messages of others may not arrive, or not yet: discovery knows that the publishers exist.
         """
         topic = self._subscription.topic_name
-        unheard = self._publishers.unheard(self._identity, self._node.count_publishers(topic) - 1)
-        if unheard > 0:
-            return Reason.of("gate_publishers_not_received", count=unheard, topic=topic)
+        count = self._publishers.never_received(self._identity, self._node.count_publishers(topic) - 1)
+        if count > 0:
+            return Reason.of("gate_publishers_not_received", count=count, topic=topic)
         if time.monotonic() < self._listened_s:
             return Reason.of("listening_first", seconds=self._listen_s)
         return None

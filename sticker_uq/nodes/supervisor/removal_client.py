@@ -31,15 +31,15 @@ from sticker_uq_msgs.action import RemoveSticker
 from sticker_uq_msgs.msg import ArmStatus, ObservedObject
 
 LOOK_PERIOD_S = 0.025
-"""So often it is looked whether the arm still speaks."""
+"""Period at which the arm's heartbeat is checked, s."""
 
 
 class RemovalClient:
-    """Sends goals on ``node`` and tells ``happened`` their fate, and whether the arm is there; never waits.
+    """Sends goals on ``node`` and reports their fate, and whether the arm is there, to ``happened``; never waits.
 
-    An arm is there while exactly one action server is, and exactly one arm says so on ``arm/status`` at least every
-    ``silence_s`` seconds, from a process that lives. A server that was started again knows nothing of its goal; of two nobody
-    knows which one moves.
+    An arm is there while exactly one action server is, and exactly one arm sends its heartbeat on ``arm/status`` at least
+    every ``silence_s`` seconds, from a process that lives. A restarted server knows nothing of its goal; of two it is not known
+    which one moves.
     """
 
     def __init__(self, node: Node, happened: Callable[[Event], object], silence_s: float) -> None:
@@ -51,7 +51,7 @@ class RemovalClient:
         self._servers: frozenset[bytes] = frozenset()
         self._served = False
         self._told = False
-        self._pulse = Heartbeat(math.ceil(silence_s / LOOK_PERIOD_S))
+        self._heartbeat = Heartbeat(math.ceil(silence_s / LOOK_PERIOD_S))
         self._subscription = subscribe_with_liveliness(
             node, ArmStatus, "arm/status", self._on_status, ARM_STATUS_WATCH, self._on_death
         )
@@ -60,7 +60,7 @@ class RemovalClient:
         )
 
     def destroy(self) -> None:
-        """Withdraw the client; nothing is told any more."""
+        """Withdraw the client; nothing is reported any more."""
         self._happened = lambda event: None
         self._node.destroy_timer(self._timer)
         self._node.destroy_subscription(self._subscription)
@@ -76,20 +76,20 @@ class RemovalClient:
         self._tell()
 
     def _on_status(self, message: ArmStatus) -> None:
-        if self._pulse.beat(message.arm):
+        if self._heartbeat.beat(message.arm):
             self._lose()
         self._tell()
 
     def _on_death(self) -> None:
-        self._pulse.lost()
+        self._heartbeat.lost()
         self._tell()
 
     def _look(self) -> None:
-        self._pulse.look()
+        self._heartbeat.tick()
         self._tell()
 
     def _tell(self) -> None:
-        ready = self._served and self._pulse.alone
+        ready = self._served and self._heartbeat.alone
         if ready != self._told:
             self._told = ready
             self._happened(ArmReady(ready))

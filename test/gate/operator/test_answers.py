@@ -11,10 +11,10 @@ def test_the_newest_answer_about_a_place_holds() -> None:
         [OperatorAnswer(Answer.KEEP, HERE), OperatorAnswer(Answer.KEEP, THERE)]
     )
     memory = memory.remember([OperatorAnswer(Answer.REMOVE, NEAR_HERE)])
-    assert memory.silences(HERE) is None
+    assert memory.against(HERE) is None
     assert memory.approvals == (OperatorAnswer(Answer.REMOVE, NEAR_HERE),)
-    assert memory.silences(THERE) == OperatorAnswer(Answer.KEEP, THERE)
-    assert memory.silences(ELSEWHERE) is None
+    assert memory.against(THERE) == OperatorAnswer(Answer.KEEP, THERE)
+    assert memory.against(ELSEWHERE) is None
 
 
 def test_a_verified_removal_uses_up_the_approval_of_its_place_only() -> None:
@@ -38,7 +38,7 @@ def test_a_clean_scene_leaves_nothing_to_remove() -> None:
     assert memory.approvals == ()
     assert memory.scene_clean
     assert memory.scene_checked
-    assert memory.silences(THERE) is not None
+    assert memory.against(THERE) is not None
 
 
 def test_memory_is_never_changed_in_place() -> None:

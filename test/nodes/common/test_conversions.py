@@ -253,7 +253,9 @@ def decision_about(scene: sc.SceneAssessment) -> sc.SceneDecision:
         verdicts,
         (
             sc.Reason.of("unfamiliar_scene", signal="noise", measured=14, low=0.7, high=6, detail="why"),
-            sc.Reason("missed_place", "novelty", 0.5, 0.1, (("zero", 0.0),), (20.0, 30.5, 60.0, 80.0)),
+            sc.Reason(
+                "missed_place", "novelty", 0.5, 0.1, (("zero", 0.0), ("empty", "")), (20.0, 30.5, 60.0, 80.0)
+            ),
         ),
         "mh",
         "ph",
