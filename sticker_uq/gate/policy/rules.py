@@ -12,20 +12,14 @@ from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.signals import Signals
 from sticker_uq.scene import (
     KEPT_METRIC,
+    LIMITED_METRICS,
+    METRICS,
     NO_STICKER,
     PANEL_METRIC,
     ObjectClass,
     ObservedObject,
     Reason,
     Verdict,
-)
-
-_UPPER_LIMITS = (
-    ("variation_ratio", "variation ratio"),
-    ("shannon_entropy", "Shannon entropy"),
-    ("mutual_information", "mutual information"),
-    ("relative_total_variance", "total variance over box area"),
-    ("relative_predictive_surface", "predictive surface over box area"),
 )
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
@@ -101,8 +95,8 @@ def _sticker(
         ),
     ]
     checks += [
-        within(metric, words, getattr(observed, metric), getattr(policy, f"max_{metric}"))
-        for metric, words in _UPPER_LIMITS
+        within(name, METRICS[name].words, getattr(observed, name), getattr(policy, f"max_{name}"))
+        for name in LIMITED_METRICS
     ]
     if policy.risk is not None:
         risk = policy.risk(signals)

@@ -9,7 +9,7 @@ BACKGROUND, which is never removed. A message whose arrays do not fit together r
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -250,7 +250,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
     )
 
 
-def _floats(source: Any, names: tuple[str, ...]) -> dict[str, float]:
+def _floats(source: Any, names: Iterable[str]) -> dict[str, float]:
     return {name: float(getattr(source, name)) for name in names}
 
 

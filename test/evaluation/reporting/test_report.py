@@ -104,7 +104,7 @@ def test_the_page_is_whole_and_says_what_happened(full):
         "The image could not be assessed: image data is truncated.",
         "+1.5 s arm peeled #0",
         "DiL, limit 0.6",
-        "decode 30.0 ms",
+        "sample 30.0 ms",
         "not a safety function",
         "ssdlite320_mobilenet_v3_large",
         "A note.",
