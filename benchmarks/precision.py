@@ -18,17 +18,11 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import ObservedObject, SceneAssessment, SceneDecision, Verdict
+from sticker_uq.scene import METRICS, ObservedObject, SceneAssessment, SceneDecision, Verdict
 from sticker_uq.uncertainty import iou_matrix
 
 FIRST_SEED = 50_000_000
-METRICS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-)
+
 _SAME_PLACE = 0.5
 
 

@@ -37,17 +37,74 @@ class ObjectClass(IntEnum):
 
 CLASS_COUNT = len(ObjectClass)
 
-METRICS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "total_variance",
-    "predictive_surface",
-    "relative_total_variance",
-    "relative_predictive_surface",
-)
-"""The uncertainty metrics that an object and an image share, by their field names."""
 
+@dataclass(frozen=True)
+class Metric:
+    """An uncertainty metric of an object and, as the mean over its objects, of an image. 0 is certain, more is less certain.
+
+    ``short``: symbol; ``words``: name in a sentence; ``meaning``: one sentence for reports; ``unit``: empty for a number without
+    one; ``highest``: its largest possible value; ``relative``: name of its form divided by the area of the mean box, empty where
+    objects of any size compare already.
+    """
+
+    short: str
+    words: str
+    meaning: str
+    unit: str = ""
+    highest: float = math.inf
+    relative: str = ""
+
+
+METRICS = {
+    "variation_ratio": Metric(
+        "VR",
+        "variation ratio",
+        "Share of the passes that named another class than the majority. 0: all agree.",
+        highest=(CLASS_COUNT - 1) / CLASS_COUNT,
+    ),
+    "shannon_entropy": Metric(
+        "SE",
+        "Shannon entropy",
+        "How undecided the mean class probabilities are. 0: one class for certain, 1.58: no idea at all.",
+        "bit",
+        highest=math.log2(CLASS_COUNT),
+    ),
+    "mutual_information": Metric(
+        "MI",
+        "mutual information",
+        "How much the passes contradict each other: the part of the entropy that more training data could remove.",
+        "bit",
+        highest=math.log2(CLASS_COUNT),
+    ),
+    "total_variance": Metric(
+        "TV",
+        "total variance",
+        "How much the edges of the box move from pass to pass.",
+        "px^2",
+        relative="relative_total_variance",
+    ),
+    "predictive_surface": Metric(
+        "PS",
+        "predictive surface",
+        "The area over which the corners of the box move from pass to pass.",
+        "px^2",
+        relative="relative_predictive_surface",
+    ),
+    "relative_total_variance": Metric(
+        "TV/area",
+        "total variance over box area",
+        "How much the edges of the box move from pass to pass, relative to the size of the object.",
+    ),
+    "relative_predictive_surface": Metric(
+        "PS/area",
+        "predictive surface over box area",
+        "The area over which the corners of the box move from pass to pass, relative to the size of the object.",
+    ),
+}
+"""The uncertainty metrics (Wu et al., section 3.2) by the names of their fields in :class:`MetricValues` and in messages."""
+
+LIMITED_METRICS = tuple(name for name, metric in METRICS.items() if not metric.relative)
+"""Those that compare between objects of any size: a policy has an upper limit ``max_NAME`` for each."""
 
 PANEL_METRIC = "supervisor."
 """What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
@@ -172,15 +229,27 @@ class MonitorScore:
         return self.name == TASK_CASCADE and self.score > max(self.limit, NO_STICKER)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetricValues:
+    """A value for each of :data:`METRICS`; NaN where it was not measured."""
+
+    variation_ratio: float = math.nan
+    shannon_entropy: float = math.nan
+    mutual_information: float = math.nan
+    total_variance: float = math.nan
+    predictive_surface: float = math.nan
+    relative_total_variance: float = math.nan
+    relative_predictive_surface: float = math.nan
+
+
 @dataclass(frozen=True)
-class ObservedObject:
+class ObservedObject(MetricValues):
     """One object: the cluster of boxes that the T passes drew around the same thing (Wu et al., section 3.2).
 
     ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes of the cluster;
     ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
     ``box_covariance`` (4, 4) px^2; ``corner_hulls`` four (V, 2) float32 polygons px: top left, top right, bottom left,
     bottom right.
-    Metrics: VR 0..2/3, SE and MI in bits, TV and PS in px^2, the relative ones divided by the area of the mean box.
     Boxes, probabilities and hulls are float32 so that a ROS message carries them without loss.
     An ``unstable`` object was seen in too few passes to cluster: its metrics are NaN.
     ``monitors``: what the panel says about it; empty without a panel.
@@ -196,13 +265,6 @@ class ObservedObject:
     detection_rate: float
     duplicated: bool
     unstable: bool
-    variation_ratio: float
-    shannon_entropy: float
-    mutual_information: float
-    total_variance: float
-    predictive_surface: float
-    relative_total_variance: float
-    relative_predictive_surface: float
     box_covariance: FloatArray
     corner_hulls: tuple[FloatArray, ...]
     monitors: tuple[MonitorScore, ...] = ()
@@ -211,7 +273,6 @@ class ObservedObject:
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
         """An object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
-        nan = float("nan")
         return cls(
             id=object_id,
             label=label,
@@ -222,13 +283,6 @@ class ObservedObject:
             detection_rate=0.0,
             duplicated=False,
             unstable=True,
-            variation_ratio=nan,
-            shannon_entropy=nan,
-            mutual_information=nan,
-            total_variance=nan,
-            predictive_surface=nan,
-            relative_total_variance=nan,
-            relative_predictive_surface=nan,
             box_covariance=np.full((4, 4), np.nan),
             corner_hulls=(),
         )
@@ -240,21 +294,14 @@ class ObservedObject:
 
 
 @dataclass(frozen=True)
-class ImageUncertainty:
-    """Means of the five metrics over the clustered objects of one image (Wu et al., end of section 3.2.4).
+class ImageUncertainty(MetricValues):
+    """Means of the metrics over the clustered objects of one image (Wu et al., end of section 3.2.4).
 
     NaN when nothing was clustered. ``objects`` and ``unstable`` are counts.
     """
 
     objects: int
     unstable: int
-    variation_ratio: float
-    shannon_entropy: float
-    mutual_information: float
-    total_variance: float
-    predictive_surface: float
-    relative_total_variance: float
-    relative_predictive_surface: float
 
 
 @dataclass(frozen=True)

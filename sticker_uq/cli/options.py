@@ -123,9 +123,13 @@ def _explain(
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
-        if name not in model.model_fields or problem["type"] == "value_error":  # a validator of the model
+        if name not in model.model_fields:  # a rule of the model's own
             lines.append(problem["msg"].removeprefix("Value error, "))
             continue
+        own_rule = problem["type"] == "value_error"
+        wanted = (
+            str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(model.model_fields[name])}"
+        )
         what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="
-        lines.append(f"{what} {problem['input']!r}: expected {expectation(model.model_fields[name])}")
+        lines.append(f"{what} {problem['input']!r}: {wanted}")
     return "; ".join(lines)

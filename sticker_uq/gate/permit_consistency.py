@@ -16,17 +16,13 @@ from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.policy.signals import OpinionName, SaliencyName
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
-from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
+from sticker_uq.scene import LIMITED_METRICS, ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 
 NOISY_METRICS = frozenset(
     {
         "sticker_probability",
         "detection_rate",
-        "variation_ratio",
-        "shannon_entropy",
-        "mutual_information",
-        "relative_total_variance",
-        "relative_predictive_surface",
+        *LIMITED_METRICS,
         "risk",
         "dil",
         "background_saliency",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sticker_uq.scene import (
+    METRICS,
     Exposure,
     ImageUncertainty,
     Localization,
@@ -65,18 +66,7 @@ def observed(
 
 def rarely_seen(box: Sequence[float] = HERE, passes: int = 2, **changes: Any) -> ObservedObject:
     """A sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
-    nothing = dict.fromkeys(
-        (
-            "variation_ratio",
-            "shannon_entropy",
-            "mutual_information",
-            "total_variance",
-            "predictive_surface",
-            "relative_total_variance",
-            "relative_predictive_surface",
-        ),
-        float("nan"),
-    )
+    nothing = dict.fromkeys(METRICS, float("nan"))
     values = {
         "passes": passes,
         "detections": passes,
@@ -96,7 +86,6 @@ def assessment(
 ) -> SceneAssessment:
     """A scene of these objects, numbered in their order. ``dil`` None: distinctive localization was not computed."""
     numbered = [replace(o, id=number) for number, o in enumerate((*objects, *unstable))]
-    nan = float("nan")
     scene = SceneAssessment(
         stamp_ns=stamp_ns,
         frame_id="camera",
@@ -111,7 +100,7 @@ def assessment(
         dropout_rate=0.2,
         objects=tuple(numbered[: len(objects)]),
         unstable=tuple(numbered[len(objects) :]),
-        uncertainty=ImageUncertainty(len(objects), len(unstable), nan, nan, nan, nan, nan, nan, nan),
+        uncertainty=ImageUncertainty(len(objects), len(unstable)),
         localization=None
         if dil is None
         else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0),

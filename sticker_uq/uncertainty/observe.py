@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,8 @@ from sticker_uq.scene import (
     ObservedObject,
     StochasticSamples,
 )
-from sticker_uq.uncertainty import metrics
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, canonical_order, cluster_ordered, rows_of
-from sticker_uq.uncertainty.grouped import Grouped, covariances, measures
+from sticker_uq.uncertainty.metrics import GroupedSamples, measure
 from sticker_uq.uncertainty.overlap import overlap_groups
 
 
@@ -62,19 +62,13 @@ def _objects(
 ) -> tuple[ObservedObject, ...]:
     if not members:
         return ()
-    grouped = Grouped.of(samples, members)
-    box_means, class_means = grouped.means(grouped.boxes), grouped.means(grouped.vectors)
-    outlines = metrics.surfaces_and_hulls([grouped.boxes[rows] for rows in grouped.slices()])
-    covariance = np.full((len(members), 4, 4), np.nan)
-    measured = dict.fromkeys(METRICS, np.full(len(members), np.nan))
-    if not unstable:
-        covariance = covariances(grouped, box_means)
-        surfaces = np.array([surface for surface, _ in outlines])
-        measured = measures(grouped, box_means, class_means, covariance, surfaces)
-    values = [
-        dict(zip(measured, row, strict=True)) for row in np.stack([*measured.values()], axis=1).tolist()
+    grouped = GroupedSamples.of(samples, members)
+    covariances = np.full((len(members), 4, 4), np.nan) if unstable else grouped.covariances
+    measured = {} if unstable else {name: of_all.tolist() for name, of_all in measure(grouped).items()}
+    values: list[dict[str, Any]] = [
+        {name: of_all[g] for name, of_all in measured.items()} for g in range(len(members))
     ]
-    boxes, probabilities = box_means.astype(np.float32), class_means.astype(np.float32)
+    boxes, probabilities = grouped.mean_boxes.astype(np.float32), grouped.mean_vectors.astype(np.float32)
     classes = probabilities.argmax(axis=1).tolist()
     sizes, passes = grouped.sizes.tolist(), grouped.passes.tolist()
     scores = probabilities.max(axis=1).tolist()
@@ -90,8 +84,8 @@ def _objects(
             detection_rate=passes[g] / samples.passes,
             duplicated=passes[g] < sizes[g],
             unstable=unstable,
-            box_covariance=covariance[g],
-            corner_hulls=outlines[g][1],
+            box_covariance=covariances[g],
+            corner_hulls=grouped.corner_hulls[g],
             **values[g],
         )
         for index, g in enumerate(ordered)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import sys
 import threading
 from collections.abc import Callable
@@ -84,7 +83,8 @@ class FakePerception:
         height, width = image.shape[:2]
         sticker = sc.ObservedObject(
             0, sc.ObjectClass.STICKER, np.array([0, 0, grey, 2], np.float32), np.array([0, 0, 1], np.float32),
-            20, 20, 1.0, False, False, 0.0, 0.0, 0.0, 1.0, 1.0, 0.1, 0.1, np.eye(4), (),
+            20, 20, 1.0, False, False, np.eye(4), (),
+            **dict(zip(sc.METRICS, (0.0, 0.0, 0.0, 1.0, 1.0, 0.1, 0.1), strict=True)),
         )  # fmt: skip
         saliency = np.full((height, width), 0.5, np.float32) if keep_saliency else None
         return self._scene(
@@ -110,7 +110,7 @@ class FakePerception:
         return sc.SceneAssessment(
             stamp_ns, frame_id, status, text, size, "digest", settings.model, self.model_hash, "settings",
             settings.passes, settings.dropout_rate, objects, (),
-            sc.ImageUncertainty(len(objects), 0, *[math.nan] * 7), localization, timings,
+            sc.ImageUncertainty(len(objects), 0), localization, timings,
             sc.Exposure(90.0, 0.0, 0.0),
         )  # fmt: skip
 

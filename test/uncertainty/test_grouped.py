@@ -1,4 +1,4 @@
-"""All objects of an image at once: to the last bit what is said of each of them alone."""
+"""All objects of an image at once: to the last bit what the formulas give for each of them alone."""
 
 import numpy as np
 import shapely
@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.scene import METRICS, StochasticSamples
-from sticker_uq.uncertainty import metrics
-from sticker_uq.uncertainty.grouped import Grouped, covariances, measures
-from sticker_uq.uncertainty.metrics import surfaces_and_hulls
+from sticker_uq.uncertainty.metrics import GroupedSamples, measure
 from sticker_uq.uncertainty.overlap import box_areas
+from test.uncertainty import formulas
 
 PASSES = 40
 
@@ -57,39 +56,28 @@ def test_every_number_of_every_object_is_that_of_the_object_alone(some: list[Sto
         together.boxes[mixed], together.probabilities[mixed], together.pass_index[mixed], PASSES
     )
     members = [np.flatnonzero(owner[mixed] == g) for g in range(len(some))]
-    grouped = Grouped.of(together, members)
-    box_means, class_means = grouped.means(grouped.boxes), grouped.means(grouped.vectors)
-    covariance = covariances(grouped, box_means)
-    surfaces = np.array([surface for surface, _ in surfaces_and_hulls([together.boxes[m] for m in members])])
-    measured = measures(grouped, box_means, class_means, covariance, surfaces)
+    grouped = GroupedSamples.of(together, members)
+    measured = measure(grouped)
     assert set(measured) == set(METRICS)
     for g, rows in enumerate(members):
         boxes, vectors = together.boxes[rows], together.probabilities[rows]
         area = box_areas(boxes.mean(axis=0, dtype=np.float64)[None])[0]
-        variance, surface = metrics.total_variance(boxes), metrics.predictive_surface(boxes)
+        variance, surface = formulas.total_variance(boxes), formulas.predictive_surface(boxes)
         alone = {
-            "variation_ratio": metrics.variation_ratio(vectors),
-            "shannon_entropy": metrics.shannon_entropy(vectors),
-            "mutual_information": metrics.mutual_information(vectors),
+            "variation_ratio": formulas.variation_ratio(vectors),
+            "shannon_entropy": formulas.shannon_entropy(vectors),
+            "mutual_information": formulas.mutual_information(vectors),
             "total_variance": variance,
             "predictive_surface": surface,
             "relative_total_variance": variance / area if area > 0.0 else np.nan,
             "relative_predictive_surface": surface / area if area > 0.0 else np.nan,
         }
-        assert same(box_means[g], boxes.mean(axis=0, dtype=np.float64))
-        assert same(class_means[g], metrics.mean_probabilities(vectors))
-        assert same(covariance[g], metrics.box_covariance(boxes))
+        assert same(grouped.mean_boxes[g], boxes.mean(axis=0, dtype=np.float64))
+        assert same(grouped.mean_vectors[g], formulas.distributions(vectors).mean(axis=0))
+        assert same(grouped.covariances[g], formulas.box_covariance(boxes))
         assert grouped.passes[g] == len(set(together.pass_index[rows].tolist()))
         for name, value in alone.items():
             assert same(measured[name][g], value), name
-
-
-@given(groups())
-def test_hulls_are_those_of_the_points(some: list[StochasticSamples]) -> None:
-    for (surface, hulls), samples in zip(surfaces_and_hulls([s.boxes for s in some]), some, strict=True):
-        points = [samples.boxes[:, list(corner)].astype(np.float64) for corner in metrics.CORNERS]
-        expected = [shapely.MultiPoint(corner).convex_hull for corner in points]
-        assert same(surface, np.mean([hull.area for hull in expected]))
-        for hull, shape in zip(hulls, expected, strict=True):
+        for hull, shape in zip(grouped.corner_hulls[g], formulas.hulls(boxes), strict=True):
             ring = shapely.get_coordinates(shape).astype(np.float32)
             assert same(hull, ring[:-1] if shape.geom_type == "Polygon" else ring)

@@ -1,7 +1,6 @@
 """The five metrics: worked examples, ranges and invariances."""
 
 import math
-from collections.abc import Callable
 from random import Random
 
 import cv2
@@ -12,19 +11,50 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.spatial import ConvexHull
 
-from sticker_uq.scene import InvalidInput
-from sticker_uq.uncertainty import (
-    box_covariance,
-    corner_hulls,
-    mutual_information,
-    predictive_surface,
-    shannon_entropy,
-    total_variance,
-    variation_ratio,
-)
-from sticker_uq.uncertainty.metrics import mean_probabilities
+from sticker_uq.scene import METRICS, StochasticSamples
+from sticker_uq.uncertainty import metrics
+from sticker_uq.uncertainty.metrics import GroupedSamples
 
 LOG2_3 = math.log2(3)
+
+
+def of_boxes(boxes: np.ndarray) -> GroupedSamples:
+    """One object with ``boxes`` (M, 4)."""
+    return grouped(boxes, np.tile(np.float32([0, 0, 1]), (len(boxes), 1)))
+
+
+def of_vectors(vectors: np.ndarray) -> GroupedSamples:
+    """One object with class ``vectors`` (M, 3)."""
+    return grouped(np.zeros((len(vectors), 4), np.float32), vectors)
+
+
+def grouped(boxes: np.ndarray, vectors: np.ndarray) -> GroupedSamples:
+    rows = np.arange(len(boxes))
+    return GroupedSamples.of(StochasticSamples(boxes, vectors, rows, len(rows)), [rows])
+
+
+def variation_ratio(vectors: np.ndarray) -> float:
+    return float(metrics.variation_ratio(of_vectors(vectors))[0])
+
+
+def shannon_entropy(vectors: np.ndarray) -> float:
+    return float(metrics.shannon_entropy(of_vectors(vectors))[0])
+
+
+def mutual_information(vectors: np.ndarray) -> float:
+    return float(metrics.mutual_information(of_vectors(vectors))[0])
+
+
+def total_variance(boxes: np.ndarray) -> float:
+    return float(metrics.total_variance(of_boxes(boxes))[0])
+
+
+def predictive_surface(boxes: np.ndarray) -> float:
+    return float(metrics.predictive_surface(of_boxes(boxes))[0])
+
+
+def corner_hulls(boxes: np.ndarray) -> tuple[np.ndarray, ...]:
+    return of_boxes(boxes).corner_hulls[0]
 
 
 @st.composite
@@ -86,7 +116,7 @@ def test_label_metrics_keep_their_ranges(vectors: np.ndarray) -> None:
     assert 0.0 <= ratio <= 2 / 3 + 1e-12
     assert 0.0 <= entropy <= LOG2_3 + 1e-12
     assert 0.0 <= information <= entropy + 1e-12
-    assert mean_probabilities(vectors).sum() == pytest.approx(1.0, abs=1e-12)
+    assert of_vectors(vectors).mean_vectors.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 @given(distributions())
@@ -138,7 +168,7 @@ def test_corners_in_one_line_have_no_surface() -> None:
 
 @given(boxes())
 def test_total_variance_is_the_trace_of_a_true_covariance(some: np.ndarray) -> None:
-    covariance = box_covariance(some)
+    (covariance,) = of_boxes(some).covariances
     assert covariance == pytest.approx(np.cov(some.T.astype(np.float64), ddof=0), abs=1e-8)
     assert (covariance == covariance.T).all()
     assert np.linalg.eigvalsh(covariance).min() >= -1e-8 * max(1.0, covariance.max())
@@ -190,19 +220,10 @@ def test_another_detection_can_only_enlarge_the_surface(some: np.ndarray) -> Non
     assert predictive_surface(some) >= predictive_surface(some[:-1]) - 1e-9
 
 
-@pytest.mark.parametrize("metric", [variation_ratio, shannon_entropy, mutual_information])
-@pytest.mark.parametrize("shape", [(0, 3), (4, 2), (3,)])
-def test_label_metrics_name_a_wrong_shape(
-    metric: Callable[[np.ndarray], object], shape: tuple[int, ...]
-) -> None:
-    with pytest.raises(InvalidInput, match=r"\(M, 3\).*got \("):
-        metric(np.full(shape, 0.5))
-
-
-@pytest.mark.parametrize("metric", [total_variance, predictive_surface, corner_hulls])
-@pytest.mark.parametrize("shape", [(0, 4), (4, 3), (4,)])
-def test_box_metrics_name_a_wrong_shape(
-    metric: Callable[[np.ndarray], object], shape: tuple[int, ...]
-) -> None:
-    with pytest.raises(InvalidInput, match=r"\(M, 4\).*got \("):
-        metric(np.zeros(shape))
+def test_the_table_of_metrics_has_a_function_for_each() -> None:
+    some = grouped(np.float32([[0, 0, 4, 5], [1, 1, 4, 5]]), np.float32([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
+    measured = metrics.measure(some)
+    assert measured.keys() == METRICS.keys()
+    for name, metric in METRICS.items():
+        assert 0 <= measured[name][0] <= metric.highest
+        assert not metric.relative or METRICS[metric.relative].short == f"{metric.short}/area"

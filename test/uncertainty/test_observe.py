@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sticker_uq.scene import METRICS, ObjectClass, StochasticSamples, to_plain
-from sticker_uq.uncertainty import box_covariance, observe, predictive_surface, shannon_entropy
+from sticker_uq.uncertainty import observe
 from test.helpers.samples import LOGO, STICKER, samples, seen
+from test.uncertainty.formulas import box_covariance, predictive_surface, shannon_entropy
 from test.uncertainty.test_cluster import FAR, A, B, T, scenes, shifted
 
 

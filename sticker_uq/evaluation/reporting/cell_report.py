@@ -24,7 +24,7 @@ from sticker_uq.evaluation.reporting.report_model import (
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import open_source
-from sticker_uq.scene import Outcome, SceneAssessment
+from sticker_uq.scene import LIMITED_METRICS, Outcome, SceneAssessment
 
 MOST_PICTURES = 8
 """Pictures of one laptop in the report."""
@@ -37,11 +37,7 @@ def policy_limits(policy: Policy) -> dict[str, float]:
     return {
         "score": policy.min_probability,
         "detection_rate": policy.min_detection_rate,
-        "variation_ratio": policy.max_variation_ratio,
-        "shannon_entropy": policy.max_shannon_entropy,
-        "mutual_information": policy.max_mutual_information,
-        "relative_total_variance": policy.max_relative_total_variance,
-        "relative_predictive_surface": policy.max_relative_predictive_surface,
+        **{name: getattr(policy, f"max_{name}") for name in LIMITED_METRICS},
         "dil": policy.max_dil,
     }
 

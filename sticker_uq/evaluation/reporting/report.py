@@ -19,7 +19,7 @@ from sticker_uq.evaluation.reporting.charts import course_chart
 from sticker_uq.evaluation.reporting.document import templates
 from sticker_uq.evaluation.reporting.report_model import Report, ReportEntry, Tone
 from sticker_uq.evaluation.reporting.wording import (
-    METRICS,
+    SHOWN_METRICS,
     deciding_words,
     number,
     outcome_words,
@@ -74,7 +74,7 @@ class _Row:
     @property
     def votes(self) -> tuple[str, ...]:
         """Names of the monitors, whose bars come after those of the metrics."""
-        return tuple(bar.short for bar in self.bars[len(METRICS) :])
+        return tuple(bar.short for bar in self.bars[len(SHOWN_METRICS) :])
 
 
 def write_report(report: Report, path: Path) -> None:
@@ -110,7 +110,7 @@ def render_report(report: Report) -> str:
     images = {place: base64.b64encode(jpeg).decode() for place, jpeg in zip(drawn, jpegs, strict=True)}
     return environment.get_template("report.html").render(
         report=report,
-        metrics=METRICS,
+        metrics=SHOWN_METRICS,
         image_of=lambda entry, kind="picture": images.get((id(entry), kind), ""),
     )
 
@@ -166,7 +166,7 @@ def _why(verdict: ObjectVerdict) -> str:
 
 def _bars(observed: ObservedObject, limits: Mapping[str, float]) -> tuple[_Bar, ...]:
     bars = []
-    for metric in METRICS:
+    for metric in SHOWN_METRICS:
         value = float(getattr(observed, metric.field))
         limit = limits.get(metric.field)
         text = f"{number(value)} {metric.unit}".strip()

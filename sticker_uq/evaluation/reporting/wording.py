@@ -6,12 +6,20 @@ import math
 from dataclasses import dataclass
 
 from sticker_uq.messages import OUTCOMES, text_of
-from sticker_uq.scene import ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
+from sticker_uq.scene import (
+    LIMITED_METRICS,
+    METRICS,
+    ObjectVerdict,
+    Outcome,
+    Reason,
+    SceneDecision,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
-class Metric:
-    """How one metric is called and read. ``top``: the value at which a bar is full; ``low_is_good`` the direction."""
+class ShownMetric:
+    """A number of an object in a report. ``top``: the value at which a bar is full; ``low_is_good``: the direction."""
 
     field: str
     short: str
@@ -22,8 +30,9 @@ class Metric:
     meaning: str
 
 
-METRICS = (
-    Metric(
+_TOP_OF_UNBOUNDED = 0.1
+SHOWN_METRICS = (
+    ShownMetric(
         "score",
         "P",
         "probability",
@@ -32,7 +41,7 @@ METRICS = (
         False,
         "How strongly the passes together vote for the class that is named. 1 is certain.",
     ),
-    Metric(
+    ShownMetric(
         "detection_rate",
         "K/T",
         "seen in",
@@ -41,55 +50,23 @@ METRICS = (
         False,
         "Share of the passes that saw the object at all. What is seen only now and then is doubtful.",
     ),
-    Metric(
-        "variation_ratio",
-        "VR",
-        "variation ratio",
-        "",
-        2 / 3,
-        True,
-        "Share of the passes that named another class than the majority. 0: all agree.",
-    ),
-    Metric(
-        "shannon_entropy",
-        "SE",
-        "Shannon entropy",
-        "bit",
-        math.log2(3),
-        True,
-        "How undecided the mean class probabilities are. 0: one class for certain, 1.58: no idea at all.",
-    ),
-    Metric(
-        "mutual_information",
-        "MI",
-        "mutual information",
-        "bit",
-        math.log2(3),
-        True,
-        "How much the passes contradict each other: the part of the entropy that more training data could remove.",
-    ),
-    Metric(
-        "relative_total_variance",
-        "TV",
-        "total variance / area",
-        "",
-        0.1,
-        True,
-        "How much the edges of the box jump from pass to pass, against the size of the object.",
-    ),
-    Metric(
-        "relative_predictive_surface",
-        "PS",
-        "predictive surface / area",
-        "",
-        0.1,
-        True,
-        "The area over which the corners of the box wander from pass to pass, against the size of the object.",
+    *(
+        ShownMetric(
+            name,
+            METRICS[name].short,
+            METRICS[name].words,
+            METRICS[name].unit,
+            _TOP_OF_UNBOUNDED if math.isinf(METRICS[name].highest) else METRICS[name].highest,
+            True,
+            METRICS[name].meaning,
+        )
+        for name in LIMITED_METRICS
     ),
 )
 """What is shown of every object, in this order."""
 
-SHORT = {metric.field: metric.short for metric in METRICS} | {
+SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
+    "probability": "P",
     "sticker_probability": "P(sticker)",
     "logo_probability": "P(logo)",
     "dil": "DiL",

@@ -11,19 +11,12 @@ from sticker_uq.gate.box_overlap import as_box, cover, is_proper
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.signals import Signals
 from sticker_uq.scene import (
+    LIMITED_METRICS,
     NO_STICKER,
     ObjectClass,
     ObservedObject,
     Reason,
     Verdict,
-)
-
-_UPPER_LIMITS = (
-    "variation_ratio",
-    "shannon_entropy",
-    "mutual_information",
-    "relative_total_variance",
-    "relative_predictive_surface",
 )
 
 Finding = tuple[Verdict, tuple[Reason, ...]]
@@ -92,7 +85,7 @@ def _sticker(
     ]
     checks += [
         within(metric, getattr(observed, metric), getattr(policy, f"max_{metric}"))
-        for metric in _UPPER_LIMITS
+        for metric in LIMITED_METRICS
     ]
     if policy.risk is not None:
         risk = policy.risk(signals)

@@ -8,7 +8,7 @@ A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -261,7 +261,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
     )
 
 
-def _floats(source: Any, names: tuple[str, ...]) -> dict[str, float]:
+def _floats(source: Any, names: Iterable[str]) -> dict[str, float]:
     return {name: float(getattr(source, name)) for name in names}
 
 

@@ -91,18 +91,17 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
 
 
 def scene_with(*objects: sc.ObservedObject, stamp_ns: int = 3_000_000_007) -> sc.SceneAssessment:
-    nan = math.nan
     return sc.SceneAssessment(
         stamp_ns, "camera", sc.Status.OK, "", (64, 48), "d", "ssd", "h", "s", 20, 0.2, objects, (),
-        sc.ImageUncertainty(len(objects), 0, nan, nan, nan, nan, nan, nan, nan), None,
+        sc.ImageUncertainty(len(objects), 0), None,
     )  # fmt: skip
 
 
 def one_object(identity: int = 0) -> sc.ObservedObject:
-    nan = math.nan
     return sc.ObservedObject(
         identity, sc.ObjectClass.STICKER, np.arange(4, dtype=np.float32), np.array([0.1, 0.2, 0.7], np.float32),
-        20, 20, 1.0, False, False, 0.0, 0.5, nan, 1.0, 2.0, 0.1, 0.2, np.eye(4), (np.zeros((3, 2), np.float32),),
+        20, 20, 1.0, False, False, np.eye(4), (np.zeros((3, 2), np.float32),),
+        **dict(zip(sc.METRICS, (0.0, 0.5, math.nan, 1.0, 2.0, 0.1, 0.2), strict=True)),
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ def scene() -> sc.SceneAssessment:
     sticker = sc.ObservedObject(**{**vars(sticker), "probabilities": probabilities})
     return sc.SceneAssessment(
         5_000_000_001, "camera", sc.Status.OK, "", (64, 48), "", "m", "h", "s", 20, 0.2, (sticker,), (),
-        sc.ImageUncertainty(1, 0, *[math.nan] * 7), None,
+        sc.ImageUncertainty(1, 0), None,
     )  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import shapely
 from hdbscan import HDBSCAN
 
+from sticker_uq.lab.studies.detectors.measures import UNCERTAINTY
 from sticker_uq.scene import FloatArray, ObjectClass, StochasticSamples
-from sticker_uq.uncertainty import total_variance, variation_ratio
+from sticker_uq.uncertainty.metrics import GroupedSamples, total_variance, variation_ratio
 
 MIN_SCORE = 0.6
 _CLUSTER = 3
@@ -28,28 +29,24 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
     )
     boxes = samples.boxes[chosen].astype(np.float64)
     vectors = samples.probabilities[chosen].astype(np.float64)
-    names = (
-        "variation_ratio",
-        "shannon_entropy",
-        "mutual_information",
-        "total_variance",
-        "predictive_surface",
-    )
+    names = tuple(measure.name for measure in UNCERTAINTY)
     if len(boxes) < _CLUSTER:
         return dict.fromkeys(names, math.nan) | {"clusters": 0.0}
     centres = ((boxes[:, :2] + boxes[:, 2:]) / 2).astype(int)
     labels = HDBSCAN(min_cluster_size=_CLUSTER).fit_predict(np.column_stack([boxes, centres]))
     rows = []
-    for label in np.unique(labels):
-        members = labels == label
+    clusters = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    grouped = GroupedSamples.of(samples, [np.flatnonzero(chosen)[members] for members in clusters])
+    ratios, variances = variation_ratio(grouped), total_variance(grouped)
+    for number, members in enumerate(clusters):
         entropy = round(_entropy(vectors[members].mean(axis=0)), _DIGITS)
         expected = float(np.mean([_entropy(v) for v in vectors[members]]))
         rows.append(
             (
-                variation_ratio(vectors[members]),
+                ratios[number],
                 entropy,
                 entropy - expected,
-                total_variance(boxes[members]),
+                variances[number],
                 perimeter_sum(boxes[members]),
             )
         )

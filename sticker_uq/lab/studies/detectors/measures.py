@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sticker_uq.detection.registry import MODEL_NAMES
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
 """``paper``: the definitions of Wu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
@@ -23,18 +23,14 @@ class Measure:
 
 
 ACCURACY = Measure("map", "mAP", True)
-UNCERTAINTY = (
-    Measure("variation_ratio", "VR", False),
-    Measure("shannon_entropy", "SE", False, "bit"),
-    Measure("mutual_information", "MI", False, "bit"),
-    Measure("total_variance", "TV", False, "px^2"),
-    Measure("predictive_surface", "PS", False, "px^2"),
+_RELATIVE = [metric.relative for metric in METRICS.values() if metric.relative]
+UNCERTAINTY = tuple(
+    Measure(name, metric.short, False, metric.unit)
+    for name, metric in METRICS.items()
+    if name not in _RELATIVE
 )
 """The paper's five uncertainty quantification metrics (UQMs)."""
-RELATIVE = (
-    Measure("relative_total_variance", "TV/area", False),
-    Measure("relative_predictive_surface", "PS/area", False),
-)
+RELATIVE = tuple(Measure(name, METRICS[name].short, False) for name in _RELATIVE)
 """TV and PS divided by the area of the box, so that images of different sizes compare."""
 SCORES = (Measure("rs_map", "RS_mAP", True), Measure("rs_uqm", "RS_UQM", True))
 """Robustness scores (eq 14-16)."""

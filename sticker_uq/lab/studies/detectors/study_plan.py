@@ -8,6 +8,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sticker_uq.detection.registry import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.corruptions import transformation_named
@@ -41,8 +42,7 @@ class ModelChoice(BaseModel):
     def parse(cls, text: str) -> Self:
         """From [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by their absolute path; raises InvalidInput otherwise."""
         found = _MODEL.match(text)
-        known = DetectorSettings.model_fields["model"].annotation
-        names = getattr(known, "__args__", ())
+        names = detector_names()
         if found is None or found["name"] not in names:
             raise InvalidInput(
                 f"model {text!r}: expected [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], MODEL one of {', '.join(names)}"
