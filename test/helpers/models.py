@@ -130,7 +130,9 @@ def _half_ssd300() -> nn.Module:
             outputs, inputs = layer.weight.shape[:2]
             layer.in_channels = inputs if inputs == 3 else inputs // 2
             layer.out_channels = outputs if name.startswith("head") else outputs // 2
-            layer.weight = nn.Parameter(torch.empty(layer.out_channels, layer.in_channels, *layer.kernel_size))
+            layer.weight = nn.Parameter(
+                torch.empty(layer.out_channels, layer.in_channels, *layer.kernel_size)
+            )
             layer.bias = nn.Parameter(torch.zeros(layer.out_channels))
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     scale = model.backbone.scale_weight
