@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 from string import Formatter
 
-from sticker_uq.scene import Reason
+from sticker_uq.scene import METRICS, Reason
 
 BLOCK_REASONS = {
     "no_scene": "no scene received yet",
@@ -110,11 +110,7 @@ MEASURES = {
     "logo_probability": "probability of logo",
     "left_probability": "highest probability of sticker left alone",
     "detection_rate": "share of the passes that detected it",
-    "variation_ratio": "variation ratio",
-    "shannon_entropy": "Shannon entropy",
-    "mutual_information": "mutual information",
-    "relative_total_variance": "total variance over box area",
-    "relative_predictive_surface": "predictive surface over box area",
+    **{name: metric.words for name, metric in METRICS.items()},
     "risk": "risk of wrong removal",
     "logo_overlap": "overlap with a possible logo",
     "dil": "distinctive localization",

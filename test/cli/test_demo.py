@@ -26,11 +26,25 @@ def sticker_uq(*arguments, **environment):
     )  # fmt: skip
 
 
+def replay(folder, out, *options):
+    options = (
+        "--verify",
+        "--pictures",
+        "none",
+        *options,
+        "--params",
+        folder / "small_cell.yaml",
+        "--out",
+        folder / out,
+    )
+    return CliRunner().invoke(cli.app, ["replay", *map(str, (folder / "out" / "bag", *options))])
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """The folder of a demo with one laptop, and what the command printed."""
     folder = tmp_path_factory.mktemp("demo")
-    params = write_parameters(folder, passes=8)
+    params = write_parameters(folder)
     run = sticker_uq(
         "demo", "--laptops", 1, "--seed", SEED, "--out", folder / "out", "--params", params, "--timeout", 400,
         ROS_LOG_DIR=str(folder / "log"),
@@ -68,19 +82,14 @@ def test_it_leaves_a_report_pictures_and_a_recording(demo):
 def test_the_replay_of_its_recording_says_byte_for_byte_what_the_cell_said(demo):
     folder, _ = demo
     [laptop] = read_recording(Bag(folder / "out" / "bag"))
-    run = sticker_uq(
-        "replay", folder / "out" / "bag", "--verify", "--pictures", "none",
-        "--params", folder / "small_cell.yaml", "--out", folder / "replay",
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert f"{len(laptop.scenes)} of {len(laptop.scenes)}" in run.stdout
+    result = replay(folder, "replay")
+    assert result.exit_code == 0, result.output
+    assert f"{len(laptop.scenes)} of {len(laptop.scenes)}" in result.output
 
 
 def test_a_replay_with_another_seed_does_not(demo):
     folder, _ = demo
-    options = ("--verify", "--pictures", "none", "--seed", 1, "--params", folder / "small_cell.yaml")
-    arguments = ("replay", folder / "out" / "bag", *options, "--out", folder / "other")
-    result = CliRunner().invoke(cli.app, [*map(str, arguments)])
+    result = replay(folder, "other", "--seed", 1)
     assert result.exit_code == 1
     assert "Traceback" not in result.output
 

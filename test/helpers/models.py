@@ -66,7 +66,7 @@ def tiny_model(name: str) -> nn.Module:
     """The torchvision model ``name`` with tuned random weights, in evaluation mode; shared, so not to be changed."""
     with torch.random.fork_rng(), torch.no_grad():
         torch.manual_seed(MODEL_NAMES.index(name))
-        model: Any = build_model(name, min_size=MIN_SIZE)
+        model: Any = _half_ssd300() if name == "ssd300_vgg16" else build_model(name, min_size=MIN_SIZE)
         if name.startswith("fasterrcnn"):
             model.rpn._pre_nms_top_n["testing"] = 4 * PROPOSALS
             model.rpn._post_nms_top_n["testing"] = PROPOSALS
@@ -118,6 +118,28 @@ def tiny_weights(name: str, folder: Path) -> Path:
     path = folder / f"{name}.safetensors"
     save_weights(tiny_model(name), path, {"model": name, "data": "none", "seed": MODEL_NAMES.index(name)})
     return path
+
+
+def _half_ssd300() -> nn.Module:
+    """SSD300 with half its channels, which takes a quarter of the time: 300x300 px cannot be made smaller.
+
+    The convolutions of 128 channels and more stay enough for the fast kernels to be chosen.
+    """
+    with torch.device("meta"):  # torchvision would fill VGG's 120 million weights that SSD300 throws away
+        model: Any = build_model("ssd300_vgg16")
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Conv2d):
+            outputs, inputs = layer.weight.shape[:2]
+            layer.in_channels = inputs if inputs == 3 else inputs // 2
+            layer.out_channels = outputs if name.startswith("head") else outputs // 2
+            layer.weight = nn.Parameter(
+                torch.empty(layer.out_channels, layer.in_channels, *layer.kernel_size)
+            )
+            layer.bias = nn.Parameter(torch.zeros(layer.out_channels))
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    scale = model.backbone.scale_weight
+    model.backbone.scale_weight = nn.Parameter(torch.full((len(scale) // 2,), 20.0))
+    return model
 
 
 def _settle_normalisation(model: nn.Module) -> None:

@@ -1,21 +1,25 @@
-"""Several processes say exactly what one says, in the same order."""
+"""Several processes say exactly what one says, in the same order.
+
+The perception is scripted: that the real one says the same in every process is shown by test/cli/test_replay.py.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import namedtuple
 from functools import partial
+from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 
-from sticker_uq.cli.replay import load_perception
 from sticker_uq.evaluation.replay import assessing
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.io.sources import open_source
-from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.testing.scripted_detector import ScriptedPerception, Seen
 
 OperatorAnswers = namedtuple("OperatorAnswers", "available")
 SETTINGS = PerceptionSettings(passes=4, device="cpu")
@@ -23,24 +27,24 @@ SETTINGS = PerceptionSettings(passes=4, device="cpu")
 
 @pytest.fixture
 def pictures(tmp_path):
-    for seed in range(5):
-        cv2.imwrite(str(tmp_path / f"{seed}.png"), render(sample_scene(seed), (320, 240)).image)
+    for number, seen in enumerate((Seen.STICKER, Seen.NOTHING, Seen.NOTHING, Seen.UNSURE, Seen.NAN)):
+        cv2.imwrite(str(tmp_path / f"{number}.png"), np.full((24, 32, 3), seen, np.uint8))
     (tmp_path / "2.png").write_bytes(b"broken")
     return open_source(tmp_path)
 
 
 def test_two_processes_give_the_bytes_of_one_in_the_same_order(pictures):
-    alone = list(one_by_one(pictures, load_perception(SETTINGS)))
-    together = list(side_by_side(pictures, partial(load_perception, SETTINGS), 2))
-    assert [item.name for item, _ in together] == [f"{seed}.png" for seed in range(5)]
+    alone = list(one_by_one(pictures, ScriptedPerception(SETTINGS)))
+    together = list(side_by_side(pictures, partial(ScriptedPerception, SETTINGS), 2))
+    assert [item.name for item, _ in together] == [f"{number}.png" for number in range(5)]
     assert [scene.to_bytes() for _, scene in together] == [scene.to_bytes() for _, scene in alone]
     assert sum(len(scene.objects) for _, scene in alone) > 0
     assert [scene.status for _, scene in alone] == [Status.OK, Status.OK, Status.FAILED, Status.OK, Status.OK]
 
 
 def test_what_keeps_a_process_from_starting_is_raised_here(pictures):
-    load = partial(load_perception, SETTINGS.model_copy(update={"weights": "nowhere.safetensors"}))
-    with pytest.raises(InvalidInput, match=r"nowhere\.safetensors"):
+    load = partial(open_source, Path("nowhere"))
+    with pytest.raises(InvalidInput, match="nowhere: no such file or folder"):
         next(side_by_side(pictures, load, 1))
 
 

@@ -52,7 +52,7 @@ def belief(detector, item, *images):
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(dag_targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
-    settings = DagSettings(gamma=4.0, iterations=2, start=0.0)
+    settings = DagSettings(gamma=8.0, iterations=1, start=0.0)
     course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
     assert course[0].targets > 0
     assert course[0].linf == 0
@@ -61,7 +61,7 @@ def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name
     opposite = (read_picture(item) - changed).clip(0, 255).astype(np.uint8)
     clean, attacked, spared = belief(tiny_detector(name), item, course[-1].image, opposite)
     assert attacked < 0.95 * min(clean, spared)
-    assert course[-1].linf == abs(changed).max() <= 4 * 2
+    assert course[-1].linf == abs(changed).max() <= 8
     assert course[-1].rms == pytest.approx(np.sqrt((changed**2).mean()))
     assert course[-1].image.dtype == np.uint8
 
@@ -142,7 +142,7 @@ def scenes(tmp_path_factory):
 def test_the_trained_detector_breaks_and_the_change_is_small(scenes):
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
     items = read_coco(scenes)
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=40), [0, 1])
+    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=20), [0, 1])
     before = [detector.detect(detector.encode(read_picture(item))) for item in items]
     after = [detector.detect(detector.encode(result.image)) for result in attacked]
     clean, broken = (np.nanmean(list(average_precisions(d, items).values())) for d in (before, after))

@@ -38,6 +38,19 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def built() -> nn.Module:
+    """SSD300 with random weights; torchvision takes seconds to draw them."""
+    torch.manual_seed(0)
+    return build_model(SSD300)
+
+
+@pytest.fixture
+def model(built: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    return copy.deepcopy(built)
+
+
 def samples(folder: Path, size: int) -> list[Sample]:
     items = read_coco(folder)
     return [augmented(item, (size, size), np.random.default_rng(i)) for i, item in enumerate(items)]
@@ -73,9 +86,8 @@ def test_a_layer_without_variance_keeps_its_filters() -> None:
     assert torch.equal(layer.weight, before)
 
 
-def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures() -> None:
-    torch.manual_seed(0)
-    backbone = build_model(SSD300).backbone
+def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures(built: nn.Module) -> None:
+    backbone = built.backbone
     with torch.no_grad():
         pictures = torch.randn(1, 3, 300, 300)
         for mine, theirs in zip(backbone_maps(backbone, pictures), backbone(pictures).values(), strict=True):
@@ -84,14 +96,12 @@ def test_the_backbone_gives_torchvisions_maps_and_fewer_for_small_pictures() -> 
     assert [m.shape[-1] for m in small] == [20, 10, 5, 3, 1]
 
 
-def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(scenes: Path) -> None:
-    torch.manual_seed(0)
-    model = build_model(SSD300)
+def test_ssd300_starts_with_small_logits_on_pictures_of_any_size(model: nn.Module, scenes: Path) -> None:
     with torch.no_grad():
-        as_built = batch_loss(SSD300, model, samples(scenes, 128), CPU).item()
+        as_built = batch_loss(SSD300, model, samples(scenes, 128)[:2], CPU).item()
     prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
     with torch.no_grad():
-        losses = [batch_loss(SSD300, model, samples(scenes, size), CPU).item() for size in (128, 300)]
+        losses = [batch_loss(SSD300, model, samples(scenes, size)[:2], CPU).item() for size in (128, 300)]
     # ln 3 for each of a positive and its three negatives, and boxes that are not yet moved
     assert all(3 < loss < 15 for loss in losses)
     assert losses[0] < as_built / 2
@@ -104,13 +114,12 @@ def test_a_model_with_normalisation_keeps_its_random_weights(scenes: Path) -> No
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_ssd300_learns_from_random_weights(scenes: Path) -> None:
-    torch.manual_seed(0)
-    model = build_model(SSD300).train()
-    prepare_random(SSD300, model, samples(scenes, 300)[:2], CPU)
-    optimizer = build_optimizer(model, recipe_of(SSD300).learning_rate)
+def test_ssd300_learns_from_random_weights(model: nn.Module, scenes: Path) -> None:
+    model.train()
     losses, pictures = [], samples(scenes, 128)[:2]
-    for _ in range(6):
+    prepare_random(SSD300, model, pictures, CPU)
+    optimizer = build_optimizer(model, recipe_of(SSD300).learning_rate)
+    for _ in range(4):
         loss = batch_loss(SSD300, model, pictures, CPU)
         optimizer.zero_grad()
         loss.backward()
