@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python -m benchmarks.cascade --scenes 200 --model ssdlite320_mobilenet_v3_large \
         --model fasterrcnn_resnet50_fpn=WEIGHTS@128
 
-Every model looks at every scene once; the cascades are then what `perception.cascade.escalate` makes of these looks and
-of the time that each of them took; in the row "at every doubt" a larger model looks as well where single objects are doubtful but
-something else may be removed first. A row "up to N ms" is the cascade with a budget, which expects of a model what it took on
+Every model assesses every scene once; the cascades are then what `perception.cascade.escalate` makes of these stages and of the
+time that each of them took; in the row "at every doubt" a larger model assesses the scene too where single objects are doubtful
+and something else may be removed first. A row "up to N ms" is the cascade with a budget, which expects of a model what it took on
 average. All are judged by one ``--policy``. Printed with 95 % intervals (Clopper-Pearson): mean time of an image, images that a
 larger model looked at, images in which something that is no sticker may be removed, images called clean that show a sticker,
 stickers that may be removed without a person, and images that end with a question.
@@ -116,19 +116,19 @@ def _doubts(scene: SceneAssessment, policy: Policy) -> bool:
 def _cascade(
     seen: Sequence[Sequence[Record]], unsure: Callable[[SceneAssessment], bool], budget_ms: float
 ) -> list[tuple[Record, ...]]:
-    """The looks that the cascade takes at every scene."""
+    """The stages that the cascade runs for every scene."""
     expected = [float(np.mean([r.assessment.timings["total"] for r in own])) for own in seen]
     found = []
     for records in zip(*seen, strict=True):
-        looks = [CascadeStage(lambda r=r: r.assessment, ms) for r, ms in zip(records, expected, strict=True)]  # type: ignore[misc]
-        found.append(records[: len(escalate(looks, unsure, budget_ms))])
+        stages = [CascadeStage(lambda r=r: r.assessment, ms) for r, ms in zip(records, expected, strict=True)]  # type: ignore[misc]
+        found.append(records[: len(escalate(stages, unsure, budget_ms))])
     return found
 
 
-def _row(system: str, looks: Sequence[tuple[Record, ...]], policy: Policy) -> Row:
-    times = [sum(r.assessment.timings["total"] for r in records) for records in looks]
-    escalated = sum(len(records) > 1 for records in looks)
-    return Row(system, float(np.mean(times)), escalated, measure([records[-1] for records in looks], policy))
+def _row(system: str, stages: Sequence[tuple[Record, ...]], policy: Policy) -> Row:
+    times = [sum(r.assessment.timings["total"] for r in records) for records in stages]
+    escalated = sum(len(records) > 1 for records in stages)
+    return Row(system, float(np.mean(times)), escalated, measure([records[-1] for records in stages], policy))
 
 
 def _text(count: Count) -> str:

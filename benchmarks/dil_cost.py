@@ -4,7 +4,7 @@
 
 Three kinds of pass: a complete one of torchvision's model from the pixels on, which is what each of the T costs as published;
 one more stochastic pass of the engine, from the features that all share to suppressed boxes; and the share of one pass in a
-group of them, as many as the engine computes at once. The look without dropout, the saliency and the regions are timed in
+group of them, as many as the engine computes at once. The deterministic pass, the saliency and the regions are timed in
 turn with these, on the same picture, in one process and one thread; the shortest of several turns counts, in time of the
 processor, which other programs lengthen least. The weights are the packaged ones, or random ones of which about 40 boxes
 survive a pass. The novelty network is timed with its reading of the picture; it is one for every model. Peak
@@ -54,7 +54,7 @@ def main() -> None:
     image = render(sample_scene(SCENE)).image
     network = ready(NoveltyNetwork())
     print(
-        "| model | complete pass, ms | one pass more, ms | pass of a group, ms | look, ms | saliency and regions, ms "
+        "| model | complete pass, ms | one pass more, ms | pass of a group, ms | deterministic, ms | saliency and regions, ms "
         "| DiL in complete passes | in passes more | in passes of a group | network, ms | with it in complete passes "
         "| peak memory, MB |"
     )
@@ -62,22 +62,23 @@ def main() -> None:
     for name in arguments.models:
         detector = _detector(name, image)
         features = detector.encode(image)
-        look = detector.deterministic_pass(features)
+        deterministic = detector.deterministic_pass(features)
         times: dict[str, float] = {}
         for _ in range(arguments.turns):
             _time(times, "complete", lambda: published_pass(detector.model, detector.settings, image))  # noqa: B023
             _time(times, "more", lambda: detector.sample(features, 1, 1))  # noqa: B023
             _time(times, "group", lambda: detector.sample(features, detector.chunk, 1))  # noqa: B023
             features._derived.pop("head_maps", None)  # the maps without dropout are part of the cost
-            _time(times, "look", lambda: _look(detector, features))  # noqa: B023
-            look = _look(detector, features)
-            _time(times, "rest", lambda: localize(look, ASKED))  # noqa: B023
+            _time(times, "deterministic", lambda: _deterministic(detector, features))  # noqa: B023
+            deterministic = _deterministic(detector, features)
+            _time(times, "rest", lambda: localize(deterministic, ASKED))  # noqa: B023
             _time(times, "network", lambda: novelty_maps(network, image))
         complete, once = times["complete"], times["group"] / detector.chunk
-        dil, novel = times["look"] + times["rest"], times["network"]
+        dil, novel = times["deterministic"] + times["rest"], times["network"]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"| {name} | {complete * 1e3:.0f} | {times['more'] * 1e3:.1f} | {once * 1e3:.1f} | {times['look'] * 1e3:.1f} "
+            f"| {name} | {complete * 1e3:.0f} | {times['more'] * 1e3:.1f} | {once * 1e3:.1f} | "
+            f"{times['deterministic'] * 1e3:.1f} "
             f"| {times['rest'] * 1e3:.1f} | {dil / complete:.2f} | {dil / times['more']:.2f} | {dil / once:.2f} "
             f"| {novel * 1e3:.0f} | {(dil + novel) / complete:.2f} | {memory:.0f} |",
             flush=True,
@@ -91,7 +92,7 @@ def _detector(name: str, image: NDArray[np.uint8]) -> StochasticDetector:
     return StochasticDetector(calibrated_model(settings, [image], 0), settings, "")
 
 
-def _look(detector: StochasticDetector, features: Features) -> DeterministicPass:
+def _deterministic(detector: StochasticDetector, features: Features) -> DeterministicPass:
     return detector.deterministic_pass(features, least_score=ASKED.decision_threshold)
 
 

@@ -81,8 +81,8 @@ class Scores:
 
     def __init__(self, detector: Any, image: NDArray[np.uint8], settings: PerceptionSettings) -> None:
         features = detector.encode(image)
-        self.look = detector.deterministic_pass(features)
-        found = self.look.detections[0]
+        self.deterministic = detector.deterministic_pass(features)
+        found = self.deterministic.detections[0]
         self.predicted = found.boxes[found.scores >= _PREDICTED]
         objects, unstable, _ = observe(detector.sample(features, settings.passes, 1), settings.cluster)
         self.dropout = {
@@ -94,14 +94,14 @@ class Scores:
         }
         self.maps = {}
         for technique in get_args(Technique):
-            look = detector.deterministic_pass(features)
-            self.maps[technique] = [level[0] for level in activation_maps(look, technique)]
+            deterministic = detector.deterministic_pass(features)
+            self.maps[technique] = [level[0] for level in activation_maps(deterministic, technique)]
 
     def measure(self, predicted: NDArray[np.float32]) -> dict[str, float]:
         """Each score by its name."""
-        found = unexplained_objectness(self.look, predicted, 1.0)
+        found = unexplained_objectness(self.deterministic, predicted, 1.0)
         values = {"unexplained objectness": found.objectness}
-        features = self.look.features[0]
+        features = self.deterministic.features[0]
         width, height = features.image_size
         for technique, levels in self.maps.items():
             for name, chosen, shrink in (

@@ -9,7 +9,7 @@ All variants share the pictures and the scores. PANEL is a folder of `sticker-uq
 are config/policy.yaml and those that are given; one whose panel is combined in its risk score hears the scores there, each other
 one is run without the panel and with its objections. A removal that nobody was asked about is wrongful where no sticker lies: a
 logo, the bare lid, a foreign object, or a thing that is half a sticker at most. What was measured of a laptop stays in the file
-of --kept, and the same benchmark goes on from there.
+of --kept, and the same benchmark resumes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import binomtest
 
-from benchmarks.panel_laptops import KINDS, Course, Looks, Variant, ambiguous_crops, laptop, run
+from benchmarks.panel_laptops import KINDS, Assessments, Course, Variant, ambiguous_crops, laptop, run
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
@@ -73,8 +73,8 @@ def measure(
         made = ambiguous_crops(data, 0)
     for kind, number in missing:
         one = laptop(kind, number, seed, made)
-        looks = Looks(one, perception)
-        courses[kind, number] = {v.name: run(one, looks, v) for v in variants}
+        assessments = Assessments(one, perception)
+        courses[kind, number] = {v.name: run(one, assessments, v) for v in variants}
         if kept is not None:
             found = {name: asdict(course) for name, course in courses[kind, number].items()}
             with kept.open("a", encoding="utf-8") as stream:

@@ -126,7 +126,7 @@ class Reactions:
         self._hung = True
         self._cell.camera.shows(Seen.HANG)
 
-    # people, disk, rivals
+    # people, disk, other publishers
 
     def person(self) -> float:
         """From the call of the service ``hold``."""
@@ -137,10 +137,10 @@ class Reactions:
         return (closed - start) / 1e6
 
     def disk_full(self) -> float:
-        """From the call that writes the first entry for which there is no room."""
+        """From the call that writes the first entry for which there is no space."""
         cell = self._cell
         start = self._mark()
-        cell.no_room(
+        cell.disk_full(
             "supervisor", max(path.stat().st_size for path in cell.audit_folder.glob("audit-*.jsonl")) + 10
         )
         try:
@@ -149,28 +149,28 @@ class Reactions:
             )  # an answer that is refused is recorded, too
             return (self._closed_ns(BlockReason.AUDIT) - start) / 1e6
         finally:
-            cell.no_room("supervisor", None)
+            cell.disk_full("supervisor", None)
 
-    def rival(self) -> float:
+    def second_publisher(self) -> float:
         """From the message of somebody who says that the gate is open."""
-        publisher = self._rival(qos.GATE)
+        publisher = self._second_publisher(qos.GATE)
         try:
             start = self._mark()
-            publisher.publish(GateState(supervisor="rival", state=GateState.STATE_MONITORING))
+            publisher.publish(GateState(supervisor="second", state=GateState.STATE_MONITORING))
             self._cell.until(
                 lambda: any(g.reasons & BlockReason.SECOND_GATE_PUBLISHER for g in self._heard()),
-                "a gate closed for a rival",
+                "a gate closed for a second publisher",
             )
-            own = [g for g in self._heard() if g.supervisor != "rival" and not g.open]
+            own = [g for g in self._heard() if g.supervisor != "second" and not g.open]
             return (stamp_to_ns(own[0].header.stamp) - start) / 1e6
         finally:
             self._cell.bench.probe.destroy_publisher(publisher)
 
-    def _rival(self, profile: Any) -> Any:
+    def _second_publisher(self, profile: Any) -> Any:
         """A publisher of the gate that is known to be there, and stands by."""
         publisher = self._cell.gate_publisher(profile)
         self._cell.until(lambda: publisher.get_subscription_count() >= 3, "supervisor, arm and test hear it")
-        publisher.publish(GateState(supervisor="rival", reasons=int(BlockReason.NOT_ACTIVE)))
+        publisher.publish(GateState(supervisor="second", reasons=int(BlockReason.NOT_ACTIVE)))
         self._cell.works()
         return publisher
 
@@ -273,7 +273,7 @@ FAULTS: dict[str, Fault] = {
     "unknown enumeration": Fault(lambda r: r.scene(status=200), "stamp of the scene"),
     "arrays that do not fit together": Fault(lambda r: r.scene(probabilities=[1.0]), "stamp of the scene"),
     "hold by a person": Fault(Reactions.person, "call of the service"),
-    "second supervisor speaks": Fault(Reactions.rival, "its message", 4),
+    "second supervisor speaks": Fault(Reactions.second_publisher, "its message", 4),
     "second supervisor that is not heard": Fault(Reactions.unheard, "creation of its publisher", 4),
     "disk full for the audit log": Fault(Reactions.disk_full, "first entry that does not fit", 4),
     "camera stalls": Fault(lambda r: r.silence(r.stall), SILENT, 4),

@@ -111,7 +111,7 @@ def shift_table(rows: Sequence[Shifted]) -> Table:
     steps = sorted({row.step for row in rows if row.step})
     shown = [row for row in rows if row.step] + [pooled(rows, step) for step in steps]
     head = ["circumstance", "gate: bad images", "with a question", "stickers removed"]
-    head += ["score: bad images", "with a question", "stickers removed", "novel to the gate"]
+    head += ["score: bad images", "with a question", "stickers removed", "unfamiliar to the gate"]
     return Table(
         tuple(head),
         tuple(

@@ -53,8 +53,8 @@ def dsa_rows(
     other = observe_crops(model, made.testing.images, 1, 0)
 
     def area(fitted: Objects, ambiguous: Objects = other, share: float = 0.3) -> float:
-        supervisor = monitor_named("dsa", share=share).fit(fitted)
-        return area_under_roc(supervisor.score(nominal), supervisor.score(ambiguous))
+        monitor = monitor_named("dsa", share=share).fit(fitted)
+        return area_under_roc(monitor.score(nominal), monitor.score(ambiguous))
 
     def distances(objects: Objects) -> tuple[FloatArray, FloatArray]:
         assert objects.features is not None
@@ -96,8 +96,8 @@ def autoencoder_rows(model: CropClassifier, material: Material, fitted: Objects)
     coarse, _ = adversarial(model, material.test, material.test_labels, 0, _COARSE)
 
     def area(crops: FloatArray, which: str = "usual") -> float:
-        supervisor = {"usual": usual, "wide": wide}[which]
-        return area_under_roc(_scores(supervisor, material.test), _scores(supervisor, crops))
+        monitor = {"usual": usual, "wide": wide}[which]
+        return area_under_roc(_scores(monitor, material.test), _scores(monitor, crops))
 
     rows = {
         "as in the study": area(attacked),
@@ -120,8 +120,8 @@ def autoencoder_rows(model: CropClassifier, material: Material, fitted: Objects)
     return rows, squares
 
 
-def _scores(supervisor: object, crops: FloatArray) -> FloatArray:
-    return supervisor.score(Objects(probabilities=np.full((len(crops), 2), 0.5), crops=crops))  # type: ignore[attr-defined]
+def _scores(monitor: object, crops: FloatArray) -> FloatArray:
+    return monitor.score(Objects(probabilities=np.full((len(crops), 2), 0.5), crops=crops))  # type: ignore[attr-defined]
 
 
 def further(material: Material) -> tuple[AmbiguousImages, FloatArray]:

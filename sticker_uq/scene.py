@@ -106,11 +106,11 @@ METRICS = {
 LIMITED_METRICS = tuple(name for name, metric in METRICS.items() if not metric.relative)
 """Those that compare between objects of any size: a policy has an upper limit ``max_NAME`` for each."""
 
-PANEL_METRIC = "supervisor."
+MONITOR_SIGNAL = "monitor."
 """What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
 
 TASK_CASCADE = "task_cascade"
-"""The supervisor with three answers. Above its limit it objects, above :data:`NO_STICKER` it says that there is no sticker."""
+"""The monitor with three answers. Above its limit it objects, above :data:`NO_STICKER` it says that there is no sticker."""
 
 NO_STICKER = 1.0
 """The highest score of :data:`TASK_CASCADE` that leaves open whether an object is a sticker."""

@@ -139,7 +139,7 @@ def fit_panel(
     wanted = [monitor_named(name) for name in names]
     for one in wanted:
         if "members" in one.needs and not members:
-            raise InvalidInput(f"supervisor {one.name} needs an ensemble: expected --member WEIGHTS")
+            raise InvalidInput(f"monitor {one.name} needs an ensemble: expected --member WEIGHTS")
     tell(f"{len(fitting)} pictures to fit on")
     fitted = examine(perception, fitting, policy, loaded, seed)
     assert fitted.objects.features is not None
@@ -194,7 +194,7 @@ def with_logits(objects: Objects, probe: Probe) -> Objects:
 
 
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
-    """The limit of each supervisor such that all together object to at most a share ``alarms`` of the objects scored (N,).
+    """The limit of each monitor such that all together object to at most a share ``alarms`` of the objects scored (N,).
 
     Each refuses as many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
     extra. NaN and infinite scores are objections whatever the limit.

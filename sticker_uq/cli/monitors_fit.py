@@ -107,7 +107,7 @@ def _labelled(folder: Path) -> Sequence[Labelled]:
 
 
 def _print(document: PanelFile, out: Path) -> None:
-    table = Table("supervisor", "limit", "refuses by itself", "ms per object")
+    table = Table("monitor", "limit", "refuses by itself", "ms per object")
     found = document.calibration
     for name, seat in document.monitors.items():
         table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")

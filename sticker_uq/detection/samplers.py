@@ -1,4 +1,4 @@
-"""Other ways to several opinions about one image, behind the interface with which dropout passes are sampled.
+"""Other samplers of several predictions for one image, behind the interface with which dropout passes are sampled.
 
 They are what Monte-Carlo dropout is compared with at equal cost (`python -m benchmarks.samplers`); the cell does not use them.
 """

@@ -18,7 +18,7 @@ from sticker_uq.gate.policy.signals import (
     MISSED,
     NOVELTY,
     UNEXPLAINED,
-    OpinionName,
+    NoveltySignal,
     SaliencyName,
     object_signals,
     scene_saliency,
@@ -215,8 +215,8 @@ def _clean_doubts(
     quiet = _background_is_quiet(assessment, policy)
     doubts = [] if quiet else _saliency_doubts(assessment, policy, clean=True)
     doubts += _unexplained(assessment, policy.max_unexplained_objectness)
-    doubts += _second_opinion(assessment, NOVELTY, policy.max_novelty)
-    doubts += _second_opinion(assessment, MISSED, policy.max_missed_sticker_probability)
+    doubts += _novelty_limit(assessment, NOVELTY, policy.max_novelty)
+    doubts += _novelty_limit(assessment, MISSED, policy.max_missed_sticker_probability)
     rare = [
         v
         for v in verdicts
@@ -244,7 +244,7 @@ def _unexplained(assessment: SceneAssessment, limit: float) -> list[Reason]:
     return [] if passed else _places(assessment, reason) or [reason]
 
 
-def _second_opinion(assessment: SceneAssessment, name: OpinionName, limit: float) -> list[Reason]:
+def _novelty_limit(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> list[Reason]:
     """That the signal ``name`` of the network that looks beside the detector is above ``limit``, or was not measured.
 
     One reason for the scene, and one for each place that no box explains.

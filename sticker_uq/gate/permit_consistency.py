@@ -13,7 +13,7 @@ from typing import get_args
 
 from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
-from sticker_uq.gate.policy.signals import OpinionName, SaliencyName
+from sticker_uq.gate.policy.signals import NoveltySignal, SaliencyName
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
 from sticker_uq.scene import LIMITED_METRICS, ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
@@ -35,7 +35,7 @@ SAME_SIZE_IOU = 0.7
 
 
 @dataclass(frozen=True)
-class Opinion:
+class PermitCheck:
     """What a scene means for a permit. ``contradiction``, ``doubt``: why, empty when there is none.
 
     With neither, ``seen`` tells whether the object was seen and is sure, or hidden.
@@ -52,7 +52,7 @@ def surroundings(decision: SceneDecision, chosen: ObjectVerdict) -> tuple[tuple[
     return tuple((other.label, as_box(other.box)) for other in others if not other.unstable)
 
 
-def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> Opinion:
+def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings) -> PermitCheck:
     """What a sound scene means for an open permit.
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
@@ -63,17 +63,17 @@ def opinion(permit: Permit, decision: SceneDecision, settings: GateSettings) -> 
     here = [v for v in decision.verdicts if iou(as_box(v.object.box), permit.target.box) >= match_iou]
     clear = _intruder(permit, decision, here, settings) or _shift(permit, decision, match_iou)
     if clear:
-        return Opinion(contradiction=clear)
+        return PermitCheck(contradiction=clear)
     if any(map(may_be_removed, here)):
-        return Opinion(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
+        return PermitCheck(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
     for verdict in here:
         objection = _objection(verdict)
         if is_slight(verdict, settings.doubt_margin):
-            scene = Opinion() if permit.accepted else _of_whole_scene(decision, settings)
-            return scene if scene.contradiction else Opinion(doubt=objection)
+            scene = PermitCheck() if permit.accepted else _of_whole_scene(decision, settings)
+            return scene if scene.contradiction else PermitCheck(doubt=objection)
         if objection:
-            return Opinion(contradiction=objection)
-    return Opinion() if permit.accepted else Opinion(contradiction=(Reason("object_not_found"),))
+            return PermitCheck(contradiction=objection)
+    return PermitCheck() if permit.accepted else PermitCheck(contradiction=(Reason("object_not_found"),))
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
@@ -95,14 +95,14 @@ def _is_near(reason: Reason, margin: float) -> bool:
     return abs(reason.value - reason.limit) <= margin * allowed
 
 
-def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> Opinion:
+def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> PermitCheck:
     """Whether the scene as a whole still lets an arm start."""
     doubts = [reason for reason in decision.reasons if reason.code != "perception_restricted"]
     if not doubts or left_out(decision):
-        return Opinion(seen=True)
+        return PermitCheck(seen=True)
     if all(_is_near(reason, settings.doubt_margin) for reason in doubts):
-        return Opinion(doubt=(doubts[0],))
-    return Opinion(contradiction=(Reason("scene_doubtful"),))
+        return PermitCheck(doubt=(doubts[0],))
+    return PermitCheck(contradiction=(Reason("scene_doubtful"),))
 
 
 def left_out(decision: SceneDecision) -> bool:
@@ -110,7 +110,7 @@ def left_out(decision: SceneDecision) -> bool:
 
     Where it was tried and failed, perception is restricted, which is a reason of its own.
     """
-    names = (*get_args(SaliencyName), *get_args(OpinionName))
+    names = (*get_args(SaliencyName), *get_args(NoveltySignal))
     missing = [r for r in decision.reasons if r.subject in names and math.isnan(r.value)]
     return bool(missing) and len(missing) == len(decision.reasons)
 

@@ -13,7 +13,7 @@ from sticker_uq.gate.events import (
     SendGoal,
     Severity,
 )
-from sticker_uq.gate.permit_consistency import left_out, opinion, surroundings
+from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
 from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
@@ -64,7 +64,7 @@ def _has(problems: tuple[Problem, ...], reason: BlockReason) -> bool:
 
 def _compare(context: StepContext, permit: Permit, decision: SceneDecision) -> None:
     """Void ``permit`` when the scene contradicts it, or when it is one of too many in a row that doubt it."""
-    said = opinion(permit, decision, context.settings)
+    said = check_permit(permit, decision, context.settings)
     if said.contradiction:
         context.revoke(BlockReason.CONTRADICTED, *said.contradiction)
         return

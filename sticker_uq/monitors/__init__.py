@@ -1,6 +1,6 @@
 """Misclassification monitors: scores of how little the classification of one object can be trusted.
 
-Weiss et al. (2022) call them supervisors. Here the supervisor is the ROS node that runs policy and gate.
+Weiss et al. (2022) call them supervisors. Here the monitor is the ROS node that runs policy and gate.
 """
 
 from sticker_uq.monitors.files import load_monitor, save_monitor

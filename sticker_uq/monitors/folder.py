@@ -1,4 +1,4 @@
-"""A fitted panel on the disk: one file pair per supervisor, the probe, the weights of an ensemble, and panel.json about all."""
+"""A fitted panel on the disk: one file pair per monitor, the probe, the weights of an ensemble, and panel.json about all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Section(BaseModel):
 
 
 class PanelMemberFile(_Section):
-    """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
+    """One monitor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
     stickers that would rightly be removed it alone refuses.
     """
 
@@ -43,7 +43,7 @@ class PanelMemberFile(_Section):
 
 class Calibration(_Section):
     """The images that limits come from: ``stickers`` that the policy with ``policy_hash`` would rightly remove, those ``refused``
-    by any supervisor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
+    by any monitor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
     """
 
     images: int = Field(ge=0)
@@ -82,16 +82,16 @@ def save_panel(
     """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
 
     panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
-    files of an ensemble, which are copied; ``refused``: by supervisor, see :class:`PanelMemberFile`. OSError when the disk fails.
+    files of an ensemble, which are copied; ``refused``: by monitor, see :class:`PanelMemberFile`. OSError when the disk fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
     for member in seats:
-        path = save_monitor(member.supervisor, folder)
+        path = save_monitor(member.monitor, folder)
         described[member.name] = PanelMemberFile(
             limit=member.limit,
             sha256=_sha256(path.read_bytes()),
-            cost_ms=member.supervisor.cost_ms,
+            cost_ms=member.monitor.cost_ms,
             refused=refused[member.name],
         )
     data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
@@ -139,7 +139,7 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
     unknown = [name for name in names if name not in document.monitors]
     if unknown:
         raise InvalidInput(
-            f"panel {root}: supervisor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
+            f"panel {root}: monitor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
         )
     seats = []
     for name in names or document.monitors:
@@ -147,7 +147,7 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
         _checked(root / f"{name}.json", described.sha256)
         seats.append(PanelMember(load_monitor(root, name), described.limit))
     members = []
-    if any("members" in member.supervisor.needs for member in seats):
+    if any("members" in member.monitor.needs for member in seats):
         for name, digest in document.members.items():
             _checked(root / name, digest)
             settings = detector.settings.model_copy(update={"weights": str(root / name)})

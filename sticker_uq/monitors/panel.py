@@ -29,15 +29,15 @@ OF_PASSES = (
 
 @dataclass(frozen=True)
 class PanelMember:
-    """A supervisor with a vote, which objects to scores above ``limit``."""
+    """A monitor with a vote, which objects to scores above ``limit``."""
 
-    supervisor: Monitor
+    monitor: Monitor
     limit: float
 
     @property
     def name(self) -> str:
-        """The supervisor's name."""
-        return self.supervisor.name
+        """The monitor's name."""
+        return self.monitor.name
 
 
 class Panel:
@@ -55,7 +55,7 @@ class Panel:
         fitted_hash: str,
     ) -> None:
         self.seats = tuple(seats)
-        self.needs = frozenset(need for seat in self.seats for need in seat.supervisor.needs)
+        self.needs = frozenset(need for seat in self.seats for need in seat.monitor.needs)
         names = ",".join(seat.name for seat in self.seats)
         self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
         self._probe = probe
@@ -69,7 +69,7 @@ class Panel:
         samples: StochasticSamples,
         objects: tuple[ObservedObject, ...],
     ) -> tuple[ObservedObject, ...]:
-        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each supervisor says about them.
+        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor says about them.
 
         ``features`` and ``samples``: what the detector made of the image. The same input gives the same scores.
         """
@@ -78,7 +78,7 @@ class Panel:
         seen = observe_objects(
             detector, image, features, samples, objects, self._members, self._probe, self.needs
         )
-        scores = [seat.supervisor.score(seen) for seat in self.seats]
+        scores = [seat.monitor.score(seen) for seat in self.seats]
         return tuple(
             replace(
                 one,

@@ -22,7 +22,7 @@ _SMOOTHING = 0.2
 
 @dataclass(frozen=True)
 class CascadeStage:
-    """A model that may look at an image: ``assess`` does it and probably takes ``expected_ms``."""
+    """A model that may stage at an image: ``assess`` does it and probably takes ``expected_ms``."""
 
     assess: Callable[[], SceneAssessment]
     expected_ms: float
@@ -34,20 +34,20 @@ def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
 
 
 def escalate(
-    looks: Sequence[CascadeStage], unsure: Callable[[SceneAssessment], bool], budget_ms: float
+    stages: Sequence[CascadeStage], unsure: Callable[[SceneAssessment], bool], budget_ms: float
 ) -> list[SceneAssessment]:
     """What the models say about one image, the smallest first; the last assessment is the one that counts.
 
-    The next model looks while ``unsure`` of the last assessment and while all looks together are expected to take no more than
-    ``budget_ms`` (0: as long as they take). The first always looks. When the last one is unsure too, or the time is up, the
+    The next model stages while ``unsure`` of the last assessment and while all stages together are expected to take no more than
+    ``budget_ms`` (0: as long as they take). The first always stages. When the last one is unsure too, or the time is up, the
     decision is left to a person, as the policy has it.
     """
-    seen = [looks[0].assess()]
-    for look in looks[1:]:
+    seen = [stages[0].assess()]
+    for stage in stages[1:]:
         spent = sum(scene.timings["total"] for scene in seen)
-        if not unsure(seen[-1]) or (budget_ms and spent + look.expected_ms > budget_ms):
+        if not unsure(seen[-1]) or (budget_ms and spent + stage.expected_ms > budget_ms):
             break
-        seen.append(look.assess())
+        seen.append(stage.assess())
     return seen
 
 
@@ -57,13 +57,13 @@ class Cascade:
     It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them, ``settings_hash``
     over their settings, the budget and the policy that escalates, so that a policy is made for a cascade as for a model.
     ``model``, passes and dropout rate of an assessment are those of the model that answered. With a budget the speed of the
-    machine decides who looks.
+    machine decides who stages.
     """
 
     def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], policy: Policy) -> None:
         """``stages`` from small to large, the first made from ``settings`` but for what concerns escalation.
 
-        A larger one looks where ``policy`` would have a person asked, whichever detector it was made for: one that refused
+        A larger one stages where ``policy`` would have a person asked, whichever detector it was made for: one that refused
         every scene would never ask. Raises InvalidInput for fewer than two stages.
         """
         if len(stages) < 2:
@@ -87,7 +87,7 @@ class Cascade:
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
 
     def warm_up(self) -> None:
-        """Let every model look at an empty picture twice: the second time tells how long it takes."""
+        """Let every model stage at an empty picture twice: the second time tells how long it takes."""
         for number, stage in enumerate(self._stages):
             stage.warm_up()
             self._expected_ms[number] = stage.warm_up().timings["total"]
@@ -100,20 +100,20 @@ class Cascade:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """As `Perception.assess`; the time of all looks is ``total``, that of those before the last ``escalation``."""
+        """As `Perception.assess`; the time of all stages is ``total``, that of those before the last ``escalation``."""
         known = image_facts(image) if facts is None else facts
 
-        def look(number: int) -> SceneAssessment:
+        def stage(number: int) -> SceneAssessment:
             scene = self._stages[number].assess(image, stamp_ns, frame_id, keep_saliency, known)
             before, took = self._expected_ms[number], scene.timings["total"]
             self._expected_ms[number] = before + _SMOOTHING * (took - before) if before else took
             return self._own(scene)
 
-        looks = [
-            CascadeStage(lambda n=number: look(n), expected)  # type: ignore[misc]
+        stages = [
+            CascadeStage(lambda n=number: stage(n), expected)  # type: ignore[misc]
             for number, expected in enumerate(self._expected_ms)
         ]
-        *earlier, last = escalate(looks, self._unsure, self._budget_ms)
+        *earlier, last = escalate(stages, self._unsure, self._budget_ms)
         if not earlier:
             return last
         lost = sum(scene.timings["total"] for scene in earlier)

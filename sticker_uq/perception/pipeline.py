@@ -188,13 +188,13 @@ class Perception:
         if dil:
             with _timed(timings, "detect"):
                 threshold = settings.localization.decision_threshold
-                look = detector.deterministic_pass(features, least_score=threshold)
+                deterministic = detector.deterministic_pass(features, least_score=threshold)
         with _timed(timings, "novelty"):
             novel = novelty(features)
         if dil:
             with _timed(timings, "dil"):
                 novelty_maps = () if novel.maps is None else (novel.maps,)
-                (localization,) = localize(look, settings.localization, keep_saliency, novelty_maps)
+                (localization,) = localize(deterministic, settings.localization, keep_saliency, novelty_maps)
                 localization = replace(localization, novelty=novel.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)

@@ -176,8 +176,8 @@ class FaultCell:
         found = self.bench.probe.get_publishers_info_by_topic(self._prefix + "remove_sticker/_action/status")
         return {bytes(info.endpoint_gid) for info in found}
 
-    def no_room(self, name: str, free_bytes: int | None, pid: int | None = None) -> None:
-        """Let no file of a process grow beyond ``free_bytes``, as a full disk does; None: there is room again."""
+    def disk_full(self, name: str, free_bytes: int | None, pid: int | None = None) -> None:
+        """Let no file of a process grow beyond ``free_bytes``, as a full disk does; None: there is space again."""
         limit = resource.RLIM_INFINITY if free_bytes is None else free_bytes
         resource.prlimit(pid or self.group.pid(name), resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 

@@ -16,11 +16,11 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule, RiskScore
 from sticker_uq.scene import MonitorScore, ObjectClass
 
-NAME = "supervisor.knn"
+NAME = "monitor.knn"
 
 
 def with_panel(records: Sequence[Record]) -> list[Record]:
-    """``records`` with one supervisor, which mostly notices what is wrong."""
+    """``records`` with one monitor, which mostly notices what is wrong."""
     found = []
     for number, record in enumerate(records):
         rng = np.random.default_rng([7, number])
@@ -65,4 +65,4 @@ def test_scores_enter_the_risk_where_they_are_to_be_combined(
 def test_without_a_panel_nothing_of_it_is_fitted(drawn: Callable[[int, int], list[Record]]) -> None:
     draft = fitting.fit_policy(drawn(0, 60), Policy())
     assert draft.risk is not None
-    assert not any(term.signal.startswith("supervisor.") for term in draft.risk.terms)
+    assert not any(term.signal.startswith("monitor.") for term in draft.risk.terms)

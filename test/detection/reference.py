@@ -73,8 +73,8 @@ def expected(outputs: CompletePass, settings: DetectorSettings, image: NDArray[n
     candidates.sort(key=lambda c: -c[0])
     kept: list[Any] = []
     for candidate in candidates[:1000]:
-        rivals = [k for k in kept if k[1] == candidate[1]]
-        if all(_iou(candidate[2], k[2]) <= settings.nms_threshold for k in rivals):
+        others = [k for k in kept if k[1] == candidate[1]]
+        if all(_iou(candidate[2], k[2]) <= settings.nms_threshold for k in others):
             kept.append(candidate)
     kept = kept[: settings.max_detections]
     scale = np.array([image.shape[1] / width, image.shape[0] / height] * 2)

@@ -79,7 +79,7 @@ def test_objectness_is_that_of_the_heads_and_differentiable(name: str) -> None:
 
 @pytest.mark.parametrize("site", ["in", "out"])
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_look_has_the_detections_of_the_detector_byte_for_byte(name: str, site: str) -> None:
+def test_a_deterministic_pass_has_the_detections_of_the_detector_byte_for_byte(name: str, site: str) -> None:
     if site == "out" and not name.startswith("ssd"):
         return
     detector = tiny_detector(name, dropout_site=site)
@@ -91,7 +91,7 @@ def test_a_look_has_the_detections_of_the_detector_byte_for_byte(name: str, site
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_look_can_be_asked_for_the_surer_detections_only(name: str) -> None:
+def test_a_deterministic_pass_can_be_asked_for_the_surer_detections_only(name: str) -> None:
     detector = tiny_detector(name)
     features = detector.encode(picture())
     wanted = detector.detect(features)
@@ -105,7 +105,7 @@ def test_a_look_can_be_asked_for_the_surer_detections_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
+def test_detections_are_decoded_from_the_anchors_of_the_deterministic_pass(name: str) -> None:
     if name.startswith("fasterrcnn"):
         return  # its second stage moves the boxes once more
     detector = tiny_detector(name)
@@ -120,7 +120,7 @@ def test_detections_are_decoded_from_the_anchors_of_the_look(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_look_at_several_images_is_that_at_each(name: str) -> None:
+def test_a_pass_over_several_images_is_that_at_each(name: str) -> None:
     detector = tiny_detector(name)
     images = [detector.encode(picture(seed)) for seed in range(2)]
     both = detector.deterministic_pass(*images)
@@ -263,7 +263,7 @@ def test_settings_name_the_field_that_is_wrong(field: str, value: object) -> Non
         DetectorSettings(**{field: value})
 
 
-def test_the_room_names_what_it_offers() -> None:
+def test_the_package_names_what_it_offers() -> None:
     for name in detection.__all__:
         assert getattr(detection, name) is not None
     with pytest.raises(AttributeError, match="nothing"):

@@ -131,7 +131,7 @@ def test_each_detector_works_in_a_stream_of_its_own(monkeypatch: pytest.MonkeyPa
     assert len({simulation.default, *used}) == 3
 
 
-def test_the_packaged_weights_and_their_strangeness(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packaged_weights_and_their_novelty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saliency, "objectness_gradients", ones)
     settings = PerceptionSettings(model=SSDLITE, passes=3)
     plain = Perception(settings.model_copy(update={"device": "cpu"})).assess(picture())

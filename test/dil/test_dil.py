@@ -119,7 +119,7 @@ def test_an_object_that_is_not_predicted_raises_dil() -> None:
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_look_at_the_surer_detections_tells_the_same(name: str) -> None:
+def test_a_deterministic_pass_at_the_surer_detections_tells_the_same(name: str) -> None:
     detector = tiny_detector(name)
     settings = LocalizationSettings()
     deterministic = detector.deterministic_pass(
@@ -139,7 +139,7 @@ def broken_detector(name: str, value: float) -> StochasticDetector:
     return StochasticDetector(model, healthy.settings, healthy.weights_hash)
 
 
-def test_objectness_that_is_no_number_is_an_error() -> None:
+def test_objectness_that_is_nan_is_an_error() -> None:
     detector = broken_detector("ssdlite320_mobilenet_v3_large", float("nan"))
     with pytest.raises(NonFiniteOutput, match="not finite"):
         localized(detector, NOTHING)

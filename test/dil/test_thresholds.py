@@ -39,6 +39,6 @@ def test_without_a_localization_the_threshold_is_fixed(rule: str) -> None:
     assert decision_thresholds(with_scores(), FOUND, rule).tolist() == []  # type: ignore[arg-type]
 
 
-def test_a_dil_that_is_no_number_changes_nothing() -> None:
+def test_a_dil_that_is_nan_changes_nothing() -> None:
     nothing = Localization(0.0, 0.0, float("nan"), 0.5)
     assert decision_thresholds(with_scores(0.3), nothing, "paper").tolist() == [0.5]

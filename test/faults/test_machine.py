@@ -20,17 +20,17 @@ from sticker_uq_msgs.msg import GateState
 
 
 def test_disk_full_for_the_audit_log(cell: FaultCell) -> None:
-    """No room for one more entry: the gate closes. With room again it opens, and the log tells the gap."""
+    """No space for one more entry: the gate closes. With space again it opens, and the log tells the gap."""
     size = max(path.stat().st_size for path in cell.audit_folder.glob("audit-*.jsonl"))
     gaps = sum(e.kind == "gap" for e in cell.check_audit())
-    cell.no_room("supervisor", size + 10)
+    cell.disk_full("supervisor", size + 10)
     cell.hold(True)  # something to record
     gate = cell.until_gate(reason=BlockReason.AUDIT, code="audit_write_failed")
     head = gate.audit_head
     cell.hold(False)
     cell.until_gate(reason=BlockReason.AUDIT)
     assert cell.gates[-1].audit_head == head
-    cell.no_room("supervisor", None)
+    cell.disk_full("supervisor", None)
     cell.works()
     told = cell.check_audit()
     assert sum(e.kind == "gap" for e in told) == gaps + 1
@@ -44,7 +44,7 @@ def test_disk_full_for_the_recording(cell: FaultCell, tmp_path: Path) -> None:
     with cell.another(spec) as group:
         cell.until(lambda: any("recording 8 topics" in line for line in cell.lines), "the recorder")
         cell.until(lambda: written(tmp_path / "bag") > 500_000, "some images")
-        cell.no_room("recorder", 600_000, group.pid("recorder"))
+        cell.disk_full("recorder", 600_000, group.pid("recorder"))
         cell.until(lambda: any("recording stopped" in line for line in cell.lines), "the loss is told")
         cell.until_moving_on()
         codes = group.stop()
@@ -99,8 +99,8 @@ def test_two_supervisors(cell: FaultCell) -> None:
 
         def closed() -> bool:
             newest = {g.supervisor: g for g in cell.gates[-20:]}
-            rivals = [g for g in newest.values() if g.reasons & BlockReason.SECOND_GATE_PUBLISHER]
-            return len(rivals) == 2
+            closed = [g for g in newest.values() if g.reasons & BlockReason.SECOND_GATE_PUBLISHER]
+            return len(closed) == 2
 
         cell.until(closed, "two closed gates")
         said = len(cell.gates)

@@ -56,7 +56,7 @@ def test_kill_detector(cell: FaultCell, state: int) -> None:
 
 @pytest.mark.parametrize("state", [STATES[name] for name in ("permitted", "removing")])
 def test_kill_arm(hasty: FaultCell, state: int) -> None:
-    """The goal is lost with its server: the gate closes and faults until a person has had a look."""
+    """The goal is lost with its server: the gate closes and faults until the operator has answered."""
     hasty.bring(state)
     killed = hasty.arm_servers()
     hasty.kill("arm")

@@ -8,7 +8,7 @@ import pytest
 from sticker_uq.gate import Answer, BlockReason, GateSettings, OperatorAnswer, Phase
 from sticker_uq.gate.events import CancelGoal, GoalAccepted, Log
 from sticker_uq.gate.judge import judge
-from sticker_uq.gate.permit_consistency import is_slight, opinion
+from sticker_uq.gate.permit_consistency import check_permit, is_slight
 from sticker_uq.scene import ObjectClass, ObjectVerdict, ObservedObject, Outcome, Reason, Status, Verdict
 from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed, rarely_seen
 from test.helpers.gate import (
@@ -130,7 +130,7 @@ def test_only_a_sticker_near_its_limits_is_doubted_slightly(thing: ObservedObjec
     assert is_slight(verdict, SETTINGS.doubt_margin) is slight
 
 
-def test_a_value_that_is_no_number_or_a_persons_word_is_no_slight_doubt() -> None:
+def test_a_value_that_is_nan_or_a_persons_word_is_no_slight_doubt() -> None:
     (verdict,) = judge(assessment(SLIGHTLY_UNSURE), POLICY).verdicts
     (reason,) = verdict.reasons
     assert is_slight(verdict, 0.5)
@@ -283,8 +283,8 @@ def test_one_far_doubt_about_the_scene_is_enough() -> None:
     assert permit is not None
     assert decision is not None
     asked = replace(decision, outcome=Outcome.ASK, reasons=(NEAR, FAR))
-    assert opinion(permit, asked, SETTINGS).contradiction == (Reason("scene_doubtful"),)
-    assert opinion(permit, replace(asked, reasons=(NEAR,)), SETTINGS).doubt == (NEAR,)
+    assert check_permit(permit, asked, SETTINGS).contradiction == (Reason("scene_doubtful"),)
+    assert check_permit(permit, replace(asked, reasons=(NEAR,)), SETTINGS).doubt == (NEAR,)
 
 
 def test_a_verdict_without_reasons_contradicts_without_details() -> None:
@@ -292,7 +292,7 @@ def test_a_verdict_without_reasons_contradicts_without_details() -> None:
     assert cell.state.permit is not None
     assert cell.state.decision is not None
     asked = replace(cell.state.decision, verdicts=(verdict_with(),))
-    said = opinion(cell.state.permit, asked, SETTINGS)
+    said = check_permit(cell.state.permit, asked, SETTINGS)
     assert said.contradiction == (Reason("object_not_removable"),)
 
 

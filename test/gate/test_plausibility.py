@@ -128,9 +128,9 @@ DAZZLED = {
     "mostly dark": (Exposure(30.0, 0.91, 0.0), Reason("above_limit", "dark_share", 0.91, 0.9)),
     "glare": (Exposure(150.0, 0.0, 0.51), Reason("above_limit", "saturated_share", 0.51, 0.5)),
     "not measured": (None, Reason("not_measured", "mean_level")),
-    "level is no number": (Exposure(NAN, 0.0, 0.0), Reason("not_measured", "mean_level", limit=10.0)),
-    "dark share is no number": (Exposure(90.0, NAN, 0.0), Reason("not_measured", "dark_share", limit=0.9)),
-    "saturated share is no number": (
+    "level is NaN": (Exposure(NAN, 0.0, 0.0), Reason("not_measured", "mean_level", limit=10.0)),
+    "dark share is NaN": (Exposure(90.0, NAN, 0.0), Reason("not_measured", "dark_share", limit=0.9)),
+    "saturated share is NaN": (
         Exposure(90.0, 0.0, NAN),
         Reason("not_measured", "saturated_share", limit=0.5),
     ),

@@ -71,7 +71,7 @@ def tiny_model(name: str) -> nn.Module:
             model.rpn._pre_nms_top_n["testing"] = 4 * PROPOSALS
             model.rpn._post_nms_top_n["testing"] = PROPOSALS
         _settle_normalisation(model.eval())
-        # no fast copy for one look
+        # no fast copy for one pass
         detector = StochasticDetector(model, DetectorSettings(model=name, device="cpu"), "", "reference")
         features = detector.encode(picture())
         dropout = PassDropout(_RATE, 0, range(1), detector.device)

@@ -1,4 +1,4 @@
-"""A supervisor as a node under test, with a camera, an arm and ears for all it says."""
+"""A supervisor as a node under test, with a camera, an arm and subscriptions to all it publishes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Arm:
 
 
 class Cell:
-    """An active supervisor with a camera, an arm and ears for all it says."""
+    """An active supervisor with a camera, an arm and subscriptions to all it publishes."""
 
     def __init__(self, bench: Bench, arm: bool = True, **parameters: Any) -> None:
         # patient, because a busy machine may stop this process for a while

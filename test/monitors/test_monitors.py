@@ -1,4 +1,4 @@
-"""What holds for every supervisor: fit, score, save, load, refuse."""
+"""What holds for every monitor: fit, score, save, load, refuse."""
 
 from __future__ import annotations
 
@@ -39,46 +39,46 @@ def test_the_sixteen_and_their_company() -> None:
 @pytest.mark.parametrize("name", MONITORS)
 def test_what_was_saved_scores_the_same(name: str, usual: Objects, tmp_path: Path) -> None:
     others = make_objects(2, 40)
-    supervisor = new(name).fit(usual)
-    scores = supervisor.score(others)
+    monitor = new(name).fit(usual)
+    scores = monitor.score(others)
     assert scores.shape == (40,)
     assert scores.dtype == np.float64
     assert np.isfinite(scores).all()
-    cost = measure_cost(supervisor, others)
-    path = save_monitor(supervisor, tmp_path, {"objects": len(usual)})
+    cost = measure_cost(monitor, others)
+    path = save_monitor(monitor, tmp_path, {"objects": len(usual)})
     again = load_monitor(tmp_path, name)
     assert again.score(others).tolist() == scores.tolist()
     assert again.cost_ms == cost > 0
     described = json.loads(path.read_text())
     assert described["name"] == name
-    assert described["needs"] == list(supervisor.needs)
+    assert described["needs"] == list(monitor.needs)
     assert described["about"] == {"objects": 120}
 
 
 @pytest.mark.parametrize("name", MONITORS)
 def test_objects_score_alone_as_among_others(name: str, usual: Objects) -> None:
-    supervisor, others = new(name).fit(usual), make_objects(3, 12)
-    together = supervisor.score(others)
-    alone = np.concatenate([supervisor.score(others[row : row + 1]) for row in range(12)])
+    monitor, others = new(name).fit(usual), make_objects(3, 12)
+    together = monitor.score(others)
+    alone = np.concatenate([monitor.score(others[row : row + 1]) for row in range(12)])
     assert alone == pytest.approx(together, rel=1e-6, abs=1e-9)
-    assert supervisor.score(others[:0]).shape == (0,)
+    assert monitor.score(others[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", [n for n in MONITORS if "features" in MONITORS[n].needs])
 def test_the_unusual_scores_higher(name: str, usual: Objects) -> None:
-    supervisor = new(name).fit(usual)
+    monitor = new(name).fit(usual)
     novel = replace(usual, features=usual.features[:, ::-1] * 3, logits=np.zeros_like(usual.logits))
-    assert np.median(supervisor.score(novel)) > np.quantile(supervisor.score(make_objects(4)), 0.9)
+    assert np.median(monitor.score(novel)) > np.quantile(monitor.score(make_objects(4)), 0.9)
 
 
 def test_the_autoencoder_cannot_draw_what_it_has_not_seen(usual: Objects) -> None:
-    supervisor = monitor_named("autoencoder", steps=600, hidden=32).fit(usual)
+    monitor = monitor_named("autoencoder", steps=600, hidden=32).fit(usual)
     novel = replace(usual, crops=1 - usual.crops)
-    assert supervisor.score(novel).min() > supervisor.score(make_objects(4)).max()
+    assert monitor.score(novel).min() > monitor.score(make_objects(4)).max()
     with pytest.raises(InvalidInput, match="crops have shape"):
-        supervisor.score(replace(usual, crops=usual.crops[..., :2]))
+        monitor.score(replace(usual, crops=usual.crops[..., :2]))
     with pytest.raises(InvalidInput, match="expected 0 to 1"):
-        supervisor.fit(replace(usual, crops=usual.crops * 255))
+        monitor.fit(replace(usual, crops=usual.crops * 255))
 
 
 def test_fitting_is_repeatable(usual: Objects) -> None:

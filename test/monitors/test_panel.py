@@ -35,7 +35,7 @@ def test_the_whole_panel_refuses_no_more_than_it_may(values: np.ndarray, alarms:
 def test_limits_use_what_they_may() -> None:
     one = np.arange(100.0)
     assert joint_limits({"a": one}, 0.05) == {"a": 94.0}
-    # refusing the same objects costs a second supervisor nothing, others share the allowance
+    # refusing the same objects costs a second monitor nothing, others share the allowance
     assert joint_limits({"a": one, "b": 2 * one}, 0.05) == {"a": 94.0, "b": 188.0}
     assert joint_limits({"a": one, "b": one[::-1]}, 0.05) == {"a": 97.0, "b": 97.0}
     assert joint_limits({"a": one}, 0.001) == {"a": 99.0}

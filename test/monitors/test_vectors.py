@@ -66,10 +66,10 @@ def test_a_pass_that_did_not_see_the_object_does_not_count() -> None:
     seen = np.array([[[0.9, 0.1]], [[0.6, 0.4]]])
     with_blind = np.concatenate([seen, np.full((1, 1, 2), np.nan)])
     for name in ("mc_variation_ratio", "mc_mutual_information", "mc_predictive_entropy", "mc_mean_softmax"):
-        supervisor, vectors = monitor_named(name), np.array([[0.9, 0.1]])
-        expected = supervisor.score(Objects(vectors, samples=seen))
-        assert supervisor.score(Objects(vectors, samples=with_blind)) == pytest.approx(expected)
-        assert np.isnan(supervisor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()
+        monitor, vectors = monitor_named(name), np.array([[0.9, 0.1]])
+        expected = monitor.score(Objects(vectors, samples=seen))
+        assert monitor.score(Objects(vectors, samples=with_blind)) == pytest.approx(expected)
+        assert np.isnan(monitor.score(Objects(vectors, samples=np.full((2, 1, 2), np.nan)))).all()
 
 
 @given(arrays(np.float64, (6, 3, 4), elements=st.floats(1e-6, 1)))

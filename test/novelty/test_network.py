@@ -108,7 +108,7 @@ def test_packaged_network_finds_shapes_on_unseen_scenes(network: NoveltyNetwork)
     assert np.mean(found) >= 0.8
 
 
-def test_the_known_is_not_strange_and_stickers_are_seen(network: NoveltyNetwork) -> None:
+def test_the_known_is_not_novel_and_stickers_are_seen(network: NoveltyNetwork) -> None:
     scene = render(sample_scene(5, stickers=4))
     found = novelty_maps(network, scene.image)
     assert float((found.foreign > 0.5).mean()) < 0.05
@@ -153,7 +153,7 @@ def test_all_explained_is_nothing_overlooked() -> None:
 
 
 def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:
-    """Maps of 160 x 120 px with nothing in them but the stickers of a second opinion."""
+    """Maps of 160 x 120 px with nothing in them but the stickers of the novelty network."""
     return replace(
         maps(np.zeros((12, 16), np.float32)),
         boxes=np.float32(boxes).reshape(-1, 4),
@@ -161,7 +161,7 @@ def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:
     )
 
 
-def test_a_sticker_that_no_box_shows_is_an_oversight_and_a_place() -> None:
+def test_a_sticker_that_no_box_shows_is_a_missed_sticker_and_a_place() -> None:
     seen = stickers([[10, 10, 50, 50], [80, 20, 120, 60], [20, 80, 40, 100]], [0.9, 0.8, 0.3])
     shown = np.float32([[12, 8, 55, 52]])
     boxes, scores = unshown(seen, shown)
@@ -179,7 +179,7 @@ def test_a_sticker_that_no_box_shows_is_an_oversight_and_a_place() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**31 - 1), st.integers(0, 4), st.integers(0, 5))
-def test_another_box_never_makes_more_of_an_oversight(seed: int, number: int, seen: int) -> None:
+def test_another_box_never_makes_more_of_a_missed_sticker(seed: int, number: int, seen: int) -> None:
     rng = np.random.default_rng(seed)
     corners = rng.uniform(0, 120, (number + 1 + seen, 2, 2))
     boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
@@ -234,7 +234,7 @@ def test_a_network_is_learned_kept_and_read_again(
 
     more: list[float] = []
     learn_network(items, read_network(path), 1, 2, lambda pictures, loss: more.append(loss))
-    assert more[0] < losses[0]  # it goes on from there
+    assert more[0] < losses[0]  # it resumes
 
     with pytest.raises(InvalidInput, match="no novelty network"):
         load_network(str(packaged_weights(PACKAGED)))

@@ -1,4 +1,4 @@
-"""A cascade: who looks, what counts, one identity, and how it is made from parameters."""
+"""A cascade: who stages, what counts, one identity, and how it is made from parameters."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def scenes(*kinds: str, ms: float = 10.0) -> list[CascadeStage]:
     return [CascadeStage(lambda scene=scene: scene, ms) for scene in made]  # type: ignore[misc]
 
 
-def looked(looks: Sequence[CascadeStage], budget_ms: float = 0.0) -> int:
-    return len(escalate(looks, partial(asks_a_person, policy=Policy()), budget_ms))
+def looked(stages: Sequence[CascadeStage], budget_ms: float = 0.0) -> int:
+    return len(escalate(stages, partial(asks_a_person, policy=Policy()), budget_ms))
 
 
 def test_a_larger_model_looks_only_while_a_person_would_be_asked() -> None:
@@ -46,11 +46,11 @@ def test_a_larger_model_looks_only_while_a_person_would_be_asked() -> None:
 
 @given(st.lists(st.floats(1, 100), min_size=2, max_size=5), st.floats(1, 400))
 def test_no_more_time_than_the_budget_is_planned(times: list[float], budget: float) -> None:
-    looks = [
+    stages = [
         CascadeStage(lambda ms=ms: replace(UNSURE, timings={"total": ms}), ms)  # type: ignore[misc]
         for ms in times
     ]
-    count = looked(looks, budget)
+    count = looked(stages, budget)
     assert count == 1 or sum(times[:count]) <= budget
     assert count == len(times) or sum(times[: count + 1]) > budget
 
@@ -134,5 +134,5 @@ def test_parameters_make_a_cascade(tmp_path: Path) -> None:
             load_perception(write(**values))
     with pytest.raises(InvalidInput, match=r"no\.yaml"):
         load_perception(write(passes=5).model_copy(update={"escalation_policy": "no.yaml"}))
-    with pytest.raises(InvalidInput, match="expected none where one model looks"):
+    with pytest.raises(InvalidInput, match="expected none where one model stages"):
         Perception(PerceptionSettings(escalate_to="more.yaml"))

@@ -45,7 +45,7 @@ def places(cell: tuple[float, float] = (160, 120)) -> ImageNovelty:
         ((600, 400, 900, 900), 0.0),
     ],
 )
-def test_an_object_is_as_strange_as_the_cells_that_its_box_touches(
+def test_an_object_is_as_novel_as_the_cells_that_its_box_touches(
     box: tuple[float, ...], expected: float
 ) -> None:
     assert places().at(np.array(box, np.float32)) == pytest.approx(expected)
@@ -74,7 +74,7 @@ def covered(picture: np.ndarray) -> np.ndarray:
     return odd
 
 
-def test_the_packaged_network_finds_a_thing_on_the_lid_strange_and_says_where() -> None:
+def test_the_packaged_network_finds_a_thing_on_the_lid_novel_and_says_where() -> None:
     perception = Perception(SETTINGS)
     picture = render(sample_scene(3)).image
     calm, odd = perception.assess(picture), perception.assess(covered(picture))
@@ -88,7 +88,7 @@ def test_the_packaged_network_finds_a_thing_on_the_lid_strange_and_says_where() 
     assert perception.assess(covered(picture)).digest == odd.digest
 
 
-def test_strangeness_can_be_switched_off() -> None:
+def test_novelty_can_be_switched_off() -> None:
     off = SETTINGS.model_copy(update={"novelty": False})
     assert off.hash != SETTINGS.hash
     seen = Perception(off).assess(covered(render(sample_scene(3)).image))

@@ -165,7 +165,7 @@ def test_the_digest_knows_the_shape():
     assert image_digest(image.reshape(224, 168, 3)) != image_digest(image)
 
 
-def test_settings_carry_the_ranges_of_their_rooms():
+def test_settings_carry_the_ranges_of_their_packages():
     for name, value in {"passes": 0, "min_cluster_size": 1, "cluster_epsilon": 1.0, "dil_alpha": 2.0}.items():
         with pytest.raises(ValidationError, match=name):
             PerceptionSettings(**{name: value})

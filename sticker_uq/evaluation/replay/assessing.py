@@ -98,8 +98,8 @@ def process_count(settings: PerceptionSettings, images: int) -> int:
     if settings.threads == 0 or _uses_gpu(settings.device):
         return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    room = psutil.virtual_memory().available // _MEMORY_OF_A_PROCESS
-    return max(min(cores // settings.threads, room, images // _WORTH_A_PROCESS, _MOST_PROCESSES), 1)
+    fitting = psutil.virtual_memory().available // _MEMORY_OF_A_PROCESS
+    return max(min(cores // settings.threads, fitting, images // _WORTH_A_PROCESS, _MOST_PROCESSES), 1)
 
 
 def _uses_gpu(device: str) -> bool:

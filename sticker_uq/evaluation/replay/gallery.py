@@ -37,7 +37,7 @@ class Spread(Generic[T]):
         return self._count - 1 if wanted else None
 
     def add(self, place: int, thing: T) -> None:
-        """Keep `thing`, for which room is made; not if the places have become rarer since it was asked about."""
+        """Keep `thing`, for which space is made; not if the places have become rarer since it was asked about."""
         if place % self._step:
             return
         self._kept.append((place, thing))

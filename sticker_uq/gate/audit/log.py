@@ -67,7 +67,7 @@ class AuditLog:
             self._size = os.fstat(self._file).st_size
             _sync_folder(folder)
             if torn is not None:
-                self._mend(torn)
+                self._seal(torn)
         except BaseException:
             os.close(self._lock_file)
             raise
@@ -198,7 +198,7 @@ class AuditLog:
         os.close(self._file)
         self._path, self._file, self._size = path, file, 0
 
-    def _mend(self, torn: bytes) -> None:
+    def _seal(self, torn: bytes) -> None:
         if not torn:
             self._write_all(b"\n")
             return

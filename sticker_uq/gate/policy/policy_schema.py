@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, Signals
-from sticker_uq.scene import CLASS_COUNT, PANEL_METRIC, FloatArray, ObjectClass, Reason, SceneAssessment
+from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClass, Reason, SceneAssessment
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 _NS = 1_000_000_000
@@ -99,8 +99,8 @@ class RiskTerm(Section):
     @field_validator("signal")
     @classmethod
     def _known(cls, name: str) -> str:
-        if name not in SIGNALS and not (name.startswith(PANEL_METRIC) and name != PANEL_METRIC):
-            raise ValueError(f"expected one of {', '.join(SIGNALS)} or {PANEL_METRIC}NAME")
+        if name not in SIGNALS and not (name.startswith(MONITOR_SIGNAL) and name != MONITOR_SIGNAL):
+            raise ValueError(f"expected one of {', '.join(SIGNALS)} or {MONITOR_SIGNAL}NAME")
         return name
 
     @model_validator(mode="after")

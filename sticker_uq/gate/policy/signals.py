@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, covered
-from sticker_uq.scene import PANEL_METRIC, Localization, ObjectClass, ObservedObject, SceneAssessment
+from sticker_uq.scene import MONITOR_SIGNAL, Localization, ObjectClass, ObservedObject, SceneAssessment
 
 BuiltInSignal = Literal[
     "improbability",
@@ -43,13 +43,13 @@ box explains."""
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The subject of a reason that says that something may have been missed."""
 
-OpinionName = Literal["novelty", "missed_sticker_probability"]
+NoveltySignal = Literal["novelty", "missed_sticker_probability"]
 """What the network that looks beside the detector says of a scene."""
 
-NOVELTY: OpinionName = "novelty"
+NOVELTY: NoveltySignal = "novelty"
 """The subject of a reason that says that something lies there which the detector was never shown."""
 
-MISSED: OpinionName = "missed_sticker_probability"
+MISSED: NoveltySignal = "missed_sticker_probability"
 """The subject of a reason that says that a sticker may be visible which no box shows."""
 
 _SALIENCY: dict[SaliencyName, Callable[[Localization, int], float]] = {
@@ -91,7 +91,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
         "duplicated": float(observed.duplicated),
         "dil": scene_saliency(scene),
         "novelty": observed.novelty,
-        **{PANEL_METRIC + one.name: one.score for one in observed.monitors},
+        **{MONITOR_SIGNAL + one.name: one.score for one in observed.monitors},
     }
 
 

@@ -57,7 +57,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def full(image, assessment, decision) -> Report:
     entry = ReportEntry(
-        "First look", assessment, decision, annotate(image, assessment, decision), "As it came in."
+        "First image", assessment, decision, annotate(image, assessment, decision), "As it came in."
     )
     broken = replace(
         assessment, status=Status.FAILED, status_text="image data is truncated", objects=(), unstable=()

@@ -134,7 +134,7 @@ def test_scenes_like_the_reference_raise_no_alarm_and_others_do() -> None:
 
 
 @pytest.mark.parametrize(("signal", "mean"), [("noise", 9.0), ("sharpness", 5.0), ("novelty", 0.5)])
-def test_pictures_that_are_noisier_more_blurred_or_stranger_are_noticed(signal: str, mean: float) -> None:
+def test_pictures_that_are_noisier_more_blurred_or_more_novel_are_noticed(signal: str, mean: float) -> None:
     rng, test = np.random.default_rng(10), DriftTest(reference())
     for number in range(12):
         test.observe(scene(rng, number, **{signal: mean}))

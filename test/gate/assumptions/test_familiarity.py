@@ -47,7 +47,7 @@ def test_new_scenes_like_those_it_was_made_of_pass(made: Familiarity) -> None:
     assert 0.01 < np.mean([bool(strict.doubts(one)) for one in many[500:]]) < 0.3
 
 
-def test_a_strange_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> None:
+def test_a_novel_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> None:
     policy = OPEN.model_copy(update={"familiarity": made})
     rng = np.random.default_rng(2)
     usual, bright = scene(rng), scene(rng, level=180.0)
@@ -67,7 +67,7 @@ def test_a_strange_scene_goes_to_a_person_with_the_reason(made: Familiarity) -> 
     assert judge(bright, policy, checked).outcome is Outcome.WORK, "a person has looked at it"
 
 
-def test_what_was_not_measured_is_not_strange(made: Familiarity) -> None:
+def test_what_was_not_measured_is_not_novel(made: Familiarity) -> None:
     assert made.distance(replace(assessment(), exposure=None, localization=None))[0] <= 1.0
     assert "background_saliency" in made.usual
     assert "shannon_entropy" not in made.usual, "it was NaN everywhere"
@@ -110,7 +110,7 @@ def test_noise_and_sharpness_are_compared_by_ratio() -> None:
         assert reason.values[:2] == (("signal", signal), ("measured", measured))
 
 
-def test_a_scene_with_something_never_seen_is_strange() -> None:
+def test_a_scene_with_something_never_seen_is_novel() -> None:
     rng = np.random.default_rng(0)
     scenes = [novel_by(float(rng.uniform(0.1, 0.6))) for _ in range(100)]
     made = Familiarity.of(scenes, 99.9)

@@ -43,7 +43,7 @@ def test_one_objection_is_enough_to_ask() -> None:
         (0.0, math.nan, True),
     ],
 )
-def test_what_is_no_number_is_an_objection(score: float, limit: float, objects: bool) -> None:
+def test_what_is_nan_is_an_objection(score: float, limit: float, objects: bool) -> None:
     vote = MonitorScore("lsa", score, limit)
     (verdict,) = judge(assessment(scored(vote)), Policy()).verdicts
     assert vote.objection is objects
@@ -58,7 +58,7 @@ def test_the_panel_never_makes_anything_removable() -> None:
 
 
 def test_scores_as_signals_of_the_risk() -> None:
-    terms = (RiskTerm(signal="supervisor.mdsa", knots=(0.0, 10_000.0), log_odds=(0.0, 10.0)),)
+    terms = (RiskTerm(signal="monitor.mdsa", knots=(0.0, 10_000.0), log_odds=(0.0, 10.0)),)
     risk = RiskScore(intercept=-5.0, terms=terms, max_removal=0.5)
     policy = Policy(panel=PanelRule(combination="risk"), risk=risk)
     low = judge(assessment(scored(MonitorScore("mdsa", 100.0, 50.0))), policy).verdicts[0]
@@ -66,7 +66,7 @@ def test_scores_as_signals_of_the_risk() -> None:
     high = judge(assessment(scored(SCORES[1])), policy).verdicts[0]
     assert high.verdict is Verdict.ASK
     assert [r.subject for r in high.reasons] == ["risk"]
-    # a detector without that supervisor: the risk cannot be told
+    # a detector without that supervisor: the risk is unknown
     assert judge(assessment(observed()), policy).verdicts[0].verdict is Verdict.ASK
 
 

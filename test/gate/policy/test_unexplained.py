@@ -84,14 +84,14 @@ def test_the_limits_are_probabilities(name: str, limit: float) -> None:
         Policy.model_validate({name: limit})
 
 
-OPINIONS = {"novelty": "novel_place", "missed_sticker_probability": "missed_place"}
+NOVELTY_SIGNALS = {"novelty": "novel_place", "missed_sticker_probability": "missed_place"}
 
 
-@pytest.mark.parametrize("name", OPINIONS)
+@pytest.mark.parametrize("name", NOVELTY_SIGNALS)
 @pytest.mark.parametrize(
     ("value", "outcome"), [(0.8, Outcome.ASK), (float("nan"), Outcome.ASK), (0.3, Outcome.CLEAN)]
 )
-def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
+def test_a_lid_about_which_the_novelty_network_differs_is_not_called_clean(
     name: str, value: float, outcome: Outcome
 ) -> None:
     seen = assessment(localization=replace(QUIET, **{name: value}))
@@ -101,20 +101,20 @@ def test_a_lid_about_which_the_second_opinion_differs_is_not_called_clean(
     assert judge(seen, Policy()).outcome is Outcome.CLEAN
 
 
-@pytest.mark.parametrize("name", OPINIONS)
+@pytest.mark.parametrize("name", NOVELTY_SIGNALS)
 def test_the_reasons_say_where_that_is(name: str) -> None:
     scene = assessment(localization=replace(QUIET, unexplained=REGIONS, **{name: 0.8}))
     whole, place = judge(scene, Policy.model_validate({f"max_{name}": 0.3})).reasons
     assert (whole.subject, whole.value, whole.box) == (name, 0.8, None)
     assert (place.code, place.subject, place.value, place.box) == (
-        OPINIONS[name],
+        NOVELTY_SIGNALS[name],
         name,
         0.35,
         as_box(REGIONS[0].box),
     )
 
 
-@pytest.mark.parametrize("name", OPINIONS)
+@pytest.mark.parametrize("name", NOVELTY_SIGNALS)
 def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> None:
     policy, seen = Policy.model_validate({f"max_{name}": 0.5}), replace(QUIET, **{name: 0.8})
     assert judge(assessment(observed(), localization=seen), policy).outcome is Outcome.WORK
@@ -126,7 +126,7 @@ def test_it_keeps_the_arm_from_no_sticker_and_is_looked_at_twice(name: str) -> N
     assert here.sent(OpenIntervention)[0].reasons[0].subject == name
 
 
-def test_an_image_that_was_left_out_concludes_nothing_about_strangeness() -> None:
+def test_an_image_that_was_left_out_concludes_nothing_about_novelty() -> None:
     here = cell(Policy(max_novelty=0.5)).scene(localization=None, times=3 * K)
     assert here.phase is Phase.MONITORING
     assert not here.sent(OpenIntervention)

@@ -37,7 +37,7 @@ def test_a_goal_cancelled_before_its_permit_never_moves(rig: ArmBench) -> None:
     assert rig.motion.started == []
 
 
-def test_a_goal_that_waits_for_its_permit_makes_room_for_a_newer_one(rig: ArmBench) -> None:
+def test_a_goal_that_waits_for_its_permit_makes_way_for_a_newer_one(rig: ArmBench) -> None:
     # the first one's sender may have been killed: its permit will never come
     waiting = rig.send(decision_id="of a supervisor that died")
     rig.gate.permit()

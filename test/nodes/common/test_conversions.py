@@ -159,7 +159,7 @@ def test_detections_are_the_clustered_objects() -> None:
     assert (detection.box.x1, detection.box.y2) == (0.0, 3.0)
 
 
-def test_a_recording_from_before_noise_sharpness_and_strangeness_has_nan_for_them() -> None:
+def test_a_recording_from_before_noise_sharpness_and_novelty_has_nan_for_them() -> None:
     class Before:
         """A message without the fields that came later."""
 

@@ -1,4 +1,4 @@
-"""The supervisor as a process of a cell: rivals, lifecycle, parameters, clock, plain mirrors."""
+"""The supervisor as a process of a cell: other gate publishers, lifecycle, parameters, clock, plain mirrors."""
 
 from __future__ import annotations
 

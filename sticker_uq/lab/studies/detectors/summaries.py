@@ -42,9 +42,9 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
                 (scores["dataset"] == dataset) & (scores["model"] == model) & (scores["dropout_rate"] == rate)
             )
             row["map_adversarial"] = scores.loc[chosen, "map_adversarial"].mean()
-        looks = _of(study.images, dataset, model, CLEAN)
-        looks = looks[looks["dropout_rate"] == rate]
-        row["ms"] = float((looks["encode_ms"] + looks["decode_ms"]).median())
+        assessed = _of(study.images, dataset, model, CLEAN)
+        assessed = assessed[assessed["dropout_rate"] == rate]
+        row["ms"] = float((assessed["encode_ms"] + assessed["decode_ms"]).median())
         rows.append(row)
     return pd.DataFrame(rows)
 

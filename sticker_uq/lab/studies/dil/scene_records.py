@@ -170,13 +170,13 @@ def _record(
 ) -> SceneRecord:
     pixels = read_picture(image.picture)
     features = sharp.encode(pixels)
-    # a look can be differentiated once
-    looks = {technique: sharp.deterministic_pass(features) for technique in get_args(Technique)}
+    # a pass can be differentiated once
+    passes = {technique: sharp.deterministic_pass(features) for technique in get_args(Technique)}
     places = {
         technique: localize(look, localization.model_copy(update={"technique": technique}))[0]
-        for technique, look in looks.items()
+        for technique, look in passes.items()
     }
-    found, place = looks[PAPER].detections[0], places[PAPER]
+    found, place = passes[PAPER].detections[0], places[PAPER]
     samples = detector.sample(features, detector.settings.passes, detector.settings.seed + number)
     objects, unstable, means = observe(samples)
     signals = {

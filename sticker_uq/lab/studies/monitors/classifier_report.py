@@ -37,7 +37,7 @@ def classifier_report(result: StudyResult) -> str:
             ),
             "## Table II: AUC-ROC against nominal crops",
             Table(
-                ("supervisor", *SETS),
+                ("monitor", *SETS),
                 [
                     (name, *(_cell([seed.auc[name][key] for seed in seeds]) for key in SETS))
                     for name in seeds[0].auc
@@ -48,7 +48,7 @@ def classifier_report(result: StudyResult) -> str:
             "ones, all seeds together, with its 95 % interval (Clopper and Pearson; crops of different seeds are the same, so it "
             "is a little too narrow). AUGRC: lower is better.",
             Table(
-                ("supervisor", "AUGRC", "FNR", "ms per crop"),
+                ("monitor", "AUGRC", "FNR", "ms per crop"),
                 [
                     (
                         name,
@@ -59,11 +59,11 @@ def classifier_report(result: StudyResult) -> str:
                     for name in seeds[0].augrc
                 ],
             ),
-            "## Attacks that know the supervisor",
+            "## Attacks that know the monitor",
             f"Both change no value by more than {EPSILON:g}. fooled: share of the rightly classified crops; AUC-ROC of the "
-            "supervisor on what fooled the classifier.",
+            "monitor on what fooled the classifier.",
             Table(
-                ("supervisor", "fooled", "AUC", "fooled, knowing it", "AUC, knowing it"),
+                ("monitor", "fooled", "AUC", "fooled, knowing it", "AUC, knowing it"),
                 [
                     (name, *_cells(Adaptive, [seed.adaptive[name] for seed in seeds]))
                     for name in seeds[0].adaptive

@@ -28,7 +28,7 @@ from sticker_uq.lab.studies.monitors.classifier_attacks import adversarial
 from sticker_uq.lab.studies.monitors.corruption import corrupt
 from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.material import Material
-from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_supervisor
+from sticker_uq.lab.studies.monitors.monitor_attacks import ATTACKED, Adaptive, attack_monitor
 from sticker_uq.lab.studies.monitors.monitor_measures import (
     Ambiguity,
     ambiguous_row,
@@ -53,7 +53,7 @@ class StudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
     classes of the latter; ``alarms``: share of nominal crops that the threshold of a
-    supervisor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
+    monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
     probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers,
     None: as the material says.
     """
@@ -79,9 +79,9 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What one seed found. ``auc`` by supervisor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
-    that the threshold let through, and wrong crops), ``cost_ms`` by supervisor, ``adaptive``
-    by supervisor that was attacked itself.
+    """What one seed found. ``auc`` by monitor and set, None where a set is not for it; ``augrc``, ``missed`` (wrong crops
+    that the threshold let through, and wrong crops), ``cost_ms`` by monitor, ``adaptive``
+    by monitor that was attacked itself.
     """
 
     accuracy: float
@@ -230,8 +230,8 @@ def run_seed(
     areas: dict[str, dict[str, float | None]] = {}
     risk, missed, cost, known = {}, {}, {}, {}
     for name, kind in MONITORS.items():
-        supervisor = monitor_named(name).fit(fitted_on)
-        scores = {key: supervisor.score(objects) for key, objects in seen.items()}
+        monitor = monitor_named(name).fit(fitted_on)
+        scores = {key: monitor.score(objects) for key, objects in seen.items()}
         ensemble = "members" in kind.needs
         areas[name] = {
             # the attack is on one network, not on an ensemble
@@ -242,9 +242,9 @@ def run_seed(
         both = np.concatenate([scores["nominal"], scores["corrupted"]])
         risk[name] = augrc(both_wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(both_wrong, both, threshold_at(scores["nominal"], settings.alarms))
-        cost[name] = measure_cost(supervisor, nominal, repeats=1)
+        cost[name] = measure_cost(monitor, nominal, repeats=1)
         if name in ATTACKED:
-            known[name] = attack_supervisor(supervisor, model, material.test, material.test_labels)
+            known[name] = attack_monitor(monitor, model, material.test, material.test_labels)
     return SeedResult(
         accuracy=float(1 - wrong.mean()),
         table_1={

@@ -1,7 +1,7 @@
-"""An attack on a detector that knows the supervisor of its objects: the class changes, and the supervisor notices less.
+"""An attack on a detector that knows the monitor of its objects: the class changes, and the monitor notices less.
 
 Dense Adversary Generation with a second term (after Carlini and Wagner 2017): while a target still believes in its class the
-picture moves along the gradient of the classes, otherwise down the gradient of the supervisor's score of the attacked objects.
+picture moves along the gradient of the classes, otherwise down the gradient of the monitor's score of the attacked objects.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ ATTACKED = ("max_softmax", "mdsa", "autoencoder")
 """One of each family: monitors whose score has a gradient in the picture."""
 EPSILON = 8.0
 """Largest change of a pixel, grey levels."""
-_FOOLED = 0.9  # of the targets, from which on the supervisor is attacked
+_FOOLED = 0.9  # of the targets, from which on the monitor is attacked
 
 Score = Callable[[Tensor, Features, list[Tensor], TargetOutputs], Tensor]
 
 
 def attacked_picture(
-    detector: StochasticDetector, item: LabelledImage, supervisor: Monitor | None, steps: int
+    detector: StochasticDetector, item: LabelledImage, monitor: Monitor | None, steps: int
 ) -> NDArray[np.uint8]:
     """The picture of ``item`` attacked within :data:`EPSILON`, (H, W, 3) uint8 BGR, rounded as it would be stored.
 
-    Every logo is to be taken for a sticker and the other way round. With ``supervisor``, the picture with its lowest mean score
+    Every logo is to be taken for a sticker and the other way round. With ``monitor``, the picture with its lowest mean score
     among those that fool enough targets; without, the first of those. The clean picture where there is nothing to attack.
-    InvalidInput for a supervisor that is not among :data:`ATTACKED`.
+    InvalidInput for a monitor that is not among :data:`ATTACKED`.
     """
     clean_image = read_picture(item)
     rgb = np.ascontiguousarray(clean_image[..., ::-1].transpose(2, 0, 1))
@@ -54,8 +54,8 @@ def attacked_picture(
     boxes = item.boxes[numbers.cpu().numpy()]
     wanted = 3 - targets.labels
     score = None
-    if supervisor is not None:
-        score = score_of(detector, supervisor, boxes, 3 - item.labels[numbers.cpu().numpy()], targets)
+    if monitor is not None:
+        score = score_of(detector, monitor, boxes, 3 - item.labels[numbers.cpu().numpy()], targets)
     now, best, lowest = clean.clone(), clean, math.inf
     rows = torch.arange(len(wanted), device=clean.device)
     for _ in range(steps):
@@ -86,14 +86,14 @@ def attacked_picture(
 
 def score_of(
     detector: StochasticDetector,
-    supervisor: Monitor,
+    monitor: Monitor,
     boxes: FloatArray,
     classes: IntArray,
     targets: Targets,
 ) -> Score:
-    """The mean score of ``supervisor`` on objects at ``boxes`` (N, 4) px that are taken for ``classes`` (N,), differentiable."""
-    if isinstance(supervisor, Autoencoder):
-        drawer = supervisor.drawer().to(detector.device)
+    """The mean score of ``monitor`` on objects at ``boxes`` (N, 4) px that are taken for ``classes`` (N,), differentiable."""
+    if isinstance(monitor, Autoencoder):
+        drawer = monitor.drawer().to(detector.device)
         squares = [crop_square(box) for box in boxes]
         places = torch.tensor([[x, y, x + side, y + side] for x, y, side in squares], dtype=torch.float32)
 
@@ -102,17 +102,15 @@ def score_of(
             return ((crops - drawer.reconstruct(crops)) ** 2).mean()
 
         return drawn
-    if supervisor.name == "max_softmax":
+    if monitor.name == "max_softmax":
         return lambda pixels, features, maps, outputs: (1 - outputs.probabilities.amax(dim=1)).mean()
-    if supervisor.name == "mdsa":
-        return _mahalanobis(supervisor, boxes, classes)
-    raise InvalidInput(
-        f"supervisor {supervisor.name}: no gradient known, expected one of {', '.join(ATTACKED)}"
-    )
+    if monitor.name == "mdsa":
+        return _mahalanobis(monitor, boxes, classes)
+    raise InvalidInput(f"monitor {monitor.name}: no gradient known, expected one of {', '.join(ATTACKED)}")
 
 
-def _mahalanobis(supervisor: Monitor, boxes: FloatArray, classes: IntArray) -> Score:
-    learned = supervisor.arrays()
+def _mahalanobis(monitor: Monitor, boxes: FloatArray, classes: IntArray) -> Score:
+    learned = monitor.arrays()
     known = [(row, label) for row, label in enumerate(classes.tolist()) if f"mean.{label}" in learned]
 
     def score(pixels: Tensor, features: Features, maps: list[Tensor], outputs: TargetOutputs) -> Tensor:

@@ -55,7 +55,7 @@ _NOWHERE = Path("picture")
 @dataclass(frozen=True)
 class DetectionSettings:
     """``passes``: T; ``min_score``: of the detections that are supervised; ``attacked``: pictures that DAG attacks as ``dag``
-    says; ``steps`` of attacks that know the supervisor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal
+    says; ``steps`` of attacks that know the monitor; ``each``: ambiguous objects per picture; ``alarms``: share of nominal
     detections that a threshold may refuse;
     ``seed`` of everything that is drawn.
     """
@@ -73,7 +73,7 @@ class DetectionSettings:
 @dataclass(frozen=True)
 class ObservedSet:
     """Detections of one set of pictures: ``objects``, whether each is ``right`` (N,), and how many of the objects that the set
-    is about were ``asked`` for and not detected at all: no supervisor sees those.
+    is about were ``asked`` for and not detected at all: no monitor sees those.
     """
 
     objects: Objects
@@ -148,8 +148,8 @@ class ObjectObserver:
 
 @dataclass(frozen=True)
 class DetectionResult:
-    """What a study of detections found; ``auc`` by supervisor and set, ``augrc``, ``missed`` (wrong detections that the
-    threshold let through, and wrong ones) and ``cost_ms`` by supervisor; ``adaptive``: by supervisor
+    """What a study of detections found; ``auc`` by monitor and set, ``augrc``, ``missed`` (wrong detections that the
+    threshold let through, and wrong ones) and ``cost_ms`` by monitor; ``adaptive``: by monitor
     that was attacked itself; ``seen`` by set with "nominal" and "fitted".
     """
 
@@ -164,8 +164,8 @@ class DetectionResult:
 
 @dataclass(frozen=True)
 class AdaptiveDetections:
-    """Detections of a wrong class, and AUC-ROC of a supervisor on them against nominal ones: of an attack that does not know the
-    supervisor, and of one of the same bound that does.
+    """Detections of a wrong class, and AUC-ROC of a monitor on them against nominal ones: of an attack that does not know the
+    monitor, and of one of the same bound that does.
     """
 
     wrong: int
@@ -210,7 +210,7 @@ def run_detections(
         tell(f"{name} pictures")
         seen[name] = observer.observe_set(pictures, keep, settings.passes)
     result = _scored(seen, fitted_on, bool(members), settings)
-    tell("attacks that know the supervisor")
+    tell("attacks that know the monitor")
     return replace(
         result, adaptive=_adaptive(observer, detector, testing, fitted_on, seen["nominal"], settings)
     )
@@ -226,9 +226,9 @@ def _adaptive(
 ) -> dict[str, AdaptiveDetections]:
     items = [item for item in testing if len(item.labels)][: settings.attacked]
 
-    def seen(supervisor: Monitor | None) -> Objects:
+    def seen(monitor: Monitor | None) -> Objects:
         pictures = (
-            (attacked_picture(detector, item, supervisor, settings.steps), item.boxes, item.labels, None)
+            (attacked_picture(detector, item, monitor, settings.steps), item.boxes, item.labels, None)
             for item in items
         )
         return observer.observe_set(pictures, "wrong", settings.passes).objects
@@ -236,13 +236,13 @@ def _adaptive(
     unaware = seen(None)
     found = {}
     for name in ATTACKED:
-        supervisor = monitor_named(name).fit(fitted_on)
-        usual, aware = supervisor.score(nominal.objects), seen(supervisor)
+        monitor = monitor_named(name).fit(fitted_on)
+        usual, aware = monitor.score(nominal.objects), seen(monitor)
         found[name] = AdaptiveDetections(
             len(unaware),
-            area_under_roc(usual, supervisor.score(unaware)),
+            area_under_roc(usual, monitor.score(unaware)),
             len(aware),
-            area_under_roc(usual, supervisor.score(aware)),
+            area_under_roc(usual, monitor.score(aware)),
         )
     return found
 
@@ -256,13 +256,13 @@ def _scored(
     for name, kind in MONITORS.items():
         if "members" in kind.needs and not ensemble:
             continue
-        supervisor = monitor_named(name).fit(fitted_on)
-        usual = supervisor.score(nominal.objects)
-        areas[name] = {key: area_under_roc(usual, supervisor.score(seen[key].objects)) for key in SETS}
-        both = np.concatenate([usual, supervisor.score(corrupted.objects)])
+        monitor = monitor_named(name).fit(fitted_on)
+        usual = monitor.score(nominal.objects)
+        areas[name] = {key: area_under_roc(usual, monitor.score(seen[key].objects)) for key in SETS}
+        both = np.concatenate([usual, monitor.score(corrupted.objects)])
         risk[name] = augrc(wrong, np.where(np.isnan(both), np.inf, both))
         missed[name] = missed_share(wrong, both, threshold_at(usual, settings.alarms))
-        cost[name] = measure_cost(supervisor, nominal.objects)
+        cost[name] = measure_cost(monitor, nominal.objects)
     counts = {name: (len(one.objects), one.asked, one.missed) for name, one in seen.items()}
     return DetectionResult(counts, areas, risk, missed, cost, settings.alarms)
 
@@ -328,7 +328,7 @@ def detection_report(result: DetectionResult, title: str) -> str:
             f"FNR: share of the wrong detections below the threshold that refuses {result.alarms:.0%} of the nominal ones, with "
             "its 95 % interval (Clopper and Pearson).",
             Table(
-                ("supervisor", *SETS, "AUGRC", "FNR", "ms per object"),
+                ("monitor", *SETS, "AUGRC", "FNR", "ms per object"),
                 [
                     (
                         name,
@@ -340,11 +340,11 @@ def detection_report(result: DetectionResult, title: str) -> str:
                     for name, found in result.auc.items()
                 ],
             ),
-            "## Attacks that know the supervisor",
+            "## Attacks that know the monitor",
             f"Both change no pixel by more than {EPSILON:g} grey levels. Detections of a wrong class on the attacked pictures, "
-            "and AUC-ROC of the supervisor on them.",
+            "and AUC-ROC of the monitor on them.",
             Table(
-                ("supervisor", "wrong detections", "AUC", "wrong detections, knowing it", "AUC, knowing it"),
+                ("monitor", "wrong detections", "AUC", "wrong detections, knowing it", "AUC, knowing it"),
                 [
                     (
                         name,

@@ -1,4 +1,4 @@
-"""Attacks that know the supervisor: they change the class, then lower the score (after Carlini and Wagner 2017)."""
+"""Attacks that know the monitor: they change the class, then lower the score (after Carlini and Wagner 2017)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Score = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Share of the crops that an attack fooled the classifier with, and AUC-ROC of the supervisor on those against nominal
-    crops: of the attack that knows only the classifier, and of the one that also knows the supervisor.
+    """Share of the crops that an attack fooled the classifier with, and AUC-ROC of the monitor on those against nominal
+    crops: of the attack that knows only the classifier, and of the one that also knows the monitor.
     """
 
     fooled: float
@@ -39,25 +39,23 @@ class Adaptive:
     auc_adaptive: float
 
 
-def score_of(supervisor: Monitor, model: CropClassifier) -> Score:
-    """The score of ``supervisor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
+def score_of(monitor: Monitor, model: CropClassifier) -> Score:
+    """The score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
 
-    InvalidInput for a supervisor that is not among :data:`ATTACKED`.
+    InvalidInput for a monitor that is not among :data:`ATTACKED`.
     """
-    if isinstance(supervisor, Autoencoder):
-        drawer = supervisor.drawer()
+    if isinstance(monitor, Autoencoder):
+        drawer = monitor.drawer()
         return lambda crops: ((crops - drawer.reconstruct(crops)) ** 2).flatten(1).mean(dim=1)
-    if supervisor.name == "max_softmax":
+    if monitor.name == "max_softmax":
         return lambda crops: 1 - torch.softmax(model(crops), dim=1).amax(dim=1)
-    if supervisor.name == "mdsa":
-        return _mahalanobis(supervisor, model)
-    raise InvalidInput(
-        f"supervisor {supervisor.name}: no gradient known, expected one of {', '.join(ATTACKED)}"
-    )
+    if monitor.name == "mdsa":
+        return _mahalanobis(monitor, model)
+    raise InvalidInput(f"monitor {monitor.name}: no gradient known, expected one of {', '.join(ATTACKED)}")
 
 
-def _mahalanobis(supervisor: Monitor, model: CropClassifier) -> Score:
-    learned = {name: torch.from_numpy(value).double() for name, value in supervisor.arrays().items()}
+def _mahalanobis(monitor: Monitor, model: CropClassifier) -> Score:
+    learned = {name: torch.from_numpy(value).double() for name, value in monitor.arrays().items()}
 
     def score(crops: Tensor) -> Tensor:
         hidden = model.activations(crops, dropout=False)[-1]
@@ -113,18 +111,16 @@ def targeted(
     return best[fooled].numpy(), right[fooled].numpy()
 
 
-def attack_supervisor(
-    supervisor: Monitor, model: CropClassifier, crops: FloatArray, labels: IntArray
-) -> Adaptive:
-    """What an attack that knows ``supervisor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
-    nominal = supervisor.score(observe_crops(model, crops, 1, 0))
+def attack_monitor(monitor: Monitor, model: CropClassifier, crops: FloatArray, labels: IntArray) -> Adaptive:
+    """What an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
+    nominal = monitor.score(observe_crops(model, crops, 1, 0))
     right = int((observe_crops(model, crops, 1, 0).predicted == labels).sum())
     values: list[float] = []
-    for score in (None, score_of(supervisor, model)):
+    for score in (None, score_of(monitor, model)):
         made, _ = targeted(model, crops, labels, score)
         values.append(len(made) / max(right, 1))
         values.append(
-            area_under_roc(nominal, supervisor.score(observe_crops(model, made, 1, 0)))
+            area_under_roc(nominal, monitor.score(observe_crops(model, made, 1, 0)))
             if len(made)
             else float("nan")
         )

@@ -87,7 +87,7 @@ def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
     assert unseen.signal("deterministic_uncertainty") == 0.4
 
 
-def test_strangeness_counts_where_there_is_a_head(study):
+def test_novelty_counts_where_there_is_a_head(study):
     records, images = study
     assert "novelty" not in separation(records)["signal"].tolist()
     for found in records.values():

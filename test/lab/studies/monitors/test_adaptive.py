@@ -1,4 +1,4 @@
-"""Attacks that know the supervisor lower its score; their gradients are those of the score itself."""
+"""Attacks that know the monitor lower its score; their gradients are those of the score itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.lab.studies.monitors.monitor_attacks import (
     ATTACKED,
     EPSILON,
-    attack_supervisor,
+    attack_monitor,
     score_of,
     targeted,
 )
@@ -36,13 +36,11 @@ def trained() -> tuple[CropClassifier, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", ATTACKED)
 def test_an_attack_that_knows_the_supervisor_escapes_it_more_often(name: str, trained) -> None:
     model, crops, labels = trained
-    supervisor = monitor_named(name, **QUICK.get(name, {})).fit(
-        observe_crops(model, crops, 1, 0, labels=labels)
-    )
-    score = score_of(supervisor, model)
-    expected = supervisor.score(observe_crops(model, crops, 1, 0))
+    monitor = monitor_named(name, **QUICK.get(name, {})).fit(observe_crops(model, crops, 1, 0, labels=labels))
+    score = score_of(monitor, model)
+    expected = monitor.score(observe_crops(model, crops, 1, 0))
     assert score(torch.from_numpy(crops)).detach().numpy() == pytest.approx(expected, rel=1e-3, abs=1e-5)
-    found = attack_supervisor(supervisor, model, crops, labels)
+    found = attack_monitor(monitor, model, crops, labels)
     assert found.fooled > 0.2
     assert found.fooled_adaptive == found.fooled  # the way to the boundary is the same
     assert found.auc_adaptive <= found.auc + 0.02

@@ -93,7 +93,7 @@ def test_the_whole_study(
     assert all(0 <= missed <= wrong for missed, wrong in result.missed.values())
     assert set(result.adaptive) == {"max_softmax", "mdsa", "autoencoder"}
     text = detection_report(result, "Detections")
-    assert "| mdsa | " in text.split("## Attacks that know the supervisor")[1]
+    assert "| mdsa | " in text.split("## Attacks that know the monitor")[1]
     assert f"| nominal | {result.seen['nominal'][0]} | n/a | n/a |" in text
     with pytest.raises(InvalidInput, match="expected 6 or more"):
         detection_study.run_detections(detector, [], items[:5], SETTINGS)
@@ -110,7 +110,7 @@ def test_an_attack_that_knows_the_supervisor_lowers_its_score(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
     seen = ObjectObserver(detector, [], SETTINGS).observe_set(plain(items), "all", passes=1)
-    supervisor = monitor_named("mdsa").fit(seen.objects)
+    monitor = monitor_named("mdsa").fit(seen.objects)
     item = next(item for item in items if len(item.labels) > 1)
     clean = read_picture(item)
 
@@ -119,12 +119,10 @@ def test_an_attack_that_knows_the_supervisor_lowers_its_score(
         boxes, swapped = item.boxes, np.eye(3)[3 - item.labels]
         features = detector.encode(image)
         samples = detector.sample(features, 1, 0)
-        return float(
-            supervisor.score(observe_boxes(detector, image, features, boxes, swapped, samples)).mean()
-        )
+        return float(monitor.score(observe_boxes(detector, image, features, boxes, swapped, samples)).mean())
 
     plain_attack = attacked_picture(detector, item, None, steps=12)
-    aware = attacked_picture(detector, item, supervisor, steps=12)
+    aware = attacked_picture(detector, item, monitor, steps=12)
     for image in (plain_attack, aware):
         assert 0 < np.abs(image.astype(int) - clean).max() <= EPSILON
     assert score(aware) < score(plain_attack)
