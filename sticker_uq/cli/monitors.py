@@ -13,7 +13,7 @@ from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
 from sticker_uq.cli.options import checked, field_options
-from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.io.files import atomic_write
@@ -182,8 +182,7 @@ def detections(
     """
     items = read_coco(data)
     chosen = checked(DetectorSettings, detector_values)
-    files = [chosen.weights, *(member or [])]
-    loaded = [load_detector(chosen.model_copy(update={"weights": file})) for file in files]
+    loaded = load_members(chosen, [chosen.weights, *(member or [])])
     settings = DetectionSettings(
         passes=chosen.passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=chosen.seed
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -257,6 +258,13 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     model = build_model(settings.model, min_size=settings.min_size)
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
+
+
+def load_members(
+    settings: DetectorSettings, files: Iterable[str | os.PathLike[str]]
+) -> list[StochasticDetector]:
+    """The detectors of ``settings`` with the weights of each of ``files``, an ensemble; raises as :func:`load_detector` does."""
+    return [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
 
 
 def resolve_device(name: str) -> torch.device:

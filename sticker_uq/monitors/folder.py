@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from sticker_uq.detection import StochasticDetector, load_detector
+from sticker_uq.detection import StochasticDetector, load_members
 from sticker_uq.io.files import atomic_write
 from sticker_uq.monitors.detections import Probe
 from sticker_uq.monitors.files import load_monitor, save_monitor
@@ -146,12 +146,11 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
         described = document.monitors[name]
         _checked(root / f"{name}.json", described.sha256)
         seats.append(PanelMember(load_monitor(root, name), described.limit))
-    members = []
+    members: list[StochasticDetector] = []
     if any("members" in seat.supervisor.needs for seat in seats):
         for name, digest in document.members.items():
             _checked(root / name, digest)
-            settings = detector.settings.model_copy(update={"weights": str(root / name)})
-            members.append(load_detector(settings))
+        members = load_members(detector.settings, [root / name for name in document.members])
     return Panel(seats, _probe(root / _PROBE, document.probe), members, _sha256(text))
 
 

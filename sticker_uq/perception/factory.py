@@ -17,6 +17,7 @@ from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, Outcome, SceneAssessment, Verdict
 
 if TYPE_CHECKING:
+    from sticker_uq.detection import StochasticDetector
     from sticker_uq.perception import Cascade, Perception
 
 NODE = "detector"
@@ -30,7 +31,7 @@ _NO_PANEL = {"panel": "", "monitors": ""}
 def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
     """The perception of ``settings``. Raises InvalidInput when weights, device, policy or the file of a model cannot be used."""
     if not settings.escalate_to:
-        return _single(settings)
+        return single_perception(settings)
     # torch takes seconds to load: help and bad options need not wait
     from sticker_uq.perception import Cascade
 
@@ -43,7 +44,7 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
                 f"{file}: escalate_to = {one.escalate_to!r}: expected none in a model of a cascade"
             )
     unsure = partial(asks_a_person, policy=_policy(settings))
-    return Cascade(settings, [_single(one) for one in (first, *larger)], unsure)
+    return Cascade(settings, [single_perception(one) for one in (first, *larger)], unsure)
 
 
 def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> PerceptionSettings:
@@ -73,12 +74,12 @@ def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
     return judge(scene, policy).outcome is Outcome.ASK
 
 
-def _single(settings: PerceptionSettings) -> Perception:
+def single_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
+    """The perception of one model, with ``detector`` if given. Raises as :func:`load_perception`, and InvalidInput for a cascade."""
     from sticker_uq.perception import Perception
 
-    if not settings.adaptive:
-        return Perception(settings)
-    return Perception(settings, decide=partial(decision, policy=_policy(settings)))
+    decide = partial(decision, policy=_policy(settings)) if settings.adaptive else None
+    return Perception(settings, detector, decide)
 
 
 def _policy(settings: PerceptionSettings) -> Policy:
