@@ -156,7 +156,7 @@ class StochasticDetector:
     @torch.no_grad()
     def detect(self, features: Features) -> Detections:
         """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
-        boxes, probabilities, _ = _to_numpy([self._seen(features)])
+        boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
     @torch.no_grad()
@@ -222,7 +222,7 @@ class StochasticDetector:
         rows = self._engine.candidates(features, maps, dropout, self.settings.score_floor)
         return self._suppressed(features, rows, self.settings.score_floor)
 
-    def _seen(self, features: Features) -> Rows:
+    def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
         outputs = self._exact.head_outputs(
             features.as_float32(), self.head_maps(features), self.settings.score_floor

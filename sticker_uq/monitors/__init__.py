@@ -1,7 +1,7 @@
 """Monitors: scores of how little one object's classification can be trusted, behind one interface.
 
-Not to be confused with the *node* called supervisor and the room ``supervision``, which decide whether the arm may move:
-what is here gives each object a number, what is there turns numbers into a permit.
+Paper S001 calls them supervisors. Not to be confused with the ROS node called supervisor and the package ``gate``, which decide
+whether the arm may move: a monitor gives each object a number, the gate turns numbers into a permit.
 """
 
 from sticker_uq.monitors.files import load_monitor, save_monitor

@@ -1,4 +1,4 @@
-"""The autoencoder supervisor: what a variational autoencoder cannot draw again, it has not seen (Stocco et al. 2020)."""
+"""The autoencoder monitor: what a variational autoencoder cannot draw again, it has not seen (Stocco et al. 2020)."""
 
 from __future__ import annotations
 

@@ -22,25 +22,25 @@ FORMAT = 1
 
 
 def save_monitor(
-    supervisor: Monitor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
+    monitor: Monitor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
 ) -> Path:
-    """Write ``supervisor`` to ``folder``, which must exist, and return the path of its JSON file.
+    """Write ``monitor`` to ``folder``, which must exist, and return the path of its JSON file.
 
     ``about``: whatever else JSON can hold (what it was fitted on). The JSON file comes last and names the checksum of the
     other one, so a reader never takes half of it. OSError when the disk fails.
     """
-    arrays = {name: np.ascontiguousarray(value) for name, value in supervisor.arrays().items()}
+    arrays = {name: np.ascontiguousarray(value) for name, value in monitor.arrays().items()}
     data = save(arrays)
     document = {
         "format": FORMAT,
-        "name": supervisor.name,
-        "needs": list(supervisor.needs),
-        "cost_ms": None if math.isnan(supervisor.cost_ms) else supervisor.cost_ms,
-        "settings": supervisor.settings(),
+        "name": monitor.name,
+        "needs": list(monitor.needs),
+        "cost_ms": None if math.isnan(monitor.cost_ms) else monitor.cost_ms,
+        "settings": monitor.settings(),
         "sha256": hashlib.sha256(data).hexdigest(),
         "about": about or {},
     }
-    path = Path(folder) / f"{supervisor.name}.json"
+    path = Path(folder) / f"{monitor.name}.json"
     with atomic_write(path.with_suffix(".safetensors")) as stream:
         stream.write(data)
     with atomic_write(path, "w") as stream:
@@ -49,7 +49,7 @@ def save_monitor(
 
 
 def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
-    """The supervisor ``name`` as :func:`save_monitor` wrote it to ``folder``.
+    """The monitor ``name`` as :func:`save_monitor` wrote it to ``folder``.
 
     Raises InvalidInput, naming the file, when one is missing, broken, of another format or does not belong to the other.
     """
@@ -65,19 +65,19 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
             f"{path.with_suffix('.safetensors')}: checksum {found[:12]} is not the one in {path.name}"
         )
     try:
-        supervisor = monitor_named(name, **document["settings"])
+        monitor = monitor_named(name, **document["settings"])
         arrays = load(data)
         if arrays:
-            supervisor.restore(arrays)
+            monitor.restore(arrays)
     except (KeyError, TypeError, SafetensorError, RuntimeError) as error:
         raise InvalidInput(f"{path}: no description of a fitted {name}: {error}") from None
     cost = document.get("cost_ms")
-    supervisor.cost_ms = math.nan if cost is None else float(cost)
-    return supervisor
+    monitor.cost_ms = math.nan if cost is None else float(cost)
+    return monitor
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The JSON file of a supervisor; InvalidInput when it is missing or none."""
+    """The JSON file of a monitor; InvalidInput when it is missing or none."""
     if not path.is_file():
         fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
         raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")
@@ -86,5 +86,5 @@ def read_description(path: Path) -> dict[str, Any]:
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidInput(f"{path}: not valid JSON ({error})") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInput(f"{path}: expected the description of a supervisor in format {FORMAT}")
+        raise InvalidInput(f"{path}: expected the description of a monitor in format {FORMAT}")
     return document

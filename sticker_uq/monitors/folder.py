@@ -1,4 +1,4 @@
-"""A fitted panel on the disk: one file pair per supervisor, the probe, the weights of an ensemble, and panel.json about all."""
+"""A fitted panel on the disk: one file pair per monitor, the probe, the weights of an ensemble, and panel.json about all."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
-class SeatFile(_Section):
-    """One supervisor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
+class MonitorFile(_Section):
+    """One monitor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
     stickers that would rightly be removed it alone refuses.
     """
 
@@ -43,7 +43,7 @@ class SeatFile(_Section):
 
 class Calibration(_Section):
     """The images that limits come from: ``stickers`` that the policy with ``policy_hash`` would rightly remove, those ``refused``
-    by any supervisor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
+    by any monitor, the share ``alarms`` that was allowed; ``wrong`` removals, and those ``caught``.
     """
 
     images: int = Field(ge=0)
@@ -62,7 +62,7 @@ class PanelFile(_Section):
     model: str
     model_hash: str
     settings: dict[str, Any]
-    monitors: dict[str, SeatFile]
+    monitors: dict[str, MonitorFile]
     probe: str
     members: dict[str, str]
     calibration: Calibration
@@ -72,7 +72,7 @@ class PanelFile(_Section):
 def save_panel(
     folder: Path,
     detector: StochasticDetector,
-    seats: Sequence[PanelMember],
+    voters: Sequence[PanelMember],
     refused: Mapping[str, int],
     probe: Probe,
     members: Sequence[Path],
@@ -82,17 +82,17 @@ def save_panel(
     """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
 
     panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
-    files of an ensemble, which are copied; ``refused``: by supervisor, see :class:`SeatFile`. OSError when the disk fails.
+    files of an ensemble, which are copied; ``refused``: by monitor, see :class:`MonitorFile`. OSError when the disk fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
-    for seat in seats:
-        path = save_monitor(seat.supervisor, folder)
-        described[seat.name] = SeatFile(
-            limit=seat.limit,
+    for voter in voters:
+        path = save_monitor(voter.monitor, folder)
+        described[voter.name] = MonitorFile(
+            limit=voter.limit,
             sha256=_sha256(path.read_bytes()),
-            cost_ms=seat.supervisor.cost_ms,
-            refused=refused[seat.name],
+            cost_ms=voter.monitor.cost_ms,
+            refused=refused[voter.name],
         )
     data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
     with atomic_write(folder / _PROBE) as stream:
@@ -139,19 +139,19 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
     unknown = [name for name in names if name not in document.monitors]
     if unknown:
         raise InvalidInput(
-            f"panel {root}: supervisor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
+            f"panel {root}: monitor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
         )
-    seats = []
+    voters = []
     for name in names or document.monitors:
         described = document.monitors[name]
         _checked(root / f"{name}.json", described.sha256)
-        seats.append(PanelMember(load_monitor(root, name), described.limit))
+        voters.append(PanelMember(load_monitor(root, name), described.limit))
     members: list[StochasticDetector] = []
-    if any("members" in seat.supervisor.needs for seat in seats):
+    if any("members" in voter.monitor.needs for voter in voters):
         for name, digest in document.members.items():
             _checked(root / name, digest)
         members = load_members(detector.settings, [root / name for name in document.members])
-    return Panel(seats, _probe(root / _PROBE, document.probe), members, _sha256(text))
+    return Panel(voters, _probe(root / _PROBE, document.probe), members, _sha256(text))
 
 
 def _read(path: Path) -> tuple[bytes, PanelFile]:

@@ -22,7 +22,7 @@ _BLAS = ThreadpoolController()
 
 
 class Monitor(ABC):
-    """Says how little each object can be trusted: higher scores are less trustworthy, in a scale of each supervisor's own.
+    """Says how little each object can be trusted: higher scores are less trustworthy, in a scale of each monitor's own.
 
     ``name``: as a file or a parameter names it; ``needs``: fields of :class:`Objects` that it reads; ``learns``: it must be
     fitted; ``cost_ms``: milliseconds of :meth:`score` per object, NaN until :func:`measure_cost` measured it. What makes its
@@ -51,9 +51,7 @@ class Monitor(ABC):
         """How little each object can be trusted, (N,) float64. InvalidInput when a field is missing or it was not fitted."""
         self._check(objects)
         if self.learns and not self._learned:
-            raise InvalidInput(
-                f"supervisor {self.name} was not fitted: expected fit() or a file before score()"
-            )
+            raise InvalidInput(f"monitor {self.name} was not fitted: expected fit() or a file before score()")
         if len(objects) == 0:
             return np.zeros(0)
         with _BLAS.limit(limits=1, user_api="blas"):
@@ -83,12 +81,12 @@ class Monitor(ABC):
         missing = [name for name in self.needs if getattr(objects, name) is None]
         if missing:
             raise InvalidInput(
-                f"supervisor {self.name} needs {', '.join(missing)} of the objects, which are not there"
+                f"monitor {self.name} needs {', '.join(missing)} of the objects, which are not there"
             )
 
 
-def measure_cost(supervisor: Monitor, objects: Objects, repeats: int = 3) -> float:
-    """Milliseconds per object of the fastest of ``repeats`` calls of ``score``; kept in ``supervisor.cost_ms``.
+def measure_cost(monitor: Monitor, objects: Objects, repeats: int = 3) -> float:
+    """Milliseconds per object of the fastest of ``repeats`` calls of ``score``; kept in ``monitor.cost_ms``.
 
     InvalidInput without an object.
     """
@@ -97,7 +95,7 @@ def measure_cost(supervisor: Monitor, objects: Objects, repeats: int = 3) -> flo
     durations = []
     for _ in range(repeats):
         started = time.perf_counter()
-        supervisor.score(objects)
+        monitor.score(objects)
         durations.append(time.perf_counter() - started)
-    supervisor.cost_ms = 1e3 * min(durations) / len(objects)
-    return supervisor.cost_ms
+    monitor.cost_ms = 1e3 * min(durations) / len(objects)
+    return monitor.cost_ms

@@ -1,4 +1,4 @@
-"""What a supervisor may look at: the same fields for the crops of a classifier and the objects of a detector."""
+"""What a monitor may look at: the same fields for the crops of a classifier and the objects of a detector."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 NEEDS = ("probabilities", "logits", "samples", "members", "features", "layers", "crops")
-"""Names of the fields of :class:`Objects` that a supervisor may need."""
+"""Names of the fields of :class:`Objects` that a monitor may need."""
 
 
 @dataclass(frozen=True)
 class Objects:
-    """N objects of K classes, with whatever is known about them; a supervisor says what it needs.
+    """N objects of K classes, with whatever is known about them; a monitor says what it needs.
 
     ``probabilities`` (N, K): class vectors of the deterministic network; ``logits`` (N, K): before the softmax;
     ``samples`` (T, N, K): class vectors of T stochastic passes, a row of NaN where a pass did not see the object;

@@ -29,42 +29,42 @@ OF_PASSES = (
 
 @dataclass(frozen=True)
 class PanelMember:
-    """A supervisor with a vote, which objects to scores above ``limit``."""
+    """A monitor with a vote, which objects to scores above ``limit``."""
 
-    supervisor: Monitor
+    monitor: Monitor
     limit: float
 
     @property
     def name(self) -> str:
-        """The supervisor's name."""
-        return self.supervisor.name
+        """The monitor's name."""
+        return self.monitor.name
 
 
 class Panel:
     """Fitted monitors of one detector. Not thread-safe.
 
-    ``seats``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
+    ``voters``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
     ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
     """
 
     def __init__(
         self,
-        seats: Sequence[PanelMember],
+        voters: Sequence[PanelMember],
         probe: Probe,
         members: Sequence[StochasticDetector],
         fitted_hash: str,
     ) -> None:
-        self.seats = tuple(seats)
-        self.needs = frozenset(need for seat in self.seats for need in seat.supervisor.needs)
-        names = ",".join(seat.name for seat in self.seats)
+        self.voters = tuple(voters)
+        self.needs = frozenset(need for voter in self.voters for need in voter.monitor.needs)
+        names = ",".join(voter.name for voter in self.voters)
         self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
         self._probe = probe
         self._members = tuple(members) if "members" in self.needs else ()
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limit of each supervisor by its name."""
-        return {seat.name: seat.limit for seat in self.seats}
+        """The limit of each monitor by its name."""
+        return {voter.name: voter.limit for voter in self.voters}
 
     def scored(
         self,
@@ -74,7 +74,7 @@ class Panel:
         samples: StochasticSamples,
         objects: tuple[ObservedObject, ...],
     ) -> tuple[ObservedObject, ...]:
-        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each supervisor says about them.
+        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor says about them.
 
         ``features`` and ``samples``: what the detector made of the image. The same input gives the same scores.
         """
@@ -83,13 +83,13 @@ class Panel:
         seen = observe_objects(
             detector, image, features, samples, objects, self._members, self._probe, self.needs
         )
-        scores = [seat.supervisor.score(seen) for seat in self.seats]
+        scores = [voter.monitor.score(seen) for voter in self.voters]
         return tuple(
             replace(
                 one,
                 monitors=tuple(
-                    MonitorScore(seat.name, float(values[row]), seat.limit)
-                    for seat, values in zip(self.seats, scores, strict=True)
+                    MonitorScore(voter.name, float(values[row]), voter.limit)
+                    for voter, values in zip(self.voters, scores, strict=True)
                 ),
             )
             for row, one in enumerate(objects)

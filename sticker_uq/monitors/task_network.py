@@ -1,4 +1,4 @@
-"""A network for one decision as a supervisor: is the probability of a removable sticker above a threshold? (Ullah et al., V-C)"""
+"""A network for one decision as a monitor: is the probability of a removable sticker above a threshold? (Ullah et al., V-C)"""
 
 from __future__ import annotations
 

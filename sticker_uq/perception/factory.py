@@ -75,7 +75,7 @@ def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
 
 
 def single_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
-    """The perception of one model, with ``detector`` if given. Raises as :func:`load_perception`, and InvalidInput for a cascade."""
+    """The perception of one model, with ``detector`` if given; raises as :func:`load_perception`, also for a cascade."""
     from sticker_uq.perception import Perception
 
     decide = partial(decision, policy=_policy(settings)) if settings.adaptive else None

@@ -1,4 +1,4 @@
-"""The one implementation of the way from pixels to an assessment."""
+"""The image pipeline: from pixels to an assessment."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from sticker_uq.scene import (
 from sticker_uq.uncertainty import image_uncertainty, observe
 
 LEFT_OUT = "distinctive localization was left out of this image"
-"""Status text of a sound assessment whose turn it was not."""
+"""Status text of an OK assessment without it, because of ``dil_every``."""
 
 WARM_UP_SIZE = (480, 640)
-"""Height and width of the picture that :meth:`Perception.warm_up` looks at, px."""
+"""Height and width of the picture of :meth:`Perception.warm_up`, px."""
 
 
 class Perception:
@@ -65,9 +65,7 @@ class Perception:
         if settings.adaptive and decide is None:
             raise InvalidInput("adaptive is true, expected false where no decision is known to wait for")
         if settings.escalate_to:
-            raise InvalidInput(
-                f"escalate_to is {settings.escalate_to!r}, expected none where one model looks"
-            )
+            raise InvalidInput(f"escalate_to is {settings.escalate_to!r}, expected none for a single model")
         self._decide = decide if settings.adaptive else None
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
@@ -87,13 +85,13 @@ class Perception:
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings, and what tells novelty."""
+        """SHA-256 of all else that changes the result, hex: the settings and the novelty network."""
         return self._novelty.settings_hash
 
     @property
     def votes(self) -> tuple[str, ...]:
         """Names of the monitors that have a vote."""
-        return () if self._panel is None else tuple(seat.name for seat in self._panel.seats)
+        return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
 
     @property
     def panel_hash(self) -> str:
@@ -102,7 +100,7 @@ class Perception:
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for, in words; "" where it did."""
+        """What did not fit into the device's memory, in words; "" where everything did."""
         detector = self._detector
         if detector.chunk >= self._chunk:
             return ""
@@ -111,7 +109,7 @@ class Perception:
 
     @property
     def detector(self) -> StochasticDetector:
-        """The detector that looks."""
+        """The detector of this perception."""
         return self._detector
 
     def warm_up(self) -> SceneAssessment:
@@ -126,7 +124,7 @@ class Perception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
+        """The assessment of ``image`` (H, W, 3) uint8 BGR.
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
@@ -139,7 +137,7 @@ class Perception:
             measured = self._measured(image, facts)
             try:
                 with self._detector.own_stream():
-                    found = self._look(image, measured, stamp_ns, keep_saliency, timings)
+                    found = self._processed(image, measured, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()
@@ -181,7 +179,7 @@ class Perception:
             return _Measured(digest.result, lambda: None)
         return _Measured(digest.result, self._beside.submit(measure_exposure, image).result)
 
-    def _look(
+    def _processed(
         self,
         image: NDArray[np.uint8],
         measured: _Measured,
@@ -198,13 +196,13 @@ class Perception:
         if dil:
             with _timed(timings, "detect"):
                 threshold = settings.localization.decision_threshold
-                look = detector.deterministic_pass(features, least_score=threshold)
+                deterministic = detector.deterministic_pass(features, least_score=threshold)
         with _timed(timings, "novelty"):
             novel = novelty(features)
         if dil:
             with _timed(timings, "dil"):
                 novelty_maps = () if novel.maps is None else (novel.maps,)
-                (localization,) = localize(look, settings.localization, keep_saliency, novelty_maps)
+                (localization,) = localize(deterministic, settings.localization, keep_saliency, novelty_maps)
                 localization = replace(localization, novelty=novel.scene)
         left_out = settings.dil and not dil
         status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
@@ -287,7 +285,7 @@ class _Measured(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The part of an assessment that comes from looking, by its field names."""
+    """The part of an assessment that the models produce, by its field names."""
 
     status: Status
     status_text: str
@@ -303,7 +301,7 @@ def _failed(reason: str, passes: int) -> _Found:
 
 
 def _status(localization: Localization | None) -> tuple[Status, str]:
-    """OK, or DEGRADED and what is missing: without DiL nobody notices an object that no pass detected."""
+    """OK, or DEGRADED and what is missing: without DiL an object that no pass detected goes unnoticed."""
     if localization is None:
         return Status.DEGRADED, "distinctive localization is switched off"
     if math.isnan(localization.dil):
@@ -312,7 +310,7 @@ def _status(localization: Localization | None) -> tuple[Status, str]:
 
 
 def _has_turn(digest: str, stamp_ns: int, every: int) -> bool:
-    """Whether the image is one of those, one in ``every`` on average, that get a distinctive localization.
+    """Whether the image is one of those, one in ``every`` on average, that get distinctive localization.
 
     The image and its stamp decide, not a counter: a replay in any order and on any number of processes decides the same.
     """

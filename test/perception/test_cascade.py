@@ -117,5 +117,5 @@ def test_parameters_make_a_cascade(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=reason):
             load_perception(write(**values))
-    with pytest.raises(InvalidInput, match="expected none where one model looks"):
+    with pytest.raises(InvalidInput, match="expected none for a single model"):
         Perception(PerceptionSettings(escalate_to="more.yaml"))

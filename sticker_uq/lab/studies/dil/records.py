@@ -23,7 +23,7 @@ from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
 from sticker_uq.novelty.head import NoveltyHead, novelty, novelty_map
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
-from sticker_uq.novelty.regions import missed_sticker_probability, overlooked, scene_novelty
+from sticker_uq.novelty.regions import missed_sticker_probability, scene_novelty, unexplained_novelty
 from sticker_uq.scene import METRICS, Detections, FloatArray, ObjectClass, to_plain
 from sticker_uq.uncertainty import iou_matrix, observe
 
@@ -191,7 +191,7 @@ def _record(
     if isinstance(head, NoveltyNetwork):
         maps = novelty_maps(head, pixels)
         signals[STRANGENESS] = scene_novelty(maps)
-        signals[OVERLOOKED] = overlooked(maps, predicted)
+        signals[OVERLOOKED] = unexplained_novelty(maps, predicted)
         signals[OVERSIGHT] = missed_sticker_probability(maps, predicted)
     elif head is not None:
         signals[STRANGENESS] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
