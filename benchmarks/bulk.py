@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--model", default=PerceptionSettings().model)
     parser.add_argument("--weights", default="")
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--passes", type=int, default=PerceptionSettings().passes)
     parser.add_argument("--batching", action="store_true", help="compare encodes of one and of four images")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -157,8 +157,8 @@ def _print_batching() -> None:
     print("| model | same bits | processor time of four encodes over one encode of four |\n|---|---|---|")
     for name in MODEL_NAMES:
         torch.manual_seed(0)
-        settings = DetectorSettings(model=name, min_size=480)
-        detector = StochasticDetector(build_model(name, min_size=480), settings, "")
+        settings = DetectorSettings(model=name)
+        detector = StochasticDetector(build_model(name), settings, "")
         with torch.no_grad():
             inputs = [network_input(detector.model.transform, picture) for picture in pictures]
             together = network_input(detector.model.transform, pictures[0])

@@ -31,7 +31,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=list(MODEL_NAMES), choices=MODEL_NAMES)
-    parser.add_argument("--min-size", type=int, default=480)
+    parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()

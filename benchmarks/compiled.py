@@ -71,8 +71,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODEL_NAMES)
-    parser.add_argument("--min-size", type=int, default=480)
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)
+    parser.add_argument("--passes", type=int, default=DetectorSettings().passes)
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     if not (shutil.which("g++") or shutil.which("clang++")):

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=5)
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
-    detectors = [_detector(text) for text in arguments.model or ["ssdlite320_mobilenet_v3_large"]]
+    detectors = [_detector(text) for text in arguments.model or [DetectorSettings().model]]
     settings = DagSettings(
         mode=arguments.mode,
         gamma=arguments.gamma,

@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--seed", type=int, default=70_000)
     parser.add_argument("--weights", default="")
-    parser.add_argument("--model", default="ssdlite320_mobilenet_v3_large")
+    parser.add_argument("--model", default=PerceptionSettings().model)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     settings = PerceptionSettings(model=arguments.model, weights=arguments.weights, device="cpu")

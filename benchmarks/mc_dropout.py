@@ -117,8 +117,8 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=list(MODEL_NAMES), choices=MODEL_NAMES)
-    parser.add_argument("--min-size", type=int, default=480)
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)
+    parser.add_argument("--passes", type=int, default=DetectorSettings().passes)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--chunk", type=int, default=0, help="passes at once; 0: as the detector chooses")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
+from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector, load_members
 from sticker_uq.detection.samplers import Ensemble, Sampler, TestTimeAugmentation
 from sticker_uq.evaluation.metrics.probability_quality import calibration_error
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
@@ -117,7 +117,7 @@ def _ensembles(
     """Ensembles of the weights in ``files``, and each of them with dropout."""
     if not files:
         return []
-    members = [load_detector(settings.model_copy(update={"weights": path})) for path in files]
+    members = load_members(settings, files)
     rows: list[tuple[str, Sampler[Any], int]] = []
     everyone = Ensemble(members)
     costs = Seen(), Seen()

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--model", default=PerceptionSettings().model)
     parser.add_argument("--weights", default="")
     parser.add_argument("--min-size", type=int, default=128)
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--passes", type=int, default=PerceptionSettings().passes)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -24,8 +24,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="*", default=["ssdlite320_mobilenet_v3_large"])
-    parser.add_argument("--passes", type=int, default=20)
+    parser.add_argument("--models", nargs="*", default=[DetectorSettings().model])
+    parser.add_argument("--passes", type=int, default=DetectorSettings().passes)
     parser.add_argument("--turns", type=int, default=3)
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -22,7 +22,6 @@ from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, Record, assess, units_of
 from sticker_uq.cli.options import settings_options
-from sticker_uq.cli.replay import load_perception
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, PanelRule, Provenance, Validity
@@ -33,6 +32,7 @@ from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import IntArray, InvalidInput, SceneAssessment
 
 _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"

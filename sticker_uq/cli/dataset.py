@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import cv2
 import numpy as np
@@ -24,7 +24,8 @@ from sticker_uq.cli import (
     dataset_prompts,
     dataset_review,
 )
-from sticker_uq.cli.options import checked
+from sticker_uq.cli.options import checked, field_options
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal import CASES
@@ -111,12 +112,11 @@ def abnormal(
 
 
 @app.command()
+@field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def patch(
     data: Annotated[Path, typer.Option(help="COCO folder with stickers to train the patch on.")],
     out: Annotated[Path, typer.Option(help="PNG file to write the patch to.")],
-    model: Annotated[str, typer.Option(help="The attacked model.")] = "ssdlite320_mobilenet_v3_large",
-    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    detector_values: dict[str, Any],
     mode: Annotated[
         str,
         typer.Option(
@@ -126,20 +126,17 @@ def patch(
     ] = "swap",
     steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the first patch and of the scenes.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Train an adversarial patch (DPatch) against the detection of stickers."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.detection.settings import DetectorSettings
     from sticker_uq.lab.attacks.dpatch import PatchMode, craft_patch
 
     if out.suffix.lower() != ".png":
         raise InvalidInput(f"--out {out}: expected a file that ends in .png")
     if mode not in get_args(PatchMode):
         raise InvalidInput(f"--mode {mode}: expected {' or '.join(get_args(PatchMode))}")
-    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device}
-    settings = checked(DetectorSettings, chosen)
+    settings = checked(DetectorSettings, detector_values)
     items, detector = read_coco(data), load_detector(settings)
     columns = (
         TextColumn("attacking"),

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked
+from sticker_uq.cli.options import checked, field_options
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_coco, write_coco
 from sticker_uq.scene import InvalidInput
 
@@ -20,14 +21,13 @@ if TYPE_CHECKING:
     from sticker_uq.lab.attacks.dag import Adversarial, DagSettings
 
 
+@field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def command(
     data: Annotated[Path, typer.Option(help="COCO folder whose pictures are attacked.")],
     out: Annotated[
         Path, typer.Option(help="Folder to write one COCO folder per variant to: adv-00, adv-01, ...")
     ],
-    model: Annotated[str, typer.Option(help="The attacked model.")] = "ssdlite320_mobilenet_v3_large",
-    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
+    detector_values: dict[str, Any],
     mode: Annotated[
         str,
         typer.Option(
@@ -50,12 +50,10 @@ def command(
     count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
     batch: Annotated[int, typer.Option(help="Pictures per batch.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the attacks.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
 ) -> None:
     """Attack labelled pictures white-box (DAG); the annotations record the perturbation and the success."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.detection.settings import DetectorSettings
     from sticker_uq.lab.attacks.dag import DagSettings
 
     for option, value, least in (
@@ -68,8 +66,7 @@ def command(
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
     values: dict[str, Any] = {"mode": mode, "gamma": gamma, "iterations": iterations}
     attack = checked(DagSettings, values | {"confidence": confidence, "start": start})
-    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device}
-    settings = checked(DetectorSettings, chosen)
+    settings = checked(DetectorSettings, detector_values)
     items = read_coco(data)[: count or None]
     detector = load_detector(settings)
     columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -83,7 +80,9 @@ def command(
 
         for variant in range(variants):
             scenes = _scenes(detector, items, attack, seed, variant, batch, done)
-            write_coco(out / f"adv-{variant:02d}", scenes, description=f"DAG against {model} on {data.name}")
+            write_coco(
+                out / f"adv-{variant:02d}", scenes, description=f"DAG against {settings.model} on {data.name}"
+            )
     _print(made, out)
 
 

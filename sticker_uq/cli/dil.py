@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pandas as pd
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked
+from sticker_uq.cli.options import checked, field_options
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -45,11 +45,13 @@ def _about() -> None:
 
 
 @app.command()
+@field_options("detector_values", DetectorSettings, "min_size", "passes", "device", "seed")
 def study(
     data: Annotated[
         Path, typer.Option(help="Folder that `dataset abnormal` wrote: one COCO folder per case.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the tables and the measurements.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was measured.")],
+    detector_values: dict[str, Any],
     model: Annotated[
         list[str] | None,
         typer.Option(help="Model; may be repeated. Default: every model with packaged weights."),
@@ -65,11 +67,7 @@ def study(
             "is one."
         ),
     ] = None,
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    passes: Annotated[int, typer.Option(help="Stochastic passes per scene.")] = DetectorSettings().passes,
     count: Annotated[int, typer.Option(help="Scenes of each case; 0: all.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the dropout masks.")] = 0,
 ) -> None:
     """Print and write the DiL paper's tables 2 and 3 and figures 4 and 5 for every model, with intervals.
 
@@ -86,14 +84,7 @@ def study(
     chosen = [
         checked(
             DetectorSettings,
-            {
-                "model": name,
-                "weights": file,
-                "min_size": min_size,
-                "passes": passes,
-                "device": device,
-                "seed": seed,
-            },
+            {"model": name, "weights": file, **detector_values},
         )
         for name, file in zip(models, files, strict=True)
     ]
@@ -108,12 +99,14 @@ def study(
 
 
 @app.command()
+@field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device", "seed")
 def learn(
     data: Annotated[
         Path,
         typer.Option(help="COCO folder of clean pictures: hundreds for a head, thousands for a network."),
     ],
     out: Annotated[Path, typer.Option(help="Safetensors file for the head or network.")],
+    detector_values: dict[str, Any],
     network: Annotated[
         bool,
         typer.Option(
@@ -127,21 +120,14 @@ def learn(
         Path | None,
         typer.Option(help="Trained network to continue from; only with --network."),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="The model whose feature maps a head uses.")
-    ] = DetectorSettings().model,
-    weights: Annotated[str, typer.Option(help="Its weights; default: the packaged ones.")] = "",
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the shapes and of the training.")] = 0,
 ) -> None:
     """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure)."""
     if epochs < 1:
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more")
     if start is not None and not network:
         raise InvalidInput(f"--start {start}: expected only with --network")
-    given = {"model": model, "weights": weights, "min_size": min_size, "device": device, "seed": seed}
-    detector = load_detector(checked(DetectorSettings, given))
+    settings = checked(DetectorSettings, detector_values)
+    detector, seed = load_detector(settings), settings.seed
     items = read_coco(data)
     with Progress(*_COLUMNS) as bar:
         if network:

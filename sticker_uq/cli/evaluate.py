@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import checked
+from sticker_uq.cli.options import checked, field_options
 from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
     Accuracy,
@@ -31,35 +30,33 @@ _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 Columns = dict[str, Accuracy]
 
 
+@field_options(
+    "detector_values",
+    DetectorSettings,
+    "model",
+    "weights",
+    "dropout_rate",
+    "score_floor",
+    "min_size",
+    "device",
+    "seed",
+)
 def command(
     data: Annotated[Path, typer.Option(help="COCO folder: annotations.json and images/.")],
-    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
-    weights: Annotated[
-        str, typer.Option(help="Weights file; default: the packaged weights of the model.")
-    ] = "",
+    detector_values: dict[str, Any],
     passes: Annotated[
         int,
         typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not."),
     ] = 0,
-    dropout_rate: Annotated[
-        float, typer.Option(help="Dropout rate of the stochastic passes.")
-    ] = DetectorSettings().dropout_rate,
-    score_floor: Annotated[
-        float, typer.Option(help="Score floor of the stochastic passes; without dropout it is 0.01.")
-    ] = DetectorSettings().score_floor,
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of the dropout masks.")] = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
     ] = None,
 ) -> None:
-    """Print mAP@0.5, average precision, precision and recall by class on a labelled data set."""
-    chosen = {"model": model, "weights": weights, "min_size": min_size, "device": device, "seed": seed}
-    stochastic = {"dropout_rate": dropout_rate, "score_floor": score_floor} | (
-        {"passes": passes} if passes else {}
-    )
-    settings = checked(DetectorSettings, chosen | stochastic)
+    """Print mAP@0.5, average precision, precision and recall by class on a labelled data set.
+
+    --dropout-rate and --score-floor are those of the stochastic passes; without dropout the score floor is 0.01.
+    """
+    settings = checked(DetectorSettings, detector_values | ({"passes": passes} if passes else {}))
     items = read_coco(data)
     sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
-from sticker_uq.cli.options import checked
-from sticker_uq.detection.detector import load_detector
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.cli.options import checked, field_options
+from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.io.files import atomic_write
@@ -163,42 +162,36 @@ def _material(data: str) -> Material:
 
 
 @app.command()
+@field_options(
+    "detector_values", DetectorSettings, "model", "weights", "passes", "min_size", "device", "seed"
+)
 def detections(
     data: Annotated[Path, typer.Option(help="COCO folder that the detector was not trained on.")],
     out: Annotated[Path, typer.Option(help="File to write the tables to, Markdown.")],
-    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
-    weights: Annotated[str, typer.Option(help="Weights file. Default: the packaged weights.")] = "",
+    detector_values: dict[str, Any],
     member: Annotated[
         list[str] | None,
         typer.Option(help="Weights file of the same model, once for each member of an ensemble."),
     ] = None,
-    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
-    min_score: Annotated[float, typer.Option(help="Lowest score of the monitored detections.")] = 0.3,
-    attacked: Annotated[int, typer.Option(help="Pictures attacked with DAG.")] = 24,
+    min_score: Annotated[float, typer.Option(help="Of the detections that are supervised.")] = 0.3,
+    attacked: Annotated[int, typer.Option(help="Pictures that DAG attacks.")] = 24,
     alarms: Annotated[
         float, typer.Option(help="Share of nominal detections that a threshold may reject.")
     ] = 0.05,
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    seed: Annotated[
-        int, typer.Option(help="Seed of splits, masks, autoencoders, attacks and positions.")
-    ] = 0,
 ) -> None:
     """Print and write how monitors detect ambiguous, adversarial, corrupted, invalid and wrong detections of a detector.
 
-    Activations are pooled from the detector's feature maps at each box.
+    Activations are pooled from the detector's own maps at each box. --seed is that of splits, masks,
+    autoencoders, attacks and places.
     """
     items = read_coco(data)
-    common = {"model": model, "passes": passes, "min_size": min_size, "device": device, "seed": seed}
-    loaded = [
-        load_detector(checked(DetectorSettings, {**common, "weights": file}))
-        for file in [weights, *(member or [])]
-    ]
+    chosen = checked(DetectorSettings, detector_values)
+    loaded = load_members(chosen, [chosen.weights, *(member or [])])
     settings = DetectionSettings(
-        passes=passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=seed
+        passes=chosen.passes, min_score=min_score, attacked=attacked, alarms=alarms, seed=chosen.seed
     )
     result = run_detections(loaded[0], loaded[1:], items, settings, lambda stage: typer.echo(stage, err=True))
-    text = detection_report(result, f"Monitors on the detections of {model}")
+    text = detection_report(result, f"Monitors on the detections of {chosen.model}")
     with atomic_write(out, "w") as stream:
         stream.write(text)
     Console().print(Markdown(text))

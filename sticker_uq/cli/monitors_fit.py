@@ -15,14 +15,15 @@ from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cli.options import settings_options
-from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.detector import load_members
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import read_coco
 from sticker_uq.io.share import share_folder
 from sticker_uq.monitors.folder import PanelFile
-from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import single_perception
 from sticker_uq.scene import InvalidInput
 
 _DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
@@ -78,9 +79,9 @@ def command(
         fitting, calibrating = ([everything[i] for i in part] for part in (order[:cut], order[cut:]))
     else:
         calibrating = _labelled(calibration)
-    perception = Perception(settings.model_copy(update={"monitors": ""}))
+    perception = single_perception(settings.model_copy(update={"monitors": ""}))
     files = member or []
-    loaded = [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
+    loaded = load_members(settings, files)
     document = fit_panel(
         perception,
         fitting,

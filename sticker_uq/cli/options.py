@@ -37,32 +37,61 @@ def settings_options(
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        hints = get_type_hints(command, include_extras=True)
-        signature = inspect.signature(command)
-        own = [
-            parameter.replace(annotation=hints[name])
-            for name, parameter in signature.parameters.items()
-            if name not in (argument, "params")
-        ]
-        generated = [_option(name, info) for name, info in model.model_fields.items()]
-        file_option = _parameter("params", Path, typer.Option("--params", metavar="FILE", help=_PARAMS_HELP))
+        with_file = "params" in inspect.signature(command).parameters
 
         @wraps(command)
         def run(params: Path | None = None, **values: Any) -> Any:
             given = {name: values.pop(name) for name in model.model_fields}
             from_file = {} if params is None else read_parameters(params, node)
             settings = combine(model, from_file, given, params, also_known)
-            if "params" in signature.parameters:
+            if with_file:
                 values["params"] = params
             return command(**values, **{argument: settings})
 
-        parameters = [*own, file_option, *generated]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        del run.__wrapped__  # typer reads the signature of the wrapper
-        return run
+        file_option = _parameter("params", Path, typer.Option("--params", metavar="FILE", help=_PARAMS_HELP))
+        generated = [_option(name, info) for name, info in model.model_fields.items()]
+        return _with_options(run, command, (argument, "params"), [file_option, *generated])
 
     return decorate
+
+
+def field_options(
+    argument: str, model: type[BaseModel], *names: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator of a typer command: its parameter `argument` is filled with the values of the fields `names` of `model` that
+    were given as options, a dict; the model has the defaults of the others.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def run(**values: Any) -> Any:
+            given = {name: value for name in names if (value := values.pop(name)) is not None}
+            return command(**values, **{argument: given})
+
+        generated = [_option(name, model.model_fields[name]) for name in names]
+        return _with_options(run, command, (argument,), generated)
+
+    return decorate
+
+
+def _with_options(
+    run: Callable[..., Any],
+    command: Callable[..., Any],
+    replaced: Iterable[str],
+    options: list[inspect.Parameter],
+) -> Callable[..., Any]:
+    """`run`, for typer a command with the parameters of `command`, in which `options` stand for those that are `replaced`."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name not in replaced
+    ]
+    parameters = [*own, *options]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    del run.__wrapped__  # type: ignore[attr-defined]  # typer reads the signature of the wrapper
+    return run
 
 
 def combine(

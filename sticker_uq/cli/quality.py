@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sticker_uq.cli.options import checked, field_options
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
@@ -27,7 +27,9 @@ _METHODS: tuple[Method, ...] = ("isotonic", "temperature")
 Seen = Literal["both", "one-pass", "clusters"]
 
 
+@field_options("detector_values", DetectorSettings, "passes", "dropout_rate", "score_floor", "device", "seed")
 def command(
+    detector_values: dict[str, Any],
     out: Annotated[Path, typer.Option(help="Folder for the results, new or empty.")],
     data: Annotated[Path | None, typer.Option(help="COCO folder of the pictures.")] = None,
     model: Annotated[
@@ -52,14 +54,6 @@ def command(
             help="What to measure: detections without dropout, clusters of T passes, or both.",
         ),
     ] = "both",
-    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = DetectorSettings().passes,
-    dropout_rate: Annotated[
-        float, typer.Option(help="Dropout rate of the stochastic passes.")
-    ] = DetectorSettings().dropout_rate,
-    score_floor: Annotated[
-        float, typer.Option(help="Lowest score of a box that counts.")
-    ] = DetectorSettings().score_floor,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     calibration: Annotated[
         str,
         typer.Option(
@@ -76,16 +70,16 @@ def command(
     ratio: Annotated[
         float | None, typer.Option(help="Size of the subsets as a share p of the objects instead of 0.05.")
     ] = None,
-    bins: Annotated[int, typer.Option(help="Bins of calibration errors and reliability diagrams.")] = BINS,
-    bootstrap: Annotated[
-        int, typer.Option(help="Bootstrap resamples of images for the intervals; 0: none.")
-    ] = 200,
-    seed: Annotated[int, typer.Option(help="Seed of masks, subsets, folds and resamples.")] = 0,
+    bins: Annotated[int, typer.Option(help="Bins of the calibration errors and diagrams.")] = BINS,
+    bootstrap: Annotated[int, typer.Option(help="Resamples of images for the intervals; 0: none.")] = 200,
 ) -> None:
     """Measure ACE, EACE, VACE, Brier score, NLL, ECE, D-ECE and LaECE, by class, before and after calibration.
 
+    --seed is that of masks, subsets, folds and resamples.
+
     Writes quality.html, quality.csv, quality.md, charts, and the vectors of each detector, which --vectors reads again.
     """
+    seed = checked(DetectorSettings, detector_values).seed
     settings = QualitySettings(_sampling(preset, subsets, ratio), bins, bootstrap, seed)
     methods = _methods(calibration)
     if seen not in ("both", "one-pass", "clusters"):
@@ -101,14 +95,7 @@ def command(
         found = [read_vectors(path) for path in vectors or ()]
         notes += [f"{one.name}: {len(one.y)} objects" for one in found]
     else:
-        common = {
-            "passes": passes,
-            "dropout_rate": dropout_rate,
-            "score_floor": score_floor,
-            "device": device,
-            "seed": seed,
-        }
-        detectors = _detectors(model or [MODEL_NAMES[-1]], weights or [], common)
+        detectors = _detectors(model or [DetectorSettings().model], weights or [], detector_values)
         found = _measured(data, detectors, seen, notes)  # type: ignore[arg-type]  # checked above
     _check_comparable(found)
     measured: list[Quality] = []
@@ -141,20 +128,17 @@ def _methods(calibration: str) -> tuple[Method, ...]:
 
 
 def _detectors(
-    models: Sequence[str], weights: Sequence[str], common: dict[str, object]
+    models: Sequence[str], weights: Sequence[str], common: dict[str, Any]
 ) -> list[DetectorSettings]:
     if weights and len(weights) != len(models):
-        raise InvalidInput(f"{len(weights)} --weights for {len(models)} --model, expected as many or none")
-    found = []
-    for number, name in enumerate(models):
-        values = {"model": name, "weights": weights[number] if weights else "", **common}
-        try:
-            found.append(DetectorSettings.model_validate(values))
-        except ValidationError as error:
-            problem = error.errors()[0]
-            option = str(problem["loc"][0]).replace("_", "-")
-            raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
-    return found
+        raise InvalidInput(
+            f"{len(weights)} --weights for {len(models)} --model, expected as many, or none at all"
+        )
+    files = weights or [""] * len(models)
+    return [
+        checked(DetectorSettings, {"model": name, "weights": file, **common})
+        for name, file in zip(models, files, strict=True)
+    ]
 
 
 def _measured(

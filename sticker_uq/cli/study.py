@@ -19,18 +19,21 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from sticker_uq.cli.options import checked
+from sticker_uq.cli.options import checked, field_options
 from sticker_uq.cli.study_statistics import statistics
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(add_completion=False)
 _MODELS = "[LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE]"
-_QUICK_MODELS = ("ssdlite320_mobilenet_v3_large", "dropout-out:ssdlite320_mobilenet_v3_large/out")
+_QUICK_MODELS = (DetectorSettings().model, f"dropout-out:{DetectorSettings().model}/out")
 
 
 @app.callback(invoke_without_command=True)
+@field_options("detector_values", DetectorSettings, "passes", "score_floor", "device", "precision", "seed")
 def run(
     context: typer.Context,
+    detector_values: dict[str, Any],
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,7 +60,6 @@ def run(
     rates: Annotated[
         str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
     ] = "",
-    passes: Annotated[int, typer.Option(help="Stochastic passes T.")] = 20,
     adversarial: Annotated[int, typer.Option(help="Attacked variants (DAG) of each image and model.")] = 10,
     iterations: Annotated[int, typer.Option(help="Highest number of iterations of an attack.")] = 150,
     gamma: Annotated[
@@ -78,7 +80,6 @@ def run(
         typer.Option(metavar="NAME=STRENGTH", help="Transformation of every image; may be repeated."),
     ] = None,
     images: Annotated[int, typer.Option(help="Images of each data set; 0: all.")] = 0,
-    score_floor: Annotated[float, typer.Option(help="Lowest score of a box that counts.")] = 0.2,
     profile: Annotated[
         str,
         typer.Option(
@@ -92,15 +93,9 @@ def run(
         typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).'),
     ] = "",
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of dropout masks, attacks and bootstrap.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            metavar="float32|bfloat16", help="Precision of the stochastic passes; attacks use float32."
-        ),
-    ] = "float32",
-    quick: Annotated[bool, typer.Option("--quick", help="Run a small study on 12 rendered scenes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
+    ] = False,
 ) -> None:
     """Compare detectors: accuracy, uncertainty and adversarial robustness (Wu et al.)."""
     if context.invoked_subcommand is not None:
@@ -117,13 +112,13 @@ def run(
 
     values: dict[str, Any] = {
         "rates": _rates(rates) or RATES,
-        "passes": passes,
         "adversarial": adversarial,
         "patches": patches,
         "patch_steps": patch_steps,
         "images": images,
     }
     attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
+    values |= detector_values
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
         attack |= {"iterations": 3, "gamma": 4.0}
@@ -137,11 +132,7 @@ def run(
         "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
         "attack": checked(DagSettings, attack),
         "transfer": transfer,
-        "score_floor": score_floor,
         "profile": profile,
-        "seed": seed,
-        "device": device,
-        "precision": precision,
     }
     settings = _settings(values)
     with _stages() as advance, executor(jobs, ray_address) as execute:

@@ -10,26 +10,41 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.cli.options import checked, field_options
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.lab.training.training import Progress as Step
 from sticker_uq.scene import InvalidInput
 
+_FIELDS = (
+    "model",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "start",
+    "take",
+    "freeze",
+    "min_size",
+    "precision",
+    "device",
+    "threads",
+    "seed",
+)
 
+
+@field_options("values", TrainSettings, *_FIELDS)
 def command(
     data: Annotated[
         list[Path],
         typer.Option(help="COCO folder to train on: annotations.json and images/; may be repeated."),
     ],
-    model: Annotated[str, typer.Option(help="One of " + ", ".join(MODEL_NAMES) + ".")] = MODEL_NAMES[-1],
+    values: dict[str, Any],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -39,38 +54,6 @@ def command(
     val_data: Annotated[
         Path | None, typer.Option(help="COCO folder to validate on; default: a tenth of --data.")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Epochs.")] = 20,
-    batch_size: Annotated[int, typer.Option(help="Batch size.")] = 16,
-    learning_rate: Annotated[
-        float, typer.Option(help="Highest learning rate; 0: the default of the model.")
-    ] = 0.0,
-    start: Annotated[
-        str,
-        typer.Option(
-            help="Initial weights: auto (torchvision's COCO weights if they can be downloaded), random, or a weights file. From "
-            "another model with the same backbone only the backbone is loaded."
-        ),
-    ] = "auto",
-    take: Annotated[
-        str,
-        typer.Option(
-            help="Part of the weights file in --start to load: all, or backbone, others random (more diverse members)."
-        ),
-    ] = "all",
-    freeze: Annotated[
-        str,
-        typer.Option(
-            help="What to freeze: nothing, statistics (of batch normalisation; for few pictures), or backbone (with statistics)."
-        ),
-    ] = "nothing",
-    min_size: Annotated[int, typer.Option(help="FPN models only: shorter side of the picture, px.")] = 480,
-    precision: Annotated[
-        str,
-        typer.Option(help="float32, or bfloat16 where the hardware multiplies it faster (AMX, recent GPUs)."),
-    ] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    threads: Annotated[int, typer.Option(help="Threads; 0: torch's default.")] = 0,
-    seed: Annotated[int, typer.Option(help="Seed of initial weights, order and augmentation.")] = 0,
     ensemble: Annotated[
         int,
         typer.Option(
@@ -84,7 +67,10 @@ def command(
     --ensemble trains the members of a deep ensemble, for `monitors fit --member`; they differ in random initial weights, if
     any, order and augmentation.
     """
-    out = out or Path("out") / "train" / model
+    settings = checked(
+        TrainSettings, {**values, "data": tuple(data), "val_data": val_data, "out": out or Path()}
+    )
+    out = out or Path("out") / "train" / settings.model
     if ensemble < 1:
         raise InvalidInput(f"--ensemble {ensemble}: expected 1 or more")
     folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
@@ -93,23 +79,7 @@ def command(
             if (folder / STATE).exists():
                 raise InvalidInput(f"{folder / STATE}: exists already; expected another folder, or --resume")
     every = [
-        _settings(
-            data=tuple(data),
-            out=folder,
-            model=model,
-            val_data=val_data,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            start=start,
-            take=take,
-            freeze=freeze,
-            min_size=min_size,
-            precision=precision,
-            device=device,
-            threads=threads,
-            seed=seed + number,
-        )
+        settings.model_copy(update={"out": folder, "seed": settings.seed + number})
         for number, folder in enumerate(folders)
     ]
     console = Console()
@@ -118,15 +88,6 @@ def command(
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
         # a member of an ensemble may not have started when it was stopped
         _train(settings, resume and (settings.out / STATE).exists() if ensemble > 1 else resume, console)
-
-
-def _settings(**values: object) -> TrainSettings:
-    try:
-        return TrainSettings.model_validate(values)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        option = str(problem["loc"][0]).replace("_", "-")
-        raise InvalidInput(f"--{option} {problem['input']!r}: {problem['msg']}") from None
 
 
 def _train(settings: TrainSettings, resume: bool, console: Console) -> None:

@@ -16,6 +16,7 @@ _WITH_TORCH = {
     "DeterministicPass": "deterministic_pass",
     "build_model": "models.networks",
     "load_detector": "detector",
+    "load_members": "detector",
     "load_weights": "weights",
     "save_weights": "weights",
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -155,7 +156,7 @@ class StochasticDetector:
     @torch.no_grad()
     def detect(self, features: Features) -> Detections:
         """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
-        boxes, probabilities, _ = _to_numpy([self._seen(features)])
+        boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
     @torch.no_grad()
@@ -221,7 +222,7 @@ class StochasticDetector:
         rows = self._engine.candidates(features, maps, dropout, self.settings.score_floor)
         return self._suppressed(features, rows, self.settings.score_floor)
 
-    def _seen(self, features: Features) -> Rows:
+    def _plain_rows(self, features: Features) -> Rows:
         """The same without dropout, always in single precision."""
         outputs = self._exact.head_outputs(
             features.as_float32(), self.head_maps(features), self.settings.score_floor
@@ -257,6 +258,13 @@ def load_detector(settings: DetectorSettings) -> StochasticDetector:
     model = build_model(settings.model, min_size=settings.min_size)
     metadata = load_into(model, settings.model, path)
     return StochasticDetector(model, settings, metadata["checksum"])
+
+
+def load_members(
+    settings: DetectorSettings, files: Iterable[str | os.PathLike[str]]
+) -> list[StochasticDetector]:
+    """The detectors of ``settings`` with the weights of each of ``files``, an ensemble; raises as :func:`load_detector` does."""
+    return [load_detector(settings.model_copy(update={"weights": str(file)})) for file in files]
 
 
 def resolve_device(name: str) -> torch.device:

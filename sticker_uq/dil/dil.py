@@ -17,7 +17,7 @@ from sticker_uq.dil.saliency import activation_maps, cell_sums, enlarge
 from sticker_uq.dil.score import dynamic_threshold, pixel_edges
 from sticker_uq.dil.settings import LocalizationSettings
 from sticker_uq.novelty.network import NoveltyMaps
-from sticker_uq.novelty.regions import missed_sticker_probability, unseen_places
+from sticker_uq.novelty.regions import missed_sticker_probability, unexplained_places
 from sticker_uq.scene import FloatArray, Localization, UnexplainedRegion
 from sticker_uq.uncertainty import iou_matrix
 
@@ -71,7 +71,7 @@ def localize(
 
 def _joined(found: Unexplained, maps: NoveltyMaps, predicted: FloatArray) -> Unexplained:
     """``found`` and, after it, the places of ``maps`` that are not among them."""
-    boxes, values = unseen_places(maps, predicted)
+    boxes, values = unexplained_places(maps, predicted)
     new = iou_matrix(boxes, found.boxes).max(axis=1, initial=0.0) <= CONNECTED_IOU
     return replace(
         found,

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.dil.score import dynamic_threshold
-from sticker_uq.dil.settings import ThresholdRule
+from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.scene import Detections, FloatArray, Localization
 
+_DEFAULTS = LocalizationSettings()
 _INSIDE = 0.5  # part of a detection's box that must lie in a region to belong to it
 
 
@@ -16,8 +17,8 @@ def decision_thresholds(
     detections: Detections,
     localization: Localization | None,
     rule: ThresholdRule,
-    decision_threshold: float = 0.5,
-    alpha: float = 0.2,
+    decision_threshold: float = _DEFAULTS.decision_threshold,
+    alpha: float = _DEFAULTS.alpha,
 ) -> FloatArray:
     """The score that each of ``detections`` must reach, (N,) probabilities.
 
@@ -41,8 +42,8 @@ def accepted(
     detections: Detections,
     localization: Localization | None,
     rule: ThresholdRule,
-    decision_threshold: float = 0.5,
-    alpha: float = 0.2,
+    decision_threshold: float = _DEFAULTS.decision_threshold,
+    alpha: float = _DEFAULTS.alpha,
 ) -> Detections:
     """The detections that reach their threshold (see :func:`decision_thresholds`), in their order."""
     kept: NDArray[np.bool_] = detections.scores >= decision_thresholds(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from sticker_uq.detection import StochasticDetector, load_detector
+from sticker_uq.detection import StochasticDetector, load_members
 from sticker_uq.io.files import atomic_write
 from sticker_uq.monitors.detections import Probe
 from sticker_uq.monitors.files import load_monitor, save_monitor
@@ -30,7 +30,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
-class PanelMemberFile(_Section):
+class MonitorFile(_Section):
     """One monitor: its ``limit``, the checksum of its JSON file, its cost in ms per object, and how many of the
     stickers that would rightly be removed it alone refuses.
     """
@@ -62,7 +62,7 @@ class PanelFile(_Section):
     model: str
     model_hash: str
     settings: dict[str, Any]
-    monitors: dict[str, PanelMemberFile]
+    monitors: dict[str, MonitorFile]
     probe: str
     members: dict[str, str]
     calibration: Calibration
@@ -72,7 +72,7 @@ class PanelFile(_Section):
 def save_panel(
     folder: Path,
     detector: StochasticDetector,
-    seats: Sequence[PanelMember],
+    voters: Sequence[PanelMember],
     refused: Mapping[str, int],
     probe: Probe,
     members: Sequence[Path],
@@ -82,17 +82,17 @@ def save_panel(
     """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
 
     panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
-    files of an ensemble, which are copied; ``refused``: by monitor, see :class:`PanelMemberFile`. OSError when the disk fails.
+    files of an ensemble, which are copied; ``refused``: by monitor, see :class:`MonitorFile`. OSError when the disk fails.
     """
     folder.mkdir(parents=True, exist_ok=True)
     described = {}
-    for member in seats:
-        path = save_monitor(member.monitor, folder)
-        described[member.name] = PanelMemberFile(
-            limit=member.limit,
+    for voter in voters:
+        path = save_monitor(voter.monitor, folder)
+        described[voter.name] = MonitorFile(
+            limit=voter.limit,
             sha256=_sha256(path.read_bytes()),
-            cost_ms=member.monitor.cost_ms,
-            refused=refused[member.name],
+            cost_ms=voter.monitor.cost_ms,
+            refused=refused[voter.name],
         )
     data = save({"weight": np.ascontiguousarray(probe.weight), "bias": np.ascontiguousarray(probe.bias)})
     with atomic_write(folder / _PROBE) as stream:
@@ -141,18 +141,17 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
         raise InvalidInput(
             f"panel {root}: monitor {unknown[0]!r} was not fitted, expected some of {', '.join(document.monitors)}"
         )
-    seats = []
+    voters = []
     for name in names or document.monitors:
         described = document.monitors[name]
         _checked(root / f"{name}.json", described.sha256)
-        seats.append(PanelMember(load_monitor(root, name), described.limit))
-    members = []
-    if any("members" in member.monitor.needs for member in seats):
+        voters.append(PanelMember(load_monitor(root, name), described.limit))
+    members: list[StochasticDetector] = []
+    if any("members" in voter.monitor.needs for voter in voters):
         for name, digest in document.members.items():
             _checked(root / name, digest)
-            settings = detector.settings.model_copy(update={"weights": str(root / name)})
-            members.append(load_detector(settings))
-    return Panel(seats, _probe(root / _PROBE, document.probe), members, _sha256(text))
+        members = load_members(detector.settings, [root / name for name in document.members])
+    return Panel(voters, _probe(root / _PROBE, document.probe), members, _sha256(text))
 
 
 def _read(path: Path) -> tuple[bytes, PanelFile]:

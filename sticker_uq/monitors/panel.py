@@ -43,20 +43,20 @@ class PanelMember:
 class Panel:
     """Fitted monitors of one detector. Not thread-safe.
 
-    ``seats``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
+    ``voters``: who votes; ``probe``: the logits of objects, for those who need them; ``members``: the networks of an ensemble;
     ``hash``: SHA-256 over everything that was fitted and who votes, hex. ``monitors.folder.load_panel`` makes it.
     """
 
     def __init__(
         self,
-        seats: Sequence[PanelMember],
+        voters: Sequence[PanelMember],
         probe: Probe,
         members: Sequence[StochasticDetector],
         fitted_hash: str,
     ) -> None:
-        self.seats = tuple(seats)
-        self.needs = frozenset(need for seat in self.seats for need in seat.monitor.needs)
-        names = ",".join(seat.name for seat in self.seats)
+        self.voters = tuple(voters)
+        self.needs = frozenset(need for voter in self.voters for need in voter.monitor.needs)
+        names = ",".join(voter.name for voter in self.voters)
         self.hash = hashlib.sha256(f"{fitted_hash}:{names}".encode()).hexdigest()
         self._probe = probe
         self._members = tuple(members) if "members" in self.needs else ()
@@ -78,13 +78,13 @@ class Panel:
         seen = observe_objects(
             detector, image, features, samples, objects, self._members, self._probe, self.needs
         )
-        scores = [seat.monitor.score(seen) for seat in self.seats]
+        scores = [voter.monitor.score(seen) for voter in self.voters]
         return tuple(
             replace(
                 one,
                 monitors=tuple(
-                    MonitorScore(seat.name, float(values[row]), seat.limit)
-                    for seat, values in zip(self.seats, scores, strict=True)
+                    MonitorScore(voter.name, float(values[row]), voter.limit)
+                    for voter, values in zip(self.voters, scores, strict=True)
                 ),
             )
             for row, one in enumerate(objects)

@@ -1,6 +1,6 @@
 """A small network that detects foreign objects: objects on the lid that are in no training picture.
 
-It sees the picture, not the detector's maps, so that it errs elsewhere than the detector does, and it serves every detector
+Its input is the picture, not the detector's maps, so that its errors differ from the detector's, and it serves every detector
 that was trained on pictures of the same world. For every cell it tells how probably a foreign object, a logo or a sticker
 lies there (outlier exposure, Hendrycks et al. 2019).
 """
@@ -54,11 +54,11 @@ _MEAN, _SPREAD = 0.5, 0.5
 
 @dataclass(frozen=True)
 class NoveltyMaps:
-    """What the network says of a picture of ``image_size`` (width, height) px.
+    """Outputs of the network for a picture of ``image_size`` (width, height) px.
 
     ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
-    ``boxes`` (K, 4) float32 px: what is visible of the stickers that it sees, of known kinds and of others; ``scores`` (K,): how
-    probably each is one, the surest first.
+    ``boxes`` (K, 4) float32 px: the visible part of the stickers that it detects, of known kinds and of others;
+    ``scores`` (K,): the probability of each, the highest first.
     """
 
     foreign: FloatArray
@@ -163,7 +163,7 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
-    """The network in file ``path``, ready to look; InvalidInput if it holds none."""
+    """The network in file ``path``, ready for inference; InvalidInput if it holds none."""
     return ready(read_network(path)).to(device)
 
 
@@ -186,7 +186,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
-    """``network`` itself, made ready to look and only that: normalisation is part of the convolutions, which is faster."""
+    """``network`` itself, made ready for inference and only that: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
     _fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Where the novelty network sees something that no predicted box explains."""
+"""Stickers and foreign objects of the novelty network that no predicted box explains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sticker_uq.uncertainty import iou_matrix
 
 MOST_CELLS = 8
 """Cells that a picture's novelty is the mean of, as log odds."""
-SEEN = 0.5
+PLACE_PROBABILITY = 0.5
 """Probability of a foreign object or sticker from which a cell belongs to a place."""
 _LEAST_CELLS = 2
 _EXPLAINED = 0.5
@@ -34,8 +34,8 @@ def background_novelty(maps: NoveltyMaps, predicted: FloatArray) -> float:
     return _strongest(np.where(_covered(maps, predicted), np.float32(0), maps.foreign))
 
 
-def unshown(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Stickers that the network sees and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
+def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stickers that the network detects and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
 
     Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
     """
@@ -44,8 +44,8 @@ def unshown(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, Float
 
 
 def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> float:
-    """How probably a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: the surest of :func:`unshown`."""
-    return float(unshown(maps, predicted)[1].max(initial=0.0))
+    """Probability that a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: of the surest missed one."""
+    return float(missed_stickers(maps, predicted)[1].max(initial=0.0))
 
 
 def _strongest(cells: FloatArray) -> float:
@@ -53,14 +53,14 @@ def _strongest(cells: FloatArray) -> float:
     return float(expit(logit(strongest).mean()))
 
 
-def unseen_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
+def unexplained_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
 
-    Boxes (K, 4) float32 px and probabilities (K,) float32: stickers of :func:`unshown` of SEEN or more, then connected cells with
-    a foreign object or a sticker of which no such box covers half; both the surest first.
+    Boxes (K, 4) float32 px and probabilities (K,) float32: :func:`missed_stickers` of PLACE_PROBABILITY or more, then connected
+    cells with a foreign object or a sticker of which no such box covers half; both the surest first.
     """
-    stickers, sure = unshown(maps, predicted)
-    stickers, sure = stickers[sure >= SEEN], sure[sure >= SEEN]
+    stickers, sure = missed_stickers(maps, predicted)
+    stickers, sure = stickers[sure >= PLACE_PROBABILITY], sure[sure >= PLACE_PROBABILITY]
     boxes, values = _connected(maps, np.concatenate([predicted, stickers]))
     return np.concatenate([stickers, boxes]), np.concatenate([sure, values])
 
@@ -70,7 +70,7 @@ def _connected(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, Fl
     seen = np.maximum(maps.foreign, maps.sticker)
     covered = _covered(maps, predicted)
     count, numbers, found, _ = cv2.connectedComponentsWithStats(
-        (seen >= SEEN).astype(np.uint8), connectivity=4
+        (seen >= PLACE_PROBABILITY).astype(np.uint8), connectivity=4
     )
     boxes, values = [], []
     for place in range(1, count):

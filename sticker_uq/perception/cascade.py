@@ -1,4 +1,4 @@
-"""Several models with the interface of one: the small one first, a larger one while a person would be asked and time allows."""
+"""A cascade of models: the small one first, a larger one while the decision is uncertain and the time allows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SMOOTHING = 0.2
 
 @dataclass(frozen=True)
 class CascadeStage:
-    """A model that may stage at an image: ``assess`` does it and probably takes ``expected_ms``."""
+    """A model that may assess an image: ``assess`` does it and is expected to take ``expected_ms``."""
 
     assess: Callable[[], SceneAssessment]
     expected_ms: float
@@ -36,34 +36,33 @@ def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
 def escalate(
     stages: Sequence[CascadeStage], unsure: Callable[[SceneAssessment], bool], budget_ms: float
 ) -> list[SceneAssessment]:
-    """What the models say about one image, the smallest first; the last assessment is the one that counts.
+    """The assessments of one image by the ``stages`` that ran, the smallest first; the last assessment is the one that counts.
 
-    The next model stages while ``unsure`` of the last assessment and while all stages together are expected to take no more than
-    ``budget_ms`` (0: as long as they take). The first always stages. When the last one is unsure too, or the time is up, the
-    decision is left to a person, as the policy has it.
+    The next stage runs while ``unsure`` of the last assessment and while all together are expected to take no more than
+    ``budget_ms`` (0: no limit). The first always runs. When the last one is unsure too, or the time is up, the decision is left
+    to a person, as the policy has it.
     """
-    seen = [stages[0].assess()]
+    scenes = [stages[0].assess()]
     for stage in stages[1:]:
-        spent = sum(scene.timings["total"] for scene in seen)
-        if not unsure(seen[-1]) or (budget_ms and spent + stage.expected_ms > budget_ms):
+        spent = sum(scene.timings["total"] for scene in scenes)
+        if not unsure(scenes[-1]) or (budget_ms and spent + stage.expected_ms > budget_ms):
             break
-        seen.append(stage.assess())
-    return seen
+        scenes.append(stage.assess())
+    return scenes
 
 
 class Cascade:
     """A cascade of models with the interface of `Perception`.
 
-    It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them, ``settings_hash``
-    over their settings, the budget and the policy that escalates, so that a policy is made for a cascade as for a model.
-    ``model``, passes and dropout rate of an assessment are those of the model that answered. With a budget the speed of the
-    machine decides who stages.
+    It has one identity, whichever of the models answered: ``model_hash`` is over the weights of all of them and the hash of
+    its settings over theirs and the budget, so that a policy is made for a cascade as for a model. ``model``, passes and dropout
+    rate of an assessment are those of the model that answered. With a budget the speed of the machine decides which models run.
     """
 
     def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], policy: Policy) -> None:
         """``stages`` from small to large, the first made from ``settings`` but for what concerns escalation.
 
-        A larger one stages where ``policy`` would have a person asked, whichever detector it was made for: one that refused
+        A larger one assesses the image where ``policy`` would have a person asked, whichever detector it was made for: one that refused
         every scene would never ask. Raises InvalidInput for fewer than two stages.
         """
         if len(stages) < 2:
@@ -87,7 +86,7 @@ class Cascade:
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
 
     def warm_up(self) -> None:
-        """Let every model stage at an empty picture twice: the second time tells how long it takes."""
+        """Let every model assess an empty picture twice: the second time tells how long it takes."""
         for number, stage in enumerate(self._stages):
             stage.warm_up()
             self._expected_ms[number] = stage.warm_up().timings["total"]
@@ -100,17 +99,17 @@ class Cascade:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """As `Perception.assess`; the time of all stages is ``total``, that of those before the last ``escalation``."""
+        """As `Perception.assess`; the time of all models is ``total``, that of those before the last ``escalation``."""
         known = image_facts(image) if facts is None else facts
 
-        def stage(number: int) -> SceneAssessment:
+        def run(number: int) -> SceneAssessment:
             scene = self._stages[number].assess(image, stamp_ns, frame_id, keep_saliency, known)
             before, took = self._expected_ms[number], scene.timings["total"]
             self._expected_ms[number] = before + _SMOOTHING * (took - before) if before else took
             return self._own(scene)
 
         stages = [
-            CascadeStage(lambda n=number: stage(n), expected)  # type: ignore[misc]
+            CascadeStage(lambda n=number: run(n), expected)  # type: ignore[misc]
             for number, expected in enumerate(self._expected_ms)
         ]
         *earlier, last = escalate(stages, self._unsure, self._budget_ms)

@@ -13,6 +13,7 @@ from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
+    from sticker_uq.detection import StochasticDetector
     from sticker_uq.perception import Cascade, Perception
 
 NODE = "detector"
@@ -25,6 +26,8 @@ _NO_PANEL = {"panel": "", "monitors": ""}
 
 def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
     """The perception of ``settings``. Raises InvalidInput when weights, device, policy or the file of a model cannot be used."""
+    if not settings.escalate_to:
+        return single_perception(settings)
     # torch takes seconds to load: help and bad options need not wait
     from sticker_uq.perception import Cascade, Perception
 
@@ -39,7 +42,7 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
                 f"{file}: escalate_to = {one.escalate_to!r}: expected none in a model of a cascade"
             )
     policy = Policy.load(settings.escalation_policy or share_folder() / "config" / "policy.yaml")
-    return Cascade(settings, [Perception(one) for one in (first, *larger)], policy)
+    return Cascade(settings, [single_perception(one) for one in (first, *larger)], policy)
 
 
 def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> PerceptionSettings:
@@ -56,3 +59,10 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
         if values.get(name, known[name]) != known[name]:
             raise InvalidInput(f"{file}: {name} = {values[name]!r}: expected {known[name]!r}, as it is now")
     return validated(PerceptionSettings, known | {n: v for n, v in values.items() if n in known})
+
+
+def single_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
+    """The perception of one model, with ``detector`` if given; raises as :func:`load_perception`, also for a cascade."""
+    from sticker_uq.perception import Perception
+
+    return Perception(settings, detector)

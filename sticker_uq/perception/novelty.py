@@ -1,4 +1,4 @@
-"""How novel an image and the places of its objects are to the detector, where somebody taught it to tell."""
+"""Novelty of an image and of its objects to the detector, where a novelty network or head was trained."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sticker_uq.scene import FloatArray, ObservedObject
 
 
 class NoveltyEstimator:
-    """What tells how novel a picture is: a network of its own that looks at the picture, or a head on the detector's maps.
+    """Estimates the novelty of a picture, with a network of its own or with a head on the detector's maps.
 
     ``settings_hash``: of the settings and of the file of network or head.
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector) -> None:
-        """Take what tells novelty for the weights that ``settings`` name.
+        """Load the network or head for the weights that ``settings`` name.
 
         For the packaged weights that is the packaged network, for others the file ``NAME_novelty.safetensors`` beside
         ``NAME.safetensors``. Without one, or switched off, nothing is measured. Raises :class:`InvalidInput` for a file that is
@@ -35,35 +35,35 @@ class NoveltyEstimator:
         """
         self._detector = detector
         self.settings_hash = settings.hash
-        self._teacher: NoveltyNetwork | NoveltyHead | None = None
+        self._model: NoveltyNetwork | NoveltyHead | None = None
         self._beside = ThreadPoolExecutor(1, "novelty")
         if not settings.novelty:
             return
         path = _file(settings, detector)
         if path is not None:
-            self._teacher = load_novelty_model(detector, path)
+            self._model = load_novelty_model(detector, path)
             both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
     def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:
-        """Begin to look at ``image``; what is returned waits, given its features, for how novel it is and where.
+        """Start on ``image``; the returned function takes its features and waits for its novelty.
 
-        A network of its own looks while the detector does, on another core if there is one. On a GPU both would wait in one line.
+        A network of its own runs in parallel with the detector, on another core if there is one; on a GPU it runs after it.
         """
-        network = self._teacher
+        network = self._model
         if not isinstance(network, NoveltyNetwork):
-            return self._felt
+            return self._from_head
         if self._detector.device.type != "cpu":
-            return lambda _: _seen(network, image)
-        looking = self._beside.submit(_seen, network, image)
-        return lambda _: looking.result()
+            return lambda _: _from_network(network, image)
+        running = self._beside.submit(_from_network, network, image)
+        return lambda _: running.result()
 
-    def _felt(self, features: Features) -> ImageNovelty:
-        if self._teacher is None:
+    def _from_head(self, features: Features) -> ImageNovelty:
+        if self._model is None:
             return ImageNovelty()
-        assert isinstance(self._teacher, NoveltyHead)
+        assert isinstance(self._model, NoveltyHead)
         maps = self._detector.head_maps(features)
-        cells = novelty_map(self._teacher, maps, features.padded)[0].cpu()
+        cells = novelty_map(self._model, maps, features.padded)[0].cpu()
         return ImageNovelty(cells.numpy(), cell_of(features, *cells.shape), novelty(cells))
 
 
@@ -76,7 +76,7 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
     return path if path.is_file() else None
 
 
-def _seen(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
+def _from_network(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
     maps = novelty_maps(network, image)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps)
 

@@ -1,4 +1,4 @@
-"""The one implementation of the way from pixels to an assessment."""
+"""The image pipeline: from pixels to an assessment."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from sticker_uq.scene import (
 from sticker_uq.uncertainty import image_uncertainty, observe
 
 LEFT_OUT = "distinctive localization was left out of this image"
-"""Status text of a sound assessment whose turn it was not."""
+"""Status text of an OK assessment without it, because of ``dil_every``."""
 
 WARM_UP_SIZE = (480, 640)
-"""Height and width of the picture that :meth:`Perception.warm_up` looks at, px."""
+"""Height and width of the picture of :meth:`Perception.warm_up`, px."""
 
 
 class Perception:
@@ -56,9 +56,7 @@ class Perception:
         when larger models are named to escalate to: that is :class:`~sticker_uq.perception.cascade.Cascade`'s part.
         """
         if settings.escalate_to:
-            raise InvalidInput(
-                f"escalate_to is {settings.escalate_to!r}, expected none where one model looks"
-            )
+            raise InvalidInput(f"escalate_to is {settings.escalate_to!r}, expected none for a single model")
         self.settings = settings
         self._detector = load_detector(settings) if detector is None else detector
         self._novelty = NoveltyEstimator(settings, self._detector)
@@ -77,13 +75,13 @@ class Perception:
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings, and what tells novelty."""
+        """SHA-256 of all else that changes the result, hex: the settings and the novelty network."""
         return self._novelty.settings_hash
 
     @property
     def votes(self) -> tuple[str, ...]:
         """Names of the monitors that have a vote."""
-        return () if self._panel is None else tuple(seat.name for seat in self._panel.seats)
+        return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
 
     @property
     def panel_hash(self) -> str:
@@ -92,7 +90,7 @@ class Perception:
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for, in words; "" where it did."""
+        """What did not fit into the device's memory, in words; "" where everything did."""
         detector = self._detector
         if detector.chunk >= self._chunk:
             return ""
@@ -101,7 +99,7 @@ class Perception:
 
     @property
     def detector(self) -> StochasticDetector:
-        """The detector that looks."""
+        """The detector of this perception."""
         return self._detector
 
     def warm_up(self) -> SceneAssessment:
@@ -116,7 +114,7 @@ class Perception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about ``image`` (H, W, 3) uint8 BGR.
+        """The assessment of ``image`` (H, W, 3) uint8 BGR.
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
@@ -129,7 +127,7 @@ class Perception:
             measured = self._measured(image, facts)
             try:
                 with self._detector.own_stream():
-                    found = self._look(image, measured.digest, stamp_ns, keep_saliency, timings)
+                    found = self._processed(image, measured.digest, stamp_ns, keep_saliency, timings)
             except NonFiniteOutput as error:
                 found = _failed(str(error), self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()
@@ -171,7 +169,7 @@ class Perception:
             return _Measured(digest.result, lambda: None)
         return _Measured(digest.result, self._beside.submit(measure_exposure, image).result)
 
-    def _look(
+    def _processed(
         self,
         image: NDArray[np.uint8],
         digest: Callable[[], str],
@@ -245,7 +243,7 @@ class _Measured(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """The part of an assessment that comes from looking, by its field names."""
+    """The part of an assessment that the models produce, by its field names."""
 
     status: Status
     status_text: str
@@ -261,7 +259,7 @@ def _failed(reason: str, passes: int) -> _Found:
 
 
 def _status(localization: Localization | None) -> tuple[Status, str]:
-    """OK, or DEGRADED and what is missing: without DiL nobody notices an object that no pass detected."""
+    """OK, or DEGRADED and what is missing: without DiL an object that no pass detected goes unnoticed."""
     if localization is None:
         return Status.DEGRADED, "distinctive localization is switched off"
     if math.isnan(localization.dil):
@@ -270,7 +268,7 @@ def _status(localization: Localization | None) -> tuple[Status, str]:
 
 
 def _has_turn(digest: str, stamp_ns: int, every: int) -> bool:
-    """Whether the image is one of those, one in ``every`` on average, that get a distinctive localization.
+    """Whether the image is one of those, one in ``every`` on average, that get distinctive localization.
 
     The image and its stamp decide, not a counter: a replay in any order and on any number of processes decides the same.
     """

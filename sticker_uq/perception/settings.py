@@ -26,12 +26,12 @@ _ADDED_LATER = ("precision", "escalation_budget_s", "novelty")
 
 
 class PerceptionSettings(DetectorSettings):
-    """Settings of the whole way from an image to an assessment. A bad value raises pydantic's ``ValidationError``."""
+    """Settings of the image pipeline. A bad value raises pydantic's ``ValidationError``."""
 
     escalate_to: str = Field(
         "",
-        description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one looks "
-        "at an image where a person would be asked now",
+        description="parameter files of larger models, commas between, as `sticker-uq select` writes them: the next one "
+        "assesses an image where a person would be asked now",
     )
     escalation_policy: str = Field(
         "", description="policy that tells whether a person would be asked; empty: the packaged one"
@@ -40,7 +40,7 @@ class PerceptionSettings(DetectorSettings):
         0.0,
         ge=0.0,
         le=60.0,
-        description="a larger model looks when all looks at the image are expected to take no longer, s; 0: always",
+        description="a larger model is used when all models together are expected to take no longer, s; 0: always",
     )
     min_cluster_size: int = same_field(ClusterSettings, "min_cluster_size")
     min_samples: int = same_field(ClusterSettings, "min_samples")
@@ -58,8 +58,8 @@ class PerceptionSettings(DetectorSettings):
     region_objectness: float = same_field(LocalizationSettings, "region_objectness")
     novelty: bool = Field(
         True,
-        description="whether it is measured how novel image and objects are, and where something lies that was never shown "
-        "to the detector, if somebody taught it to tell",
+        description="whether the novelty of image and objects is measured, and foreign objects are located, where a novelty "
+        "network exists for the weights",
     )
     panel: str = Field(
         "",

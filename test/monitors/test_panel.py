@@ -140,7 +140,7 @@ def test_a_cascade_of_two_networks_joins_the_panel(
     document = fit_panel(*fitting, task=0.7, task_keep=0.3)
     assert tuple(document.monitors) == ("pcs", "task_cascade")
     loaded = load_panel(tmp_path / "panel", (), tiny_detector(MODEL, passes=5))
-    assert {seat.name: seat.limit for seat in loaded.seats} == {
+    assert {seat.name: seat.limit for seat in loaded.voters} == {
         name: seat.limit for name, seat in document.monitors.items()
     }
     scene = Perception(settings(tmp_path, panel=str(tmp_path / "panel"))).assess(picture(1))

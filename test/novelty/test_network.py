@@ -33,9 +33,9 @@ from sticker_uq.novelty.regions import (
     MOST_CELLS,
     background_novelty,
     missed_sticker_probability,
+    missed_stickers,
     scene_novelty,
-    unseen_places,
-    unshown,
+    unexplained_places,
 )
 from sticker_uq.scene import FloatArray, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
@@ -120,18 +120,18 @@ def test_the_known_is_not_novel_and_stickers_are_seen(network: NoveltyNetwork) -
 
 def test_a_place_that_no_box_explains_is_found() -> None:
     here = maps(np.maximum(block(2, 3, 5, 6), block(10, 8, 11, 9)), block(10, 1, 13, 3, 0.7))
-    boxes, values = unseen_places(here, NONE)
+    boxes, values = unexplained_places(here, NONE)
     np.testing.assert_allclose(boxes, [[20, 30, 50, 60], [100, 10, 130, 30]])  # a single cell is no place
     np.testing.assert_allclose(values, [0.9, 0.7])
-    boxes, _ = unseen_places(here, np.float32([[15, 25, 55, 65]]))
+    boxes, _ = unexplained_places(here, np.float32([[15, 25, 55, 65]]))
     np.testing.assert_allclose(boxes, [[100, 10, 130, 30]])
-    half = unseen_places(here, np.float32([[20, 30, 35, 60]]))[
+    half = unexplained_places(here, np.float32([[20, 30, 35, 60]]))[
         0
     ]  # a place is explained by a box over half of it, and not by less
     np.testing.assert_allclose(half, [[20, 30, 50, 60], [100, 10, 130, 30]])
-    half = unseen_places(maps(block(2, 3, 6, 6)), np.float32([[20, 30, 40, 60]]))[0]
+    half = unexplained_places(maps(block(2, 3, 6, 6)), np.float32([[20, 30, 40, 60]]))[0]
     assert half.shape == (0, 4)
-    boxes, values = unseen_places(here, np.float32([[0, 0, 160, 120]]))
+    boxes, values = unexplained_places(here, np.float32([[0, 0, 160, 120]]))
     assert boxes.shape == (0, 4)
     assert values.shape == (0,)
 
@@ -164,11 +164,11 @@ def stickers(boxes: FloatArray, scores: list[float]) -> NoveltyMaps:
 def test_a_sticker_that_no_box_shows_is_a_missed_sticker_and_a_place() -> None:
     seen = stickers([[10, 10, 50, 50], [80, 20, 120, 60], [20, 80, 40, 100]], [0.9, 0.8, 0.3])
     shown = np.float32([[12, 8, 55, 52]])
-    boxes, scores = unshown(seen, shown)
+    boxes, scores = missed_stickers(seen, shown)
     np.testing.assert_array_equal(boxes, [[80, 20, 120, 60], [20, 80, 40, 100]])
     np.testing.assert_allclose(scores, [0.8, 0.3])
     assert missed_sticker_probability(seen, shown) == pytest.approx(0.8)
-    boxes, values = unseen_places(seen, shown)
+    boxes, values = unexplained_places(seen, shown)
     np.testing.assert_array_equal(boxes, [[80, 20, 120, 60]])
     np.testing.assert_allclose(values, [0.8])
     # a box around everything shows none of them

@@ -134,5 +134,5 @@ def test_parameters_make_a_cascade(tmp_path: Path) -> None:
             load_perception(write(**values))
     with pytest.raises(InvalidInput, match=r"no\.yaml"):
         load_perception(write(passes=5).model_copy(update={"escalation_policy": "no.yaml"}))
-    with pytest.raises(InvalidInput, match="expected none where one model stages"):
+    with pytest.raises(InvalidInput, match="expected none for a single model"):
         Perception(PerceptionSettings(escalate_to="more.yaml"))

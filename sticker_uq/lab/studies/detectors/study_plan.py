@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sticker_uq.detection.registry import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
+from sticker_uq.io.setting_fields import same_field
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.corruptions import transformation_named
 from sticker_uq.scene import InvalidInput
@@ -35,8 +36,8 @@ class ModelChoice(BaseModel):
     label: str
     name: ModelName
     weights: str = ""
-    dropout_site: Literal["in", "out"] = "in"
-    min_size: int = DetectorSettings.model_fields["min_size"].default
+    dropout_site: Literal["in", "out"] = same_field(DetectorSettings, "dropout_site")
+    min_size: int = same_field(DetectorSettings, "min_size")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -51,9 +52,9 @@ class ModelChoice(BaseModel):
             "label": found["label"] or found["name"],
             "name": found["name"],
             "weights": str(Path(found["weights"]).absolute()) if found["weights"] else "",
-            "dropout_site": found["site"] or "in",
         }
-        return cls.model_validate(values | ({"min_size": int(found["size"])} if found["size"] else {}))
+        values |= {"dropout_site": found["site"]} if found["site"] else {}
+        return cls.model_validate(values | ({"min_size": found["size"]} if found["size"] else {}))
 
 
 class Circumstance(BaseModel):
@@ -106,18 +107,18 @@ class StudySettings(BaseModel):
     models: tuple[ModelChoice, ...] = Field(min_length=1)
     datasets: tuple[DataSet, ...] = Field(min_length=1)
     rates: tuple[float, ...] = Field(RATES, min_length=1)
-    passes: int = Field(20, ge=2, le=200)
+    passes: int = Field(DetectorSettings().passes, ge=2, le=200)
     adversarial: int = Field(10, ge=0, le=100, description="attacked variants of each image")
     patches: int = Field(0, ge=0, le=100, description="variants of each image with patches on stickers")
     patch_steps: int = Field(40, ge=1, le=10_000, description="steps in which a patch is made")
     transfer: bool = Field(True, description="whether every model also looks at the attacks on the others")
     circumstances: tuple[Circumstance, ...] = ()
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
-    score_floor: float = Field(0.2, ge=0.01, le=0.99)
+    score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"
     attack: DagSettings = DagSettings()
-    seed: int = Field(0, ge=0, le=2**31 - 1)
-    device: str = "auto"
+    seed: int = same_field(DetectorSettings, "seed")
+    device: str = same_field(DetectorSettings, "device")
     precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")

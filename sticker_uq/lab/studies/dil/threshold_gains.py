@@ -8,11 +8,13 @@ from typing import get_args
 
 import numpy as np
 
-from sticker_uq.dil.settings import ThresholdRule
+from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
 from sticker_uq.dil.thresholds import accepted
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, Localization
+
+_DEFAULTS = LocalizationSettings()
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ def threshold_gains(
     detections: Sequence[Detections],
     localizations: Sequence[Localization | None],
     truths: Sequence[LabelledImage],
-    decision_threshold: float = 0.5,
-    alpha: float = 0.2,
+    decision_threshold: float = _DEFAULTS.decision_threshold,
+    alpha: float = _DEFAULTS.alpha,
 ) -> tuple[ThresholdResult, ...]:
     """One result for each rule, the fixed one first (DiL paper, Table 3, for one case and one model).
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.selective import augrc
-from sticker_uq.detection import StochasticDetector
+from sticker_uq.detection import DetectorSettings, StochasticDetector
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
@@ -60,7 +60,7 @@ class DetectionSettings:
     ``seed`` of everything that is drawn.
     """
 
-    passes: int = 20
+    passes: int = DetectorSettings().passes
     min_score: float = 0.3
     attacked: int = 24
     dag: DagSettings = field(default_factory=lambda: DagSettings(iterations=60, gamma=1.0))
