@@ -62,8 +62,8 @@ class Cascade:
     def __init__(self, settings: PerceptionSettings, stages: Sequence[Perception], policy: Policy) -> None:
         """``stages`` from small to large, the first made from ``settings`` but for what concerns escalation.
 
-        A larger one assesses the image where ``policy`` would have a person asked, whichever detector it was made for: one that refused
-        every scene would never ask. Raises InvalidInput for fewer than two stages.
+        A larger one assesses the image where ``policy`` would have a person asked, whichever detector it was made for: one that
+        refused every scene would never ask. Raises InvalidInput for fewer than two stages.
         """
         if len(stages) < 2:
             raise InvalidInput(f"a cascade of {len(stages)} models: expected two or more")
