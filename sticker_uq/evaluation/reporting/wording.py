@@ -83,7 +83,7 @@ def number(value: float) -> str:
 
 
 def short_reason(reason: Reason) -> str:
-    """The comparison behind a reason ("SE 1.02 > 0.9"), or its words where there is no number."""
+    """The comparison behind a reason ("SE 1.02 > 0.9"), or its words where nothing was compared."""
     name = SHORT.get(reason.subject)
     if name is None or math.isnan(reason.limit):
         return text_of(reason)
