@@ -38,6 +38,12 @@ REPLACED = {
     r"goes on from there|as many as pay|stand on": "resumes; automatic; is based on",
 }
 """Pattern of whole words, in any case unless it says otherwise: what to write instead."""
+CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+PATTERNS = {
+    re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])", re.IGNORECASE): instead
+    for words, instead in REPLACED.items()
+}
+ANY = re.compile("|".join(pattern.pattern for pattern in PATTERNS), re.IGNORECASE)
 ALLOWED = {
     # upgrade notes name what was renamed
     "CHANGELOG.md": r".*",
@@ -67,18 +73,17 @@ def occurrences(path: Path) -> list[str]:
     """A line per replaced word in the file: where, which, and what to write instead."""
     name = path.relative_to(ROOT).as_posix()
     allowed = re.compile(ALLOWED.get(name, r"(?!)"), re.IGNORECASE)
+    text = path.read_text(encoding="utf-8")
+    variants = {text} if name.endswith(".md") else {text, CAMEL.sub(" ", text).replace("_", " ")}
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        words = (
-            re.sub(r"(?<=[a-z])(?=[A-Z])", " ", line).replace("_", " ") if not name.endswith(".md") else line
-        )
-        for pattern, instead in REPLACED.items():
-            for text in {line, words}:
-                for match in re.finditer(
-                    rf"(?<![A-Za-z0-9])(?:{pattern})(?![A-Za-z0-9])", text, re.IGNORECASE
-                ):
-                    if not allowed.fullmatch(match[0]):
-                        found.append(f"{name}:{number}: {match[0]!r}: write {instead}")
+    for variant in variants:
+        if not ANY.search(variant):
+            continue
+        for pattern, instead in PATTERNS.items():
+            for match in pattern.finditer(variant):
+                if not allowed.fullmatch(match[0]):
+                    line = variant.count("\n", 0, match.start()) + 1
+                    found.append(f"{name}:{line}: {match[0]!r}: write {instead}")
     return sorted(set(found))
 
 
