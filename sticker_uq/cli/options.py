@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from rich.markup import escape
 
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
-from sticker_uq.io.setting_fields import expectation, kind_of
+from sticker_uq.io.setting_fields import expectation, kind_of, refusal
 from sticker_uq.scene import InvalidInput
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -155,10 +155,6 @@ def _explain(
         if name not in model.model_fields:  # a rule of the model's own
             lines.append(problem["msg"].removeprefix("Value error, "))
             continue
-        own_rule = problem["type"] == "value_error"
-        wanted = (
-            str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(model.model_fields[name])}"
-        )
         what = f"--{name.replace('_', '-')}" if name in options or file is None else f"{file}: {name} ="
-        lines.append(f"{what} {problem['input']!r}: {wanted}")
+        lines.append(f"{what} {problem['input']!r}: {refusal(model.model_fields[name], problem)}")
     return "; ".join(lines)

@@ -63,6 +63,12 @@ def expectation(info: FieldInfo) -> str:
     return f"{kind} {' and '.join(bounds)}".rstrip()
 
 
+def refusal(info: FieldInfo, problem: Any) -> str:
+    """Why pydantic refused a value of the field, ``problem`` of its errors: the field's own rule, or what it expects."""
+    own_rule = problem["type"] == "value_error"
+    return str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(info)}"
+
+
 def validated(model: type[M], values: dict[str, Any]) -> M:
     """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected."""
     try:
@@ -75,6 +81,4 @@ def _sentence(model: type[BaseModel], problem: Any) -> str:
     name = ".".join(str(part) for part in problem["loc"])
     if name not in model.model_fields:
         return f"{name}: {problem['msg']}" if name else str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "value_error":
-        return f"parameter {name} = {problem['input']!r}: {problem['ctx']['error']}"
-    return f"parameter {name} = {problem['input']!r}: expected {expectation(model.model_fields[name])}"
+    return f"parameter {name} = {problem['input']!r}: {refusal(model.model_fields[name], problem)}"

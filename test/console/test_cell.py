@@ -60,8 +60,8 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
     nodes = {
         "detector": {"passes": 5, "threads": 1},
         "cell_sim": {
-            "width": 640,
-            "height": 480,
+            "width_px": 640,
+            "height_px": 480,
             "rate": 4.0,
             "failure_rate": 0.0,
             "record_file": str(truth),

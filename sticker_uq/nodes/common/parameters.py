@@ -19,7 +19,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, validated
+from sticker_uq.io.setting_fields import expectation, kind_of, limits_of, refusal, validated
 from sticker_uq.scene import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -171,8 +171,8 @@ def _checked(name: str, info: FieldInfo, value: Any) -> Any:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(Annotated[info.annotation, info])  # type: ignore[arg-type]
         return adapter.validate_python(value)
-    except ValidationError:
-        raise InvalidInput(f"parameter {name} = {value!r}: expected {expectation(info)}") from None
+    except ValidationError as error:
+        raise InvalidInput(f"parameter {name} = {value!r}: {refusal(info, error.errors()[0])}") from None
 
 
 def _descriptor(info: FieldInfo) -> ParameterDescriptor:

@@ -21,7 +21,10 @@ from test.nodes.fake_perception import Script
         ({"weights": "/nowhere.safetensors"}, "weights file '/nowhere.safetensors': no such file"),
         ({"passes": 0}, "parameter passes = 0: expected an integer from 1 to 200"),
         ({"dropout_rate": 0.95}, "parameter dropout_rate = 0.95: expected a number from 0.0 to 0.9"),
-        ({"model": "yolo"}, "parameter model = 'yolo': expected one of 'fasterrcnn_resnet50_fpn'"),
+        (
+            {"model": "yolo"},
+            "parameter model = 'yolo': unknown model 'yolo', expected one of fasterrcnn_resnet50_fpn",
+        ),
         (
             {"image_transport": "zip"},
             "parameter image_transport = 'zip': expected one of 'raw', 'compressed'",
@@ -110,7 +113,7 @@ def test_the_old_model_serves_until_the_new_one_is_ready(bench: Bench, script: S
 @pytest.mark.parametrize(
     ("request_", "error", "reason"),
     [
-        (select("yolo"), None, "parameter model = 'yolo': expected one of"),
+        (select("yolo"), None, "parameter model = 'yolo': unknown model 'yolo', expected one of"),
         (select(OTHER, "/nowhere"), None, "weights file '/nowhere': no such file"),
         (select(OTHER), RuntimeError("CUDA out of memory"), "RuntimeError: CUDA out of memory"),
     ],

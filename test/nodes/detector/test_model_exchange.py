@@ -54,7 +54,7 @@ def test_a_file_brings_all_parameters_of_its_model(bench: Bench, script: Script,
 @pytest.mark.parametrize(
     ("values", "extra", "reason"),
     [
-        ({"model": "yolo"}, {}, "parameter model = 'yolo': expected one of"),
+        ({"model": "yolo"}, {}, "parameter model = 'yolo': unknown model 'yolo', expected one of"),
         ({"model": OTHER, "pases": 3}, {}, "unknown parameter pases; did you mean passes?"),
         ({"model": OTHER, "annotated_rate": 3.0}, {}, "unknown parameter annotated_rate"),
         ({"model": OTHER, "device": "cuda"}, {}, "device = 'cuda': expected 'auto', as it is now"),
