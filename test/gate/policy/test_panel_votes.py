@@ -117,7 +117,7 @@ def test_the_most_restrictive_of_remove_ask_and_keep_wins() -> None:
 
 
 def test_a_signal_that_nobody_has_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected one of improbability, .* or supervisor\.NAME"):
+    with pytest.raises(ValueError, match=r"expected one of improbability, .* or monitor\.NAME"):
         RiskTerm(signal="mdsa", knots=(0.0,), log_odds=(0.0,))
 
 
