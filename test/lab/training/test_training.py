@@ -277,11 +277,13 @@ def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path)
     for key, value in model.state_dict().items():
         expected = other.state_dict()[key] if key.startswith("backbone.body.") else before[key]
         assert torch.equal(value, expected), key
-    with pytest.raises(
-        InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
-    ):
-        with torch.device("meta"):  # refused before a weight is touched
-            initial.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
+    with (
+        pytest.raises(
+            InvalidInput, match="'fasterrcnn_resnet50_fpn': expected 'ssd300_vgg16', or one with the same"
+        ),
+        torch.device("meta"),
+    ):  # refused before a weight is touched
+        initial.fill_from_file(build_model("ssd300_vgg16"), "ssd300_vgg16", path, heard.append)
 
 
 def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
