@@ -14,6 +14,7 @@ from sticker_uq.testing.fault_cell import FaultCell
 from sticker_uq.testing.scenes import assessment
 from sticker_uq.testing.scripted_detector import STICKER, Seen
 from sticker_uq_msgs.msg import GateState, SceneAssessment
+from test.faults.conftest import CALM_HZ
 
 
 def test_camera_stall(cell: FaultCell) -> None:
@@ -83,7 +84,7 @@ def test_ten_times_the_image_rate(cell: FaultCell) -> None:
     cell.until(lambda: len(cell.scenes) >= start + 100, "100 scenes")
     cell.until(lambda: len(cell.steps) > stamps and len(cell.gates) >= said + 5, "steps and gate messages")
     cell.until(lambda: parts.value("detector: images", "received"), "diagnostics of the detector")
-    cell.camera.rate(RATE_HZ)
+    cell.camera.rate(CALM_HZ)
     cell.works()
 
 
