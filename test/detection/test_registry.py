@@ -103,6 +103,8 @@ def test_a_registered_detector_is_stochastic_and_has_a_dil(fcos: Path) -> None:
     assert len(samples)
     later = detector.sample(features, 1, seed=1, first_pass=2)
     np.testing.assert_array_equal(later.boxes, samples.boxes[samples.pass_index == 2])
+    coarse = detector.with_settings(settings.model_copy(update={"precision": "bfloat16"}))
+    assert len(coarse.sample(coarse.encode(picture()), 1, seed=1))
     reference = StochasticDetector(detector.model, settings, "", "reference")
     plain = reference.detect(reference.encode(picture()))
     np.testing.assert_allclose(plain.boxes, detector.detect(features).boxes, atol=1e-2)
