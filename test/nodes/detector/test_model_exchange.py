@@ -146,7 +146,7 @@ def test_a_real_detector_is_exchanged_while_it_works_and_the_gate_notices(
         assert not refused.success
         assert str(broken) in refused.message
         assert [reason.code for reason in refused.reasons] == ["model_kept"]
-        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) goes on")
+        assert refused.message.startswith(f"{SSDLITE} (weights {old[:12]}) stays in use")
         assert refused.model_hash == old
         assert not any(gate.reasons & BlockReason.MODEL_CHANGED for gate in gates)
 
