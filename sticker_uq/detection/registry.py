@@ -32,6 +32,9 @@ MODEL_NAMES = (
 )
 """The six sticker detection models M1..M6 of Wu et al., by their torchvision names."""
 
+DEFAULT_MODEL = "ssdlite320_mobilenet_v3_large"
+"""The detector whose weights come with the package."""
+
 
 class Build(Protocol):
     """Makes a detector with random weights, all parameters trainable, in training mode."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sticker_uq.detection.registry import MODEL_NAMES, known_name
+from sticker_uq.detection.registry import DEFAULT_MODEL, MODEL_NAMES, known_name
 
 ModelName = Annotated[str, AfterValidator(known_name)]
 """The name of a detector in the registry: one of torchvision's six, or one that another package registers."""
@@ -18,7 +18,7 @@ class DetectorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: ModelName = Field(
-        MODEL_NAMES[-1],
+        DEFAULT_MODEL,
         description=f"sticker detection model: {', '.join(MODEL_NAMES)}, or one that a package registers",
     )
     weights: str = Field(
