@@ -103,9 +103,6 @@ METRICS = {
 }
 """The uncertainty metrics (Wu et al., section 3.2) by the names of their fields in :class:`MetricValues` and in messages."""
 
-LIMITED_METRICS = tuple(name for name, metric in METRICS.items() if not metric.relative)
-"""Those that compare between objects of any size: a policy has an upper limit ``max_NAME`` for each."""
-
 MONITOR_SIGNAL = "monitor."
 """What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
 

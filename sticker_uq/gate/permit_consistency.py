@@ -13,10 +13,11 @@ from typing import get_args
 
 from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
+from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.gate.policy.signals import NoveltySignal, SaliencyName
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
-from sticker_uq.scene import LIMITED_METRICS, ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
+from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
 
 NOISY_METRICS = frozenset(
     {

@@ -34,6 +34,17 @@ SURE = {
 }
 
 
+CERTAIN: dict[str, Any] = dict.fromkeys(METRICS, 0.0) | {
+    "shannon_entropy": 0.2,
+    "mutual_information": 0.02,
+    "total_variance": 4.0,
+    "predictive_surface": 3.0,
+    "relative_total_variance": 0.001,
+    "relative_predictive_surface": 0.001,
+}
+"""The metrics of an object that the passes are sure of."""
+
+
 def observed(
     box: Sequence[float] = HERE,
     label: ObjectClass = ObjectClass.STICKER,
@@ -51,13 +62,7 @@ def observed(
         detection_rate=1.0,
         duplicated=False,
         unstable=False,
-        variation_ratio=0.0,
-        shannon_entropy=0.2,
-        mutual_information=0.02,
-        total_variance=4.0,
-        predictive_surface=3.0,
-        relative_total_variance=0.001,
-        relative_predictive_surface=0.001,
+        **CERTAIN,
         box_covariance=np.eye(4),
         corner_hulls=(np.array([[0, 0], [1, 0], [0, 1]], np.float32),) * 4,
     )

@@ -84,7 +84,7 @@ class FakePerception:
         sticker = sc.ObservedObject(
             0, sc.ObjectClass.STICKER, np.array([0, 0, grey, 2], np.float32), np.array([0, 0, 1], np.float32),
             20, 20, 1.0, False, False, np.eye(4), (),
-            **dict(zip(sc.METRICS, (0.0, 0.0, 0.0, 1.0, 1.0, 0.1, 0.1), strict=True)),
+            **dict.fromkeys(sc.METRICS, 0.1),
         )  # fmt: skip
         saliency = np.full((height, width), 0.5, np.float32) if keep_saliency else None
         return self._scene(

@@ -22,9 +22,10 @@ from sticker_uq.evaluation.reporting.report_model import (
     Tone,
 )
 from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import open_source
-from sticker_uq.scene import LIMITED_METRICS, Outcome, SceneAssessment
+from sticker_uq.scene import Outcome, SceneAssessment
 
 MOST_PICTURES = 8
 """Pictures of one laptop in the report."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sticker_uq.messages import OUTCOMES, text_of
 from sticker_uq.scene import (
-    LIMITED_METRICS,
     METRICS,
     ObjectVerdict,
     Outcome,
@@ -53,17 +52,18 @@ SHOWN_METRICS = (
     *(
         ShownMetric(
             name,
-            METRICS[name].short,
-            METRICS[name].words,
-            METRICS[name].unit,
-            _TOP_OF_UNBOUNDED if math.isinf(METRICS[name].highest) else METRICS[name].highest,
+            metric.short,
+            metric.words,
+            metric.unit,
+            _TOP_OF_UNBOUNDED if math.isinf(metric.highest) else metric.highest,
             True,
-            METRICS[name].meaning,
+            metric.meaning,
         )
-        for name in LIMITED_METRICS
+        for name, metric in METRICS.items()
+        if not metric.relative
     ),
 )
-"""What is shown of every object, in this order."""
+"""What is shown of every object, in this order; of the metrics those that compare between objects of any size."""
 
 SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
     "probability": "P",

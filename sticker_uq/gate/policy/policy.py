@@ -21,7 +21,7 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
-from sticker_uq.scene import FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
+from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 
 class Policy(BaseModel):
@@ -199,6 +199,10 @@ class Policy(BaseModel):
                 _sentence(problem["loc"], problem["msg"], problem["input"]) for problem in error.errors()
             ]
             raise InvalidInput(f"policy {path}: {'; '.join(problems)}") from None
+
+
+LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in Policy.model_fields)
+"""The metrics that a policy has an upper limit ``max_NAME`` for."""
 
 
 def _sentence(location: tuple[int | str, ...], message: str, value: object) -> str:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, is_proper
-from sticker_uq.gate.policy.policy import Policy
+from sticker_uq.gate.policy.policy import LIMITED_METRICS, Policy
 from sticker_uq.gate.policy.signals import Signals
 from sticker_uq.scene import (
-    LIMITED_METRICS,
     NO_STICKER,
     ObjectClass,
     ObservedObject,
