@@ -51,7 +51,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         uncertainty=sc.ImageUncertainty(
             objects=message.uncertainty.objects,
             unstable=message.uncertainty.unstable,
-            **{name: getattr(message.uncertainty, name) for name in sc.METRICS},
+            **_metrics_from_msg(message.uncertainty.metrics),
         ),
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
@@ -156,8 +156,13 @@ def _object_from_msg(message: Any) -> sc.ObservedObject:
             sc.MonitorScore(one.name, one.score, one.limit) for one in getattr(message, "monitors", ())
         ),
         novelty=getattr(message, "novelty", math.nan),  # older recordings lack it
-        **{name: getattr(message, name) for name in sc.METRICS},
+        **_metrics_from_msg(message.metrics),
     )
+
+
+def _metrics_from_msg(message: Any) -> dict[str, float]:
+    """The metrics in ``message`` by name; NaN for one that is newer than the recording."""
+    return {name: getattr(message, name, math.nan) for name in sc.METRICS}
 
 
 def _exposure_from_msg(message: Any) -> sc.Exposure | None:

@@ -142,7 +142,7 @@ def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
         header=header_of(scene.stamp_ns, scene.frame_id),
         objects=int(uncertainty.objects),
         unstable=int(uncertainty.unstable),
-        **_floats(uncertainty, sc.METRICS),
+        metrics=m.MetricValues(**_floats(uncertainty, sc.METRICS)),
     )
 
 
@@ -257,7 +257,7 @@ def _object_to_msg(observed: sc.ObservedObject) -> m.ObservedObject:
             for one in observed.monitors
         ],
         novelty=float(observed.novelty),
-        **_floats(observed, sc.METRICS),
+        metrics=m.MetricValues(**_floats(observed, sc.METRICS)),
     )
 
 

@@ -101,7 +101,7 @@ def one_object(identity: int = 0) -> sc.ObservedObject:
     return sc.ObservedObject(
         identity, sc.ObjectClass.STICKER, np.arange(4, dtype=np.float32), np.array([0.1, 0.2, 0.7], np.float32),
         20, 20, 1.0, False, False, np.eye(4), (np.zeros((3, 2), np.float32),),
-        **dict(zip(sc.METRICS, (0.0, 0.5, math.nan, 1.0, 2.0, 0.1, 0.2), strict=True)),
+        **{**dict.fromkeys(sc.METRICS, 0.5), "mutual_information": math.nan},
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def test_detections_are_the_clustered_objects() -> None:
     assert (detection.box.x1, detection.box.y2) == (0.0, 3.0)
 
 
-def test_a_recording_from_before_noise_sharpness_and_novelty_has_nan_for_them() -> None:
+def test_a_recording_from_before_a_field_has_nan_for_it() -> None:
     class Before:
         """A message without the fields that came later."""
 
@@ -167,7 +167,7 @@ def test_a_recording_from_before_noise_sharpness_and_novelty_has_nan_for_them() 
             self._message = message
 
         def __getattr__(self, name: str) -> object:
-            if name in ("noise", "sharpness", "novelty", "missed_sticker_probability"):
+            if name in ("noise", "sharpness", "novelty", "missed_sticker_probability", "total_variance"):
                 raise AttributeError(name)
             value = getattr(self._message, name)
             if isinstance(value, list):
@@ -190,6 +190,8 @@ def test_a_recording_from_before_noise_sharpness_and_novelty_has_nan_for_them() 
         old.exposure.sharpness,
         old.localization.novelty,
         old.localization.missed_sticker_probability,
+        old.uncertainty.total_variance,
+        old.objects[0].total_variance,
     )
     assert all(map(math.isnan, (*later, old.objects[0].novelty)))
 
