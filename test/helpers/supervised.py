@@ -151,11 +151,11 @@ class Cell:
         self.camera.objects = objects
 
     def goal(self, number: int) -> RemoveSticker.Goal:
-        """The ``number``-th goal, once the arm works on it and the gate says so."""
+        """The ``number``-th goal, once the arm works on it or on a later one and the gate says so."""
         assert self.arm is not None
-        self.until(lambda: len(self.arm.goals) == number, f"goal {number}")  # type: ignore[union-attr]
+        self.until(lambda: len(self.arm.goals) >= number, f"goal {number}")  # type: ignore[union-attr]
         self.until_gate(GateState.STATE_REMOVING)
-        return self.arm.goals[-1]
+        return self.arm.goals[number - 1]
 
     def resolve(self, **fields: Any) -> ResolveIntervention.Response:
         request = ResolveIntervention.Request(request_id=self.requests[-1].request_id, person="Ada")
