@@ -12,7 +12,6 @@ from sticker_uq.evaluation.metrics.statistics import bca_mean_interval
 from sticker_uq.lab.studies.detectors.correlation import correlations, pooled_correlation
 from sticker_uq.lab.studies.detectors.measures import (
     ACCURACY,
-    RELATIVE,
     UNCERTAINTY,
     Measure,
     Profile,
@@ -22,7 +21,7 @@ from sticker_uq.lab.studies.detectors.measures import (
 from sticker_uq.lab.studies.detectors.ordering import best_everywhere, recommended, tiers
 from sticker_uq.lab.studies.detectors.results import CLEAN, conditions, measures_of, paired
 from sticker_uq.lab.studies.detectors.significance import ALPHA, Alternative, compare_pairs, friedman
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import METRICS, InvalidInput
 
 RECOMMENDED = "recommended"
 RESAMPLES = 1000
@@ -157,8 +156,8 @@ def _compare(
 
 
 def _uqms(measures: Sequence[Measure], profile: Profile) -> list[Measure]:
-    wanted = UNCERTAINTY if profile == "simula_rp" else (*UNCERTAINTY, *RELATIVE)
-    return [measure for measure in wanted if measure in measures]
+    wanted = {m.name for m in UNCERTAINTY} if profile == "simula_rp" else METRICS.keys()
+    return [measure for measure in measures if measure.name in wanted]
 
 
 def _correlations(

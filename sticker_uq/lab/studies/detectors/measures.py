@@ -23,18 +23,23 @@ class Measure:
 
 
 ACCURACY = Measure("map", "mAP", True)
-_RELATIVE = [metric.relative for metric in METRICS.values() if metric.relative]
+_OF_METRICS = {name: Measure(name, metric.short, False, metric.unit) for name, metric in METRICS.items()}
 UNCERTAINTY = tuple(
-    Measure(name, metric.short, False, metric.unit)
-    for name, metric in METRICS.items()
-    if name not in _RELATIVE
+    _OF_METRICS[name]
+    for name in (
+        "variation_ratio",
+        "shannon_entropy",
+        "mutual_information",
+        "total_variance",
+        "predictive_surface",
+    )
 )
 """The paper's five uncertainty quantification metrics (UQMs)."""
-RELATIVE = tuple(Measure(name, METRICS[name].short, False) for name in _RELATIVE)
+RELATIVE = tuple(_OF_METRICS[metric.relative] for metric in METRICS.values() if metric.relative)
 """TV and PS divided by the area of the box, so that images of different sizes compare."""
 SCORES = (Measure("rs_map", "RS_mAP", True), Measure("rs_uqm", "RS_UQM", True))
 """Robustness scores (eq 14-16)."""
-MEASURES = (ACCURACY, *UNCERTAINTY, *RELATIVE, *SCORES)
+MEASURES = (ACCURACY, *_OF_METRICS.values(), *SCORES)
 BY_NAME = {measure.name: measure for measure in MEASURES}
 
 _ALIASES = {measure.short.lower(): measure.name for measure in MEASURES}
