@@ -323,7 +323,8 @@ class Localization:
     that no predicted box explains, NaN where it was not measured; ``unexplained``: the places where it is high, by falling
     objectness; ``novelty``: how probably the most novel places were never shown to the detector, and
     ``missed_sticker_probability``: how probably a sticker is visible that no predicted box shows, by the novelty network; both
-    0..1, NaN: not measured.
+    0..1; ``scene_distance``: how far the scene as a whole lies from the training pictures, 1 as far as an unusual one of them;
+    NaN: not measured.
     """
 
     complete_localization: float
@@ -335,6 +336,7 @@ class Localization:
     unexplained: tuple[UnexplainedRegion, ...] = ()
     novelty: float = float("nan")
     missed_sticker_probability: float = float("nan")
+    scene_distance: float = float("nan")
 
 
 @dataclass(frozen=True)

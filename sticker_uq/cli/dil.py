@@ -30,9 +30,10 @@ from sticker_uq.lab.studies.dil.dil_tables import (
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
 from sticker_uq.lab.training.novelty_head import train_novelty_head
+from sticker_uq.lab.training.novelty_quality import measured, pictures_read, split
 from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
-from sticker_uq.novelty.head import load_novelty_model, save_head
-from sticker_uq.novelty.network import packaged_network, read_network, save_network
+from sticker_uq.novelty.head import NoveltyHead, load_novelty_model, save_head
+from sticker_uq.novelty.network import NoveltyNetwork, packaged_network, read_network, save_network
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -115,31 +116,55 @@ def learn(
             "--model; it starts from the backbone of --model.",
         ),
     ] = False,
-    epochs: Annotated[int, typer.Option(help="Epochs of a network, each with other shapes.")] = EPOCHS,
+    epochs: Annotated[
+        int,
+        typer.Option(
+            help="Epochs of a network, each with other shapes; 0 with --start: only measure it anew."
+        ),
+    ] = EPOCHS,
     start: Annotated[
         Path | None,
         typer.Option(help="Trained network to continue from; only with --network."),
     ] = None,
 ) -> None:
-    """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure)."""
-    if epochs < 1:
-        raise InvalidInput(f"--epochs {epochs}: expected 1 or more")
+    """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure).
+
+    A fifth of the pictures is held out. On them its quality is measured, which the file records: perception refuses a network
+    or head that cannot tell the unknown from the known.
+    """
+    if epochs < (0 if start else 1):
+        raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
     if start is not None and not network:
         raise InvalidInput(f"--start {start}: expected only with --network")
     settings = checked(DetectorSettings, detector_values)
     detector, seed = load_detector(settings), settings.seed
-    items = read_coco(data)
+    items, held = split(read_coco(data), seed)
     with Progress(*_COLUMNS) as bar:
+        task = bar.add_task("learning", total=len(items) * (epochs if network else 1))
+        model: NoveltyNetwork | NoveltyHead
         if network:
-            task = bar.add_task("learning", total=len(items) * epochs)
             begin = mobile_blocks(detector) if start is None else read_network(start)
-            learned = learn_network(items, begin, epochs, seed, lambda n, loss: bar.advance(task, n))
-            save_network(learned, detector, out)
+            if epochs or not isinstance(begin, NoveltyNetwork):
+                model = learn_network(items, begin, epochs, seed, lambda n, loss: bar.advance(task, n))
+            else:
+                model = begin
         else:
-            task = bar.add_task("looking", total=len(items))
-            head = train_novelty_head(detector, items, seed, lambda: bar.advance(task))
-            save_head(head, detector, out)
-    typer.echo(f"novelty {'network' if network else 'head'} in {out}")
+            model = train_novelty_head(detector, items, seed, lambda: bar.advance(task))
+        task = bar.add_task("measuring", total=pictures_read(len(items), len(held)) + len(held))
+        model.quality = measured(detector, model, items, held, seed, lambda: bar.advance(task))
+    if isinstance(model, NoveltyNetwork):
+        save_network(model, detector, out)
+    else:
+        save_head(model, detector, out)
+    quality = model.quality
+    typer.echo(
+        f"novelty {'network' if network else 'head'} in {out}, measured on {quality.pictures} pictures held out:"
+    )
+    typer.echo(f"AUROC of unknown objects {quality.objects}, of foreign scenes {quality.scenes}")
+    if quality.weakness:
+        typer.echo(
+            f"TOO WEAK, perception will not use it: {quality.weakness}; learn from more pictures", err=True
+        )
 
 
 def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAns
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, judge_object, within
 from sticker_uq.gate.policy.signals import (
+    DISTANCE,
     MISSED,
     NOVELTY,
     UNEXPLAINED,
@@ -180,6 +181,7 @@ def _outcome(
     doubts = []
     if not memory.scene_checked:
         doubts = _saliency_doubts(assessment, policy, clean=False)
+        doubts += _foreign_scene(assessment, policy)
         if policy.familiarity is not None:
             doubts += policy.familiarity.doubts(assessment)
     if doubts:
@@ -206,6 +208,13 @@ def _saliency_doubts(assessment: SceneAssessment, policy: Policy, clean: bool) -
         return []
     passed, reason = within(signal, scene_saliency(assessment, signal), limit)
     return [] if passed else [reason]
+
+
+def _foreign_scene(assessment: SceneAssessment, policy: Policy) -> list[Reason]:
+    """That the scene as a whole is unlike the training pictures, or that this is not known."""
+    passed, reason = _within_novelty(assessment, DISTANCE, policy.max_scene_distance)
+    released = policy.unmeasured_novelty == "release" and math.isnan(reason.value)
+    return [] if passed or released else [reason]
 
 
 def _clean_doubts(
@@ -251,9 +260,21 @@ def _novelty_limit(assessment: SceneAssessment, name: NoveltySignal, limit: floa
     """
     if limit >= 1.0:
         return []
-    value = math.nan if assessment.localization is None else float(getattr(assessment.localization, name))
-    passed, reason = within(name, value, limit)
+    passed, reason = _within_novelty(assessment, name, limit)
     return [] if passed else [reason, *_places(assessment, reason)]
+
+
+def _within_novelty(assessment: SceneAssessment, name: NoveltySignal, limit: float) -> tuple[bool, Reason]:
+    """Whether the novelty signal ``name`` is at most ``limit``, and that as a reason.
+
+    A scene without any distinctive localization was left out, and a later one will be measured. Where only novelty is missing
+    there is no network, which has a reason of its own.
+    """
+    localization = assessment.localization
+    value = math.nan if localization is None else float(getattr(localization, name))
+    passed, reason = within(name, value, limit)
+    missing = localization is not None and math.isnan(value)
+    return passed, replace(reason, code="no_novelty_network") if missing else reason
 
 
 def _places(assessment: SceneAssessment, reason: Reason) -> list[Reason]:

@@ -14,7 +14,7 @@ from typing import get_args
 from sticker_uq.gate.box_overlap import Box, as_box, cover, iou
 from sticker_uq.gate.plausibility import may_be_removed
 from sticker_uq.gate.policy.policy import LIMITED_METRICS
-from sticker_uq.gate.policy.signals import NoveltySignal, SaliencyName
+from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY, NoveltySignal, SaliencyName
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.gate.state import Permit
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Reason, SceneDecision, Verdict
@@ -27,6 +27,8 @@ NOISY_METRICS = frozenset(
         "risk",
         "dil",
         "background_saliency",
+        OBJECT_NOVELTY,
+        DISTANCE,
     }
 )
 """Subjects whose value moves with the passes or the sensor's noise although nothing in the scene has changed."""
@@ -58,7 +60,7 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
     only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,
-    because the arm itself is in the picture. Something new over the object, or a neighbour that has moved, always does.
+    because the arm itself is in the picture, which is also why the novelty of the object does not. Something new over the object, or a neighbour that has moved, always does.
     """
     match_iou = settings.match_iou
     here = [v for v in decision.verdicts if iou(as_box(v.object.box), permit.target.box) >= match_iou]
@@ -68,6 +70,8 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
     if any(map(may_be_removed, here)):
         return PermitCheck(seen=True) if permit.accepted else _of_whole_scene(decision, settings)
     for verdict in here:
+        if permit.accepted and _only_covered(verdict):
+            continue
         objection = _objection(verdict)
         if is_slight(verdict, settings.doubt_margin):
             scene = PermitCheck() if permit.accepted else _of_whole_scene(decision, settings)
@@ -75,6 +79,11 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
         if objection:
             return PermitCheck(contradiction=objection)
     return PermitCheck() if permit.accepted else PermitCheck(contradiction=(Reason("object_not_found"),))
+
+
+def _only_covered(verdict: ObjectVerdict) -> bool:
+    """Whether nothing but novelty speaks against an object: under the arm it is as novel as the arm itself."""
+    return verdict.verdict is Verdict.ASK and all(r.subject == OBJECT_NOVELTY for r in verdict.reasons)
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
@@ -112,7 +121,7 @@ def left_out(decision: SceneDecision) -> bool:
     Where it was tried and failed, perception is restricted, which is a reason of its own.
     """
     names = (*get_args(SaliencyName), *get_args(NoveltySignal))
-    missing = [r for r in decision.reasons if r.subject in names and math.isnan(r.value)]
+    missing = [r for r in decision.reasons if r.subject in names and r.code == "not_measured"]
     return bool(missing) and len(missing) == len(decision.reasons)
 
 

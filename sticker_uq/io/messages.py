@@ -188,6 +188,7 @@ def _localization_from_msg(message: Any) -> sc.Localization | None:
         ),
         novelty=getattr(message, "novelty", math.nan),
         missed_sticker_probability=getattr(message, "missed_sticker_probability", math.nan),
+        scene_distance=getattr(message, "scene_distance", math.nan),
     )
 
 

@@ -16,7 +16,15 @@ from torch.nn import functional as F
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import load_weights, save_weights
-from sticker_uq.novelty.network import NETWORK_ROLE, NoveltyNetwork, load_network
+from sticker_uq.novelty.network import (
+    NETWORK_ROLE,
+    NoveltyNetwork,
+    file_metadata,
+    load_network,
+    quality_of,
+)
+from sticker_uq.novelty.quality import NoveltyQuality
+from sticker_uq.novelty.reference import SceneReference
 from sticker_uq.scene import InvalidInput
 
 STRIDE = 16
@@ -28,8 +36,12 @@ _HIDDEN = 64
 
 
 class NoveltyHead(nn.Module):
-    """Takes activations (N, C) of cells to logits (N,) that something novel covers them."""
+    """Takes activations (N, C) of cells to logits (N,) that something novel covers them.
 
+    ``reference``: of the mean over the cells; ``quality``: as measured after training, None where it was not.
+    """
+
+    quality: NoveltyQuality | None = None
     mean: Tensor
     scale: Tensor
 
@@ -40,32 +52,31 @@ class NoveltyHead(nn.Module):
         self.layers = nn.Sequential(
             nn.Linear(channels, _HIDDEN), nn.GELU(), nn.Dropout(0.2), nn.Linear(_HIDDEN, 1)
         )
+        self.reference = SceneReference(channels)
 
     def forward(self, cells: Tensor) -> Tensor:
         """The logits."""
         return torch.as_tensor(self.layers((cells - self.mean) / self.scale)[:, 0])
 
 
-def novelty_map(head: NoveltyHead, maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
-    """Probability that something novel covers each cell, (n, h, w), about STRIDE px of the network's input each.
-
-    ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
-    """
-    cells = cells_of(maps, padded)
+def novelty_map(head: NoveltyHead, cells: Tensor) -> Tensor:
+    """Probability that something novel covers each of ``cells`` (n, C, h, w), (n, h, w)."""
     with torch.inference_mode():
         flat = head(cells.permute(0, 2, 3, 1).flatten(0, 2))
     return torch.sigmoid(flat).unflatten(0, (cells.shape[0], *cells.shape[2:]))
 
 
 def novelty(probabilities: Tensor) -> float:
-    """NoveltyEstimator of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
+    """Novelty of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
     return float(probabilities.flatten().topk(min(STRONGEST, probabilities.numel())).values.mean())
 
 
 def save_head(head: NoveltyHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write ``head`` with the hash of the weights of ``detector`` that it reads. OSError when the disk fails."""
-    metadata = {"model": detector.name, "role": ROLE, "detector": detector.weights_hash}
-    save_weights(head, path, metadata, half=True)
+    """Write ``head``, its quality, and the hash of the weights of ``detector`` that it reads.
+
+    OSError when the disk fails, InvalidInput for a head without a reference.
+    """
+    save_weights(head, path, file_metadata(ROLE, detector, head.quality), half=True)
 
 
 def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> NoveltyHead:
@@ -79,6 +90,7 @@ def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> Nov
         )
     head = NoveltyHead(len(state["mean"]))
     head.load_state_dict(state)
+    head.quality = quality_of(metadata, path)
     return head.eval().requires_grad_(False).to(detector.device)
 
 
@@ -93,7 +105,10 @@ def load_novelty_model(
 
 
 def cells_of(maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
-    """The two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged."""
+    """The two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged.
+
+    ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
+    """
     coarse = [m.detach() for m in maps if m.shape[-1] * STRIDE <= padded[1] + STRIDE - 1]
     first = coarse[0]
     others = [F.interpolate(m, first.shape[-2:], mode="bilinear", align_corners=False) for m in coarse[1:2]]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -27,6 +28,8 @@ from torchvision.ops import nms
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.kernels.transfer import to_device
 from sticker_uq.detection.weights import COUNTERS, load_weights, save_weights
+from sticker_uq.novelty.quality import NoveltyQuality
+from sticker_uq.novelty.reference import SceneReference
 from sticker_uq.scene import FloatArray, InvalidInput
 
 NETWORK_ROLE = "novelty network"
@@ -58,7 +61,7 @@ class NoveltyMaps:
 
     ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
     ``boxes`` (K, 4) float32 px: the visible part of the stickers that it detects, of known kinds and of others;
-    ``scores`` (K,): the probability of each, the highest first.
+    ``scores`` (K,): the probability of each, the highest first. ``distance``: scene distance (:class:`SceneReference`).
     """
 
     foreign: FloatArray
@@ -67,13 +70,17 @@ class NoveltyMaps:
     cell: tuple[float, float]
     boxes: FloatArray = field(default_factory=lambda: np.zeros((0, 4), np.float32))
     scores: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
+    distance: float = math.nan
 
 
 class NoveltyNetwork(nn.Module):
     """Takes pictures (n, 3, H, W) from :func:`network_input` to (n, 8, h, w): logits of CHANNELS, and BOX; STRIDE px per cell.
 
-    A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions.
+    A MobileNetV3 (Howard et al. 2019) down to 16 px per cell, and a decoder that joins three of its resolutions. ``reference``:
+    of the mean activations of the coarsest; ``quality``: as measured after training, None where it was not.
     """
+
+    quality: NoveltyQuality | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,15 +93,24 @@ class NoveltyNetwork(nn.Module):
             _layer(_WIDTH, _WIDTH),
             nn.Conv2d(_WIDTH, len(CHANNELS) + BOX, 1),
         )
+        self.reference = SceneReference(sixteenth)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Logits and boxes."""
+        return self.decode(self.encode(pictures))
+
+    def encode(self, pictures: Tensor) -> list[Tensor]:
+        """The encoder's maps that the decoder reads, fine to coarse."""
         maps = pictures
         tapped = []
         for number, block in enumerate(self.encoder):
             maps = block(maps)
             if number in _TAPPED:
                 tapped.append(maps)
+        return tapped
+
+    def decode(self, tapped: Sequence[Tensor]) -> Tensor:
+        """Logits and boxes from the maps of :meth:`encode`."""
         quarter, eighth, sixteenth = tapped
         larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
         joined = self.coarse(torch.cat([larger, eighth], dim=1))
@@ -130,16 +146,31 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
     """What ``network`` says of ``image`` (H, W, 3) uint8 BGR of any size."""
     height, width = image.shape[:2]
     across, down = input_size(width, height)
-    shrinks = across <= width
-    small = cv2.resize(image, (across, down), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
-    device = next(network.parameters()).device
     cell = (STRIDE * width / across, STRIDE * height / down)
     with torch.inference_mode():
-        pictures = to_device(network_input([np.asarray(small, np.uint8)]), device)
-        found = network(pictures)[0].float().cpu()
+        tapped = network.encode(_prepared(network, image))
+        found = network.decode(tapped)[0].float().cpu()
+        distance = network.reference.distance(_mean_activations(tapped))
     foreign, _, sticker, middle = found[: len(CHANNELS) + 1].sigmoid().numpy()
     boxes, scores = _boxes(torch.from_numpy(middle), found[len(CHANNELS) + 1 :], cell, (width, height))
-    return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores)
+    return NoveltyMaps(foreign, sticker, (width, height), cell, boxes, scores, distance)
+
+
+def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
+    """The mean activations (C,) of ``image`` (H, W, 3) uint8 BGR that the reference of ``network`` is about."""
+    with torch.inference_mode():
+        return _mean_activations(network.encode(_prepared(network, image)))
+
+
+def _prepared(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
+    height, width = image.shape[:2]
+    size = input_size(width, height)
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if size[0] <= width else cv2.INTER_LINEAR)
+    return to_device(network_input([np.asarray(small, np.uint8)]), next(network.parameters()).device)
+
+
+def _mean_activations(tapped: Sequence[Tensor]) -> Tensor:
+    return tapped[-1][0].float().mean(dim=(1, 2))
 
 
 def _boxes(
@@ -157,9 +188,27 @@ def _boxes(
 
 
 def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write ``network``, which started from ``detector``, in half precision. OSError when the disk fails."""
-    metadata = {"model": detector.name, "role": NETWORK_ROLE, "detector": detector.weights_hash}
-    save_weights(network, path, metadata, half=True)
+    """Write ``network``, which started from ``detector``, and its quality, in half precision.
+
+    OSError when the disk fails, InvalidInput for a network without a reference.
+    """
+    save_weights(network, path, file_metadata(NETWORK_ROLE, detector, network.quality), half=True)
+
+
+def file_metadata(role: str, detector: StochasticDetector, quality: NoveltyQuality | None) -> dict[str, Any]:
+    """The metadata of a file in this ``role``, made with ``detector``."""
+    measured = {} if quality is None else {"quality": quality.to_dict()}
+    return {"model": detector.name, "role": role, "detector": detector.weights_hash, **measured}
+
+
+def quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:
+    """The quality in the ``metadata`` of file ``path``, None where it was not measured; InvalidInput if it cannot be read."""
+    try:
+        return NoveltyQuality.from_dict(metadata["quality"]) if "quality" in metadata else None
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"{path}: quality {metadata['quality']!r} cannot be read ({error}), expected that of `sticker-uq dil learn`"
+        ) from None
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
@@ -182,6 +231,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
             f"{path}: has other layers than this version's network, expected one that it wrote"
         )
     network.load_state_dict(state, strict=False)
+    network.quality = quality_of(metadata, path)
     return network
 
 

@@ -118,7 +118,7 @@ class Perception:
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
-        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises
+        distinctive localization is switched off or undefined or novelty cannot be measured, and FAILED when the network's output is NaN or infinite. Raises
         :class:`InvalidInput` for anything that is no such image.
         """
         timings: dict[str, float] = {}
@@ -148,7 +148,7 @@ class Perception:
             features, self.settings.passes, image_seed(digest, self.settings.seed)
         )
         objects, unstable, uncertainty = observe(samples, self.settings.cluster)
-        found = _Found(*_status(None), objects, unstable, uncertainty, None, samples.passes)
+        found = _Found(*_status(None, ""), objects, unstable, uncertainty, None, samples.passes)
         scene = self._assessment(0, "", (image.shape[1], image.shape[0]), digest, found, {})
         return scene, observe_objects(self._detector, image, features, samples, objects, members)
 
@@ -193,9 +193,9 @@ class Perception:
             with _timed(timings, "dil"):
                 novelty_maps = () if novel.maps is None else (novel.maps,)
                 (localization,) = localize(deterministic, settings.localization, keep_saliency, novelty_maps)
-                localization = replace(localization, novelty=novel.scene)
+                localization = replace(localization, novelty=novel.scene, scene_distance=novel.distance)
         left_out = settings.dil and not dil
-        status = (Status.OK, LEFT_OUT) if left_out else _status(localization)
+        status = (Status.OK, LEFT_OUT) if left_out else _status(localization, self._novelty.problem)
         # waited for as late as possible: the network computes while it is measured
         seed = image_seed(digest(), settings.seed)
 
@@ -258,13 +258,16 @@ def _failed(reason: str, passes: int) -> _Found:
     return _Found(Status.FAILED, reason, (), (), image_uncertainty((), 0), None, passes)
 
 
-def _status(localization: Localization | None) -> tuple[Status, str]:
-    """OK, or DEGRADED and what is missing: without DiL an object that no pass detected goes unnoticed."""
+def _status(localization: Localization | None, problem: str) -> tuple[Status, str]:
+    """OK, or DEGRADED and what is missing: without DiL an object that no pass detected goes unnoticed, without novelty a scene
+    that the detector was not made for. ``problem``: why novelty is not measured.
+    """
+    missing = [problem] if problem else []
     if localization is None:
-        return Status.DEGRADED, "distinctive localization is switched off"
-    if math.isnan(localization.dil):
-        return Status.DEGRADED, "distinctive localization is undefined: there is no objectness saliency"
-    return Status.OK, ""
+        missing.insert(0, "distinctive localization is switched off")
+    elif math.isnan(localization.dil):
+        missing.insert(0, "distinctive localization is undefined: there is no objectness saliency")
+    return (Status.DEGRADED, "; ".join(missing)) if missing else (Status.OK, "")
 
 
 def _has_turn(digest: str, stamp_ns: int, every: int) -> bool:

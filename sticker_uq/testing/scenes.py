@@ -63,6 +63,7 @@ def observed(
         duplicated=False,
         unstable=False,
         **CERTAIN,
+        novelty=0.0,
         box_covariance=np.eye(4),
         corner_hulls=(np.array([[0, 0], [1, 0], [0, 1]], np.float32),) * 4,
     )
@@ -108,7 +109,7 @@ def assessment(
         uncertainty=ImageUncertainty(len(objects), len(unstable)),
         localization=None
         if dil is None
-        else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0),
+        else Localization(100.0, 100.0 * dil, dil, 0.5, unexplained_objectness=0.0, scene_distance=0.5),
         exposure=Exposure(90.0, 0.02, 0.01),
     )
     return replace(scene, **changes)

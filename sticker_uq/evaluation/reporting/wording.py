@@ -72,6 +72,8 @@ SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
     "dil": "DiL",
     "unexplained_objectness": "missed?",
     "novelty": "novel?",
+    "object_novelty": "novel?",
+    "scene_distance": "distance",
     "missed_sticker_probability": "P(missed)",
     "logo_overlap": "logo overlap",
 }

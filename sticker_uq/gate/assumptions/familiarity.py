@@ -116,14 +116,14 @@ class Usual(Section):
 def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
     """Limits that a share ``beyond`` of values like ``values`` (N,) lies above, and as many below."""
     at = np.log1p(values) if ratio else values
-    high, low = _limit(at, beyond), max(-_limit(-at, beyond), 0.0)  # no signal is negative
+    high, low = tail_limit(at, beyond), max(-tail_limit(-at, beyond), 0.0)  # no signal is negative
     middle = float(np.median(at))
     found = (math.expm1(v) if ratio else v for v in (low, middle, high))
     low, middle, high = (float(f"{v:.{_DIGITS}g}") for v in found)
     return Usual(low=low, middle=middle, high=high)
 
 
-def _limit(values: FloatArray, beyond: float) -> float:
+def tail_limit(values: FloatArray, beyond: float) -> float:
     """What a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -132,6 +132,21 @@ class Policy(BaseModel):
         ge=0.0,
         le=1.0,
         description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
+    )
+    max_scene_distance: float = Field(
+        1.0,
+        gt=0.0,
+        le=1e6,
+        description="Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it "
+        "nothing is removed or called clean",
+    )
+    max_object_novelty: float = Field(
+        0.65, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed"
+    )
+    unmeasured_novelty: Literal["ask", "release"] = Field(
+        "ask",
+        description="Without a novelty network: ask, nothing is released without the operator; release, the two limits above do "
+        "not count and a scene that the detector was not made for is peeled",
     )
     calibration: Calibration | None = Field(
         None, description="From class probabilities to shares that are right"

@@ -9,7 +9,7 @@ import numpy as np
 
 from sticker_uq.gate.box_overlap import as_box, cover, is_proper
 from sticker_uq.gate.policy.policy import LIMITED_METRICS, Policy
-from sticker_uq.gate.policy.signals import Signals
+from sticker_uq.gate.policy.signals import OBJECT_NOVELTY, Signals
 from sticker_uq.scene import (
     NO_STICKER,
     ObjectClass,
@@ -86,6 +86,8 @@ def _sticker(
         within(metric, getattr(observed, metric), getattr(policy, f"max_{metric}"))
         for metric in LIMITED_METRICS
     ]
+    if policy.unmeasured_novelty == "ask" or not math.isnan(observed.novelty):
+        checks.append(within(OBJECT_NOVELTY, observed.novelty, policy.max_object_novelty))
     if policy.risk is not None:
         risk = policy.risk(signals)
         checks.append(within("risk", risk, policy.risk.max_removal))

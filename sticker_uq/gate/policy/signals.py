@@ -43,11 +43,17 @@ box explains."""
 UNEXPLAINED: SaliencyName = "unexplained_objectness"
 """The subject of a reason that says that something may have been missed."""
 
-NoveltySignal = Literal["novelty", "missed_sticker_probability"]
+NoveltySignal = Literal["novelty", "missed_sticker_probability", "scene_distance"]
 """What the network that looks beside the detector says of a scene."""
 
 NOVELTY: NoveltySignal = "novelty"
 """The subject of a reason that says that something lies there which the detector was never shown."""
+
+DISTANCE: NoveltySignal = "scene_distance"
+"""The subject of a reason that says that the scene as a whole is unlike those that the detector was made for."""
+
+OBJECT_NOVELTY = "object_novelty"
+"""The subject of a reason that says that an object is of no kind that the detector was shown."""
 
 MISSED: NoveltySignal = "missed_sticker_probability"
 """The subject of a reason that says that a sticker may be visible which no box shows."""

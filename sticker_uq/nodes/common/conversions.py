@@ -158,6 +158,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
         "unexplained_objectness",
         "novelty",
         "missed_sticker_probability",
+        "scene_distance",
     )
     return m.DistinctiveLocalization(
         header=header_of(scene.stamp_ns, scene.frame_id),

@@ -21,7 +21,7 @@ from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, overlapping
 from sticker_uq.io.coco import dataset_digest, read_picture
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.abnormal_coco import AbnormalImage
-from sticker_uq.novelty.head import NoveltyHead, novelty, novelty_map
+from sticker_uq.novelty.head import NoveltyHead, cells_of, novelty, novelty_map
 from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
@@ -192,7 +192,7 @@ def _record(
         signals[BACKGROUND_NOVELTY] = background_novelty(maps, predicted)
         signals[MISSED_STICKER_PROBABILITY] = missed_sticker_probability(maps, predicted)
     elif head is not None:
-        signals[NOVELTY] = novelty(novelty_map(head, sharp.head_maps(features), features.padded)[0])
+        signals[NOVELTY] = novelty(novelty_map(head, cells_of(sharp.head_maps(features), features.padded))[0])
     signals |= {name: _known(getattr(means, name)) for name in METRICS}
     signals["least_confidence"] = 1 - min((o.score for o in objects), default=1.0)
     signals["unstable"] = float(len(unstable))
