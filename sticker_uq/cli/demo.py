@@ -6,9 +6,8 @@ import json
 import os
 import platform
 import re
-import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -19,24 +18,40 @@ from rich.table import Table
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
+from sticker_uq.cli.options import output_folder
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.outputs import remove_earlier_result
+from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import share_folder
-from sticker_uq.scene import InvalidInput
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "console", "supervisor")
 _MADE_BY_DEMO = "truth.json"
+_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", "log.txt")
+_FILES = (
+    *_WRITTEN,
+    *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
+    "pictures/*.jpg",
+    "bag/metadata.yaml",
+    "bag/*.mcap",
+    "audit/audit-*.jsonl",
+    "audit/lock",
+)
+"""What a demo leaves in its folder."""
 
 
 def command(
     laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
-    out: Annotated[Path, typer.Option(help="Folder for the recording, the pictures and the report.")] = Path(
-        "out/demo"
-    ),
+    out: Annotated[
+        Path,
+        output_folder(
+            "Folder for the recording, the pictures and the report; an earlier demo's files in it are replaced."
+        ),
+    ] = Path("out/demo"),
     person: Annotated[
-        str,
+        Literal["ground_truth", "console", "none"],
         typer.Option(
             help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page) or none."
         ),
@@ -60,8 +75,9 @@ def command(
     """
     console = Console()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
-    Policy.load(policy_file)  # reports an invalid policy before anything is started
-    _prepare(out)
+    Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
+    if params is not None:
+        read_parameters(params, "supervisor")
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     # isolates the demo from a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
@@ -82,7 +98,9 @@ def command(
             "policy": str(policy_file),
         }
     )
-    trouble = _run(cell_processes(options), laptops, out, limit, console)
+    processes = cell_processes(options)
+    _prepare(out)
+    trouble = _run(processes, laptops, out, limit, console)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
@@ -98,13 +116,9 @@ def command(
 
 
 def _prepare(out: Path) -> None:
-    if out.exists():
-        if not (out / _MADE_BY_DEMO).is_file() and any(out.iterdir()):
-            raise InvalidInput(
-                f"{out} contains files that are not a demo's: choose another folder with --out"
-            )
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
+    """Make the folder ``out`` for a new demo; raises InvalidInput when it holds anything but files of an earlier one."""
+    out.mkdir(parents=True, exist_ok=True)
+    remove_earlier_result(out, _FILES, f"--out {out}")
     with atomic_write(out / _MADE_BY_DEMO, "w") as file:
         file.write("[]")
 

@@ -10,6 +10,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from sticker_uq.cli.options import output_file
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
 
@@ -26,9 +27,7 @@ def command(
     rate: Annotated[
         float, typer.Option(help="Dropout rate; default: the one of the study nearest to 0.2.")
     ] = -1.0,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the detector's parameters to this YAML file.")
-    ] = None,
+    out: Annotated[Path | None, output_file("Write the detector's parameters to this YAML file.")] = None,
 ) -> None:
     """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
     from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank

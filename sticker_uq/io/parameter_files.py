@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from sticker_uq.io.reading import read_yaml
 from sticker_uq.scene import InvalidInput
 
 _ROS_PARAMETERS = "ros__parameters"
@@ -32,14 +31,7 @@ def read_parameters(path: Path, node: str) -> dict[str, Any]:
     Sections named ``/**`` apply to every node; a namespace before the node's name is ignored. Raises InvalidInput
     when the file is missing or not a parameter file.
     """
-    if not path.is_file():
-        raise InvalidInput(f"parameter file {path}: no such file")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"parameter file {path}: not a YAML file: {' '.join(str(error).split())}"
-        ) from None
+    content = read_yaml(path, f"parameter file {path}")
     sections = list(_sections(content))
     if not sections:
         raise InvalidInput(

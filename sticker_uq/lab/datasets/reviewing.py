@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
@@ -34,7 +35,9 @@ class Review:
     def __init__(self, folder: Path) -> None:
         """Raises InvalidInput for a folder without pictures and for an invalid review.jsonl or manifest.jsonl."""
         self._images, self._file = folder / "images", folder / REVIEW
-        names = sorted(p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES)
+        names = sorted(
+            p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES and p.is_file()
+        )
         if not names:
             raise InvalidInput(
                 f"{self._images}: no pictures, expected those of `sticker-uq dataset generate`"
@@ -42,7 +45,7 @@ class Review:
         prompts = {
             Path(line["file"]).name: str(line["prompt"])
             for line in _lines(folder / MANIFEST)
-            if line.get("file") and "prompt" in line
+            if isinstance(line.get("file"), str) and "prompt" in line
         }
         self._pictures = {name: Picture(name, prompts.get(name, ""), "undecided") for name in names}
         for line in _lines(self._file):
@@ -86,15 +89,26 @@ class Review:
         self._note(name, verdict)
 
     def export(self, target: Path) -> int:
-        """Copy the kept pictures to ``target``/images and remove others of this folder there; returns their number."""
+        """Copy the kept pictures to ``target``/images and remove copies of the others there; returns the number of those kept.
+
+        Raises InvalidInput, and changes nothing, when another picture there has the name of one that is kept.
+        """
         (target / "images").mkdir(parents=True, exist_ok=True)
+        missing, dropped = [], []
         for picture in self._pictures.values():
-            copy = target / "images" / picture.name
-            if picture.verdict != "keep":
-                copy.unlink(missing_ok=True)
-            elif not copy.is_file():
-                with self.path(picture.name).open("rb") as source, atomic_write(copy) as stream:
-                    shutil.copyfileobj(source, stream)
+            source, copy = self.path(picture.name), target / "images" / picture.name
+            if not os.path.lexists(copy):
+                missing += [(source, copy)] if picture.verdict == "keep" else []
+            elif not (copy.is_file() and filecmp.cmp(source, copy, shallow=False)):
+                if picture.verdict == "keep":
+                    raise InvalidInput(f"{copy}: is another picture than {source}; choose another folder")
+            elif picture.verdict != "keep":
+                dropped.append(copy)
+        for source, copy in missing:
+            with source.open("rb") as original, atomic_write(copy) as stream:
+                shutil.copyfileobj(original, stream)
+        for copy in dropped:
+            copy.unlink()
         return self.count("keep")
 
     def _note(self, name: str, verdict: Any) -> None:
@@ -111,7 +125,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise InvalidInput(f"{path}: line {number}: expected a JSON object")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco, read_picture
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations, read_coco, read_picture
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
@@ -64,9 +63,7 @@ class SourceSet:
         """
         root = Path(folder)
         items = read_coco(root)
-        entries = {
-            entry["id"]: entry for entry in json.loads((root / ANNOTATIONS).read_text("utf-8"))["images"]
-        }
+        entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
         written = None if tags is None else _tags_of(Path(tags))
         images, found = [], set()
         for item in items:
