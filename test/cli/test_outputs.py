@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -20,14 +19,14 @@ OUTPUTS = ("out", "json_file", "report", "kept", "write_template")
 """The names of parameters for places to write to."""
 
 
-def leaves(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+def leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
     """Every command below ``command`` with the words that call it."""
     children = getattr(command, "commands", {})
     below = [leaf for name, child in children.items() for leaf in leaves(child, (*path, name))]
     return [*below, (path, command)]
 
 
-def commands() -> list[tuple[tuple[str, ...], click.Command]]:
+def commands() -> list[tuple[tuple[str, ...], Any]]:
     found = []
     for name in cli.COMMANDS:
         module = importlib.import_module(f"sticker_uq.cli.{name}")

@@ -19,7 +19,7 @@ from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
 
@@ -98,6 +98,11 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
 
 
 def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers]) -> AnsweredQuestion:
+    with expected_fields(f"audit log: entry {answer.number}"):
+        return _read_question(request, answer, memories)
+
+
+def _read_question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers]) -> AnsweredQuestion:
     workpiece_id = str(request.data["workpiece_id"])
     return AnsweredQuestion(
         request_id=str(request.data["request_id"]),
@@ -186,6 +191,11 @@ def answered_cases(
 
 def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
     """The decisions of a recording with these ids, with the objects that they are about."""
+    with expected_fields(f"{bag.path}: a message of the cell"):
+        return _read_decisions(bag, wanted)
+
+
+def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
     messages = {m.decision_id: m for m in _messages(bag, "SceneDecision") if m.decision_id in wanted}
     stamps = {stamp_to_ns(message.header.stamp): message for message in messages.values()}
     decisions = {}
