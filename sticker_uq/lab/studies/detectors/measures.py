@@ -37,6 +37,9 @@ UNCERTAINTY = tuple(
 """The paper's five uncertainty quantification metrics (UQMs)."""
 RELATIVE = tuple(_OF_METRICS[metric.relative] for metric in METRICS.values() if metric.relative)
 """TV and PS divided by the area of the box, so that images of different sizes compare."""
+ACCURACY_FLOOR = 0.3
+"""Mean mAP on clean images below which a model sees too little for its certainty or robustness to mean anything: an attack cannot
+disturb one that detects nothing."""
 SCORES = (Measure("rs_map", "RS_mAP", True), Measure("rs_uqm", "RS_UQM", True))
 """Robustness scores (eq 14-16)."""
 MEASURES = (ACCURACY, *_OF_METRICS.values(), *SCORES)
