@@ -28,7 +28,7 @@ setup(
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],
         f"{NAME}.lab.datasets": ["prompts.yaml"],
-        f"{NAME}.lab.robustness": ["laptop_cell.yaml", "templates/*"],
+        f"{NAME}.lab.robustness": ["*.yaml", "templates/*"],
         f"{NAME}.lab.studies.detectors": ["templates/*"],
         f"{NAME}.novelty": ["weights/*"],
     },
