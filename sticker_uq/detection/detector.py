@@ -31,7 +31,7 @@ Kernels = Literal["fast", "reference"]
 
 
 class StochasticDetector:
-    """A detector of the registry with Monte-Carlo dropout (Wu et al., sections 3.1 and 3.2.1).
+    """A detector of the registry with Monte-Carlo dropout (Lu et al., sections 3.1 and 3.2.1).
 
     ``name``: the model; ``model``: its network, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,

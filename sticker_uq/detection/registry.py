@@ -30,7 +30,7 @@ MODEL_NAMES = (
     "ssd300_vgg16",
     "ssdlite320_mobilenet_v3_large",
 )
-"""The six sticker detection models M1..M6 of Wu et al., by their torchvision names."""
+"""The six sticker detection models M1..M6 of Lu et al., by their torchvision names."""
 
 DEFAULT_MODEL = "ssdlite320_mobilenet_v3_large"
 """The detector whose weights come with the package."""

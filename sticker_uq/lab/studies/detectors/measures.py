@@ -9,7 +9,7 @@ from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
-"""``paper``: the definitions of Wu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
+"""``paper``: the definitions of Lu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
 
 
 @dataclass(frozen=True)
