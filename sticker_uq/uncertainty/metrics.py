@@ -106,6 +106,12 @@ class GroupedSamples:
         return sums.reshape(-1, width) / self.sizes[:, None]
 
 
+def entropy(vectors: FloatArray) -> FloatArray:
+    """Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
+    # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
+    return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
+
+
 def variation_ratio(objects: GroupedSamples) -> FloatArray:
     """VR: share of the rows whose most probable class is not the commonest one, (G,) 0..2/3 (Lu et al., eq 2-4).
 
@@ -120,7 +126,7 @@ def variation_ratio(objects: GroupedSamples) -> FloatArray:
 
 def shannon_entropy(objects: GroupedSamples) -> FloatArray:
     """SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
-    return _entropy(objects.mean_vectors)
+    return entropy(objects.mean_vectors)
 
 
 def mutual_information(objects: GroupedSamples) -> FloatArray:
@@ -128,9 +134,9 @@ def mutual_information(objects: GroupedSamples) -> FloatArray:
 
     Never above SE; rounding errors below 0 are cut off.
     """
-    each = _entropy(objects.vectors)
+    each = entropy(objects.vectors)
     expected = [each[rows].mean() for rows in objects.slices]
-    return np.asarray(np.maximum(0.0, _entropy(objects.mean_vectors) - expected))
+    return np.asarray(np.maximum(0.0, entropy(objects.mean_vectors) - expected))
 
 
 def total_variance(objects: GroupedSamples) -> FloatArray:
@@ -162,9 +168,3 @@ def measure(objects: GroupedSamples) -> dict[str, FloatArray]:
     area = np.where(area > 0.0, area, np.nan)
     relative = {metric.relative: measured[name] / area for name, metric in METRICS.items() if metric.relative}
     return measured | relative
-
-
-def _entropy(vectors: FloatArray) -> FloatArray:
-    """Entropy of each of ``vectors`` (..., 3) that sum to 1, (...) bits."""
-    # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
-    return -xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0
