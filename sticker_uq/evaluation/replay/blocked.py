@@ -83,11 +83,17 @@ class BlockedBy:
         for reason in reasons:
             distinct.setdefault((about, reason.code, reason.subject), reason)
         for key, reason in distinct.items():
-            name = MEASURES.get(reason.subject) or text_of(Reason(reason.code, reason.subject))
-            found = self._found.setdefault(key, _Reason(name, reason.limit))
+            found = self._found.setdefault(key, _Reason(_name(reason), reason.limit))
             found.blocked += 1
             found.alone += len(distinct) == 1
             found.values.append(reason.value)
+
+
+def _name(reason: Reason) -> str:
+    """What blocked, in words without values."""
+    if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
+        return MEASURES[reason.subject]
+    return text_of(Reason(reason.code, reason.subject)).split(":")[0]
 
 
 def _percentiles(values: Sequence[float]) -> Sequence[float]:

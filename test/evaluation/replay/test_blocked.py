@@ -46,6 +46,7 @@ def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone() -> None:
     rare = rows["object", "few_passes", ""]
     assert (rare["blocked"], rare["alone"]) == (1, 1)
     assert np.isnan(rare["value_median"])
+    assert rare["name"] == "too few passes detected it"
     assert len(rows) == 3
 
 
