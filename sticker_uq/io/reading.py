@@ -1,6 +1,6 @@
 """Bounded reading of files: whatever a file holds, reading it ends, and takes a limited amount of memory.
 
-Files come from strangers: a data set from the web, a recording of another cell, a policy by mail. Only regular files are read,
+Files come from anywhere: a data set from the web, a recording of another cell, a policy by mail. Only regular files are read,
 because a FIFO or a device never ends, and no more of them than a file of that kind can need.
 """
 
