@@ -23,7 +23,13 @@ _LOCALIZATION = {
     NOVELTY: _SHARE,
     MISSED: _SHARE,
 }
-_EXPOSURE = {"mean_level": _GREY_LEVEL, "dark_share": _SHARE, "saturated_share": _SHARE}
+_EXPOSURE = {
+    "mean_level": _GREY_LEVEL,
+    "dark_share": _SHARE,
+    "saturated_share": _SHARE,
+    "noise": _AMOUNT,
+    "sharpness": _AMOUNT,
+}
 _OBJECT = {
     "detection_rate": _SHARE,
     "novelty": _SHARE,

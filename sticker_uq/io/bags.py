@@ -22,7 +22,7 @@ from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_
 
 from sticker_uq.io.bag_compression import bound_decompression
 from sticker_uq.io.mcap_recovery import TruncatedMcap
-from sticker_uq.io.reading import MIB, check_regular, read_yaml
+from sticker_uq.io.reading import MIB, check_regular, read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
 BAG_SUFFIXES = (".mcap", ".db3")
@@ -195,10 +195,17 @@ def _check_database(file: Path) -> None:
 def _trial(path: Path) -> str:
     """Why `path` cannot be opened as a recording, "" when it can."""
     try:
-        with Reader(path):
-            return ""
+        with Reader(path) as reader:
+            wrong = next((c for c in reader.connections if not _is_plausible(c)), None)
     except Exception as error:  # noqa: BLE001  # a broken file fails in any way the storages know
         return _words(error)
+    return "" if wrong is None else f"{shown(wrong.msgcount)} messages of {shown(wrong.topic)}"
+
+
+def _is_plausible(connection: Connection) -> bool:
+    """Whether topic, type and number of messages, which metadata.yaml says, can be that."""
+    texts = isinstance(connection.topic, str) and isinstance(connection.msgtype, str)
+    return texts and type(connection.msgcount) is int and 0 <= connection.msgcount < 1 << 40
 
 
 def _words(error: Exception) -> str:

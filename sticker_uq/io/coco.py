@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,8 @@ IMAGE_FORMATS = ("jpg", "png")
 _JPEG_QUALITY = 93
 _ROUNDING = 1.0
 """Pixels by which a box may exceed its image, as labelling tools allow; such a box is clipped."""
+LONGEST = 1_000_000
+"""Pixels of a side of an image."""
 _Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
 """By category id: its name, its class, and whether it is known."""
 
@@ -256,7 +257,7 @@ def _label(path: Path, identity: int, annotation: Mapping[str, Any], labels_of: 
 
 def _length(path: Path, identity: int, entry: Mapping[str, Any], key: str) -> int:
     value = entry.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
         raise InvalidInput(f"{path}: image {identity}: {key} {shown(value)}: expected a positive integer")
     return value
 
@@ -270,7 +271,7 @@ def _box(
     if (
         not isinstance(box, list)
         or len(box) != 4
-        or not all(type(part) in (int, float) and math.isfinite(part) for part in box)
+        or not all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
     ):
         raise InvalidInput(
             f"{path}: annotation {identity}: bbox {shown(box)}: expected four numbers x, y, width, height"

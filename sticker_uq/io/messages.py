@@ -38,7 +38,9 @@ def expected_fields(name: str) -> Iterator[None]:
 
 def stamp_to_ns(stamp: Any) -> int:
     """Nanoseconds since the epoch of ``stamp``."""
-    return stamp.sec * NANOSECONDS + stamp.nanosec
+    return int(stamp.sec) * NANOSECONDS + int(
+        stamp.nanosec
+    )  # of a recording they may be lists, and * repeats them
 
 
 def box_from_msg(message: Any) -> sc.FloatArray:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.io.reading import read_yaml
+from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
 _ROS_PARAMETERS = "ros__parameters"
@@ -37,6 +37,9 @@ def read_parameters(path: Path, node: str) -> dict[str, Any]:
         raise InvalidInput(
             f"parameter file {path}: expected NODE: {_ROS_PARAMETERS}: NAME: VALUE, found no {_ROS_PARAMETERS}"
         )
+    nameless = next((name for _, values in sections for name in values if not isinstance(name, str)), "")
+    if nameless != "":
+        raise InvalidInput(f"parameter file {path}: {shown(nameless)}: expected the name of a parameter")
     everywhere = [values for name, values in sections if name in _EVERY_NODE]
     own = [values for name, values in sections if name.rsplit("/", 1)[-1] == node]
     return {key: value for values in everywhere + own for key, value in values.items()}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sticker_uq.io.bags import BAG_SUFFIXES, Bag
 from sticker_uq.io.images import decode_compressed, decode_image, read_image_file
+from sticker_uq.io.messages import stamp_to_ns
 from sticker_uq.io.reading import check_regular
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
@@ -100,7 +101,7 @@ class _BagSource(ImageSource):
                 yield SourceImage(None, item.received_ns, "", name, item.error)
                 continue
             message = item.message
-            stamp = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+            stamp = stamp_to_ns(message.header.stamp)
             try:
                 if compressed:
                     image = decode_compressed(message.data)

@@ -88,21 +88,17 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
     memories: dict[str, OperatorAnswers] = {}
     found = []
     for entry in entries(audit_folder):
-        if entry.kind == "request":
-            asked[str(entry.data["request_id"])] = entry
-        elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
-            question = _question(asked[str(entry.data["request_id"])], entry, memories)
-            found.append(question)
-            memories[question.workpiece_id] = question.before.remember(question.answers)
+        with expected_fields(f"audit log {audit_folder}: entry {entry.number}"):
+            if entry.kind == "request":
+                asked[str(entry.data["request_id"])] = entry
+            elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
+                question = _question(asked[entry.data["request_id"]], entry, memories)
+                found.append(question)
+                memories[question.workpiece_id] = question.before.remember(question.answers)
     return found
 
 
 def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers]) -> AnsweredQuestion:
-    with expected_fields(f"audit log: entry {answer.number}"):
-        return _read_question(request, answer, memories)
-
-
-def _read_question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers]) -> AnsweredQuestion:
     workpiece_id = str(request.data["workpiece_id"])
     return AnsweredQuestion(
         request_id=str(request.data["request_id"]),

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MOST_JSON, read_bytes, shown
 from sticker_uq.lab.datasets.manifest import MANIFEST
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
 REVIEW = "review.jsonl"
@@ -42,8 +44,13 @@ class Review:
             raise InvalidInput(
                 f"{self._images}: no pictures, expected those of `sticker-uq dataset generate`"
             )
+        nameless = next((name for name in names if not name.isprintable()), None)
+        if nameless is not None:  # no page can show it or ask for it
+            raise InvalidInput(
+                f"{self._images}: {printable(nameless)}: rename it; expected a name of printable characters"
+            )
         prompts = {
-            Path(line["file"]).name: str(line["prompt"])
+            Path(line["file"]).name: str(line["prompt"]).encode("utf-8", "replace").decode()
             for line in _lines(folder / MANIFEST)
             if isinstance(line.get("file"), str) and "prompt" in line
         }
@@ -51,7 +58,7 @@ class Review:
         for line in _lines(self._file):
             if line.get("verdict") not in VERDICTS or not isinstance(line.get("picture"), str):
                 raise InvalidInput(
-                    f"{self._file}: {line}: expected a picture and one of {', '.join(VERDICTS)}"
+                    f"{self._file}: {shown(line)}: expected a picture and one of {', '.join(VERDICTS)}"
                 )
             self._note(line["picture"], line["verdict"])
 
@@ -119,10 +126,10 @@ class Review:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a file of lines, none without a file; a truncated last line is ignored."""
-    if not path.is_file():
+    if not path.exists():
         return []
     found = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(read_bytes(path, MOST_JSON).split(b"\n")[:-1], 1):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
