@@ -136,6 +136,7 @@ export const STRINGS = {
     request_not_open: "this question is not open any more ({request})",
     camera_changed_since: "the camera has changed since the question was asked, answer for the whole picture", answer_empty: "the answer is empty",
     object_unanswered: "an object is not decided yet", answer_unknown: "the answer about an object is unknown",
+    scene_answer_with_removal: "an answer for the whole picture and something to peel exclude each other", answers_differ: "different answers about the same place",
     scene_answer_unknown: "the answer {number} is unknown", command_unknown: "the command {number} is unknown", box_without_area: "a box has no area",
     box_outside_image: "a box lies outside the picture of {width} x {height} px", no_fault: "there is no fault to reset",
     supervisor_missing: "the supervisor is not there", supervisor_timeout: "the supervisor did not answer in time",
