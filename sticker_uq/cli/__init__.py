@@ -26,6 +26,7 @@ COMMANDS = {
     "train": "Train a detector on a COCO folder.",
     "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
     "audit": "Check or show the audit log of a supervisor.",
+    "operator": "Name the operators who may sign in to the operator's page.",
     "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
     "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
     "monitors": "Study and fit misclassification monitors of single objects.",
