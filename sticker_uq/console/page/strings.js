@@ -34,7 +34,7 @@ export const STRINGS = {
   hold: "Hold",
   release: "Release",
   reset: "Reset the fault",
-  who: "Who are you? Names are not checked.",
+  who: "Your name (not checked)",
   signedIn: "Signed in as {name}",
   signOut: "Sign out",
   signIn: "Sign in",
