@@ -83,4 +83,8 @@ def _make_way(connections: list[Any]) -> None:
     """Close the one that has waited longest for a request; of websockets none."""
     idle = [one for one in connections if isinstance(one, BoundedHttp) and one.idle]
     if idle:
-        min(idle, key=lambda one: one._idle_since).transport.abort()
+        oldest = min(idle, key=lambda one: one._idle_since)
+        # it ends in the next round of the loop; whoever comes in this one must find another
+        oldest._stop()
+        oldest.connections.discard(oldest)
+        oldest.transport.abort()

@@ -31,6 +31,8 @@ from sticker_uq.scene import InvalidInput
 _T = TypeVar("_T")
 
 _CLOSING_S = 5.0
+_BACKLOG = 64
+"""Connections that wait; asyncio accepts as many at once, before those that are too many have ended."""
 _MOST_HEAD = 16 * 1024
 _MOST_SAID = 1024
 _STALLED_MS = 10_000
@@ -94,6 +96,7 @@ class PageServer:
             h11_max_incomplete_event_size=_MOST_HEAD,
             proxy_headers=False,  # anybody could write them
             server_header=False,
+            backlog=_BACKLOG,
             log_level="error",
         )
         self._server = uvicorn.Server(config)
@@ -139,7 +142,7 @@ def _listen(host: str, port: int) -> socket.socket:
     """A socket on which whoever comes before the server runs waits instead of being turned away."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=128)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         hint = ": is another console running?" if error.errno == errno.EADDRINUSE else ""
         raise InvalidInput(
