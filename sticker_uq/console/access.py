@@ -171,7 +171,7 @@ class Access:
         """The cookie of a new session; raises :class:`SignInRefused`.
 
         Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser that has
-        signed in before, so that strangers at the same address do not keep it out.
+        signed in before, so that others at the same address do not keep it out.
         """
         known = _digest(cookie)
         counted = known if known in self._sessions else client

@@ -99,7 +99,7 @@ def _body_refusal(headers: Headers) -> tuple[int, str] | None:
     if "transfer-encoding" in headers and "content-length" in headers:
         return 400, "a body has either a length or a transfer encoding"
     if not length.isascii() or not length.isdigit():
-        return 400, "Content-Length is no number"
+        return 400, "Content-Length: expected a number of bytes"
     if len(length) > len(str(MOST_BODY)) or int(length) > MOST_BODY:
         return 413, f"the body is larger than {MOST_BODY} bytes"
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

@@ -1,4 +1,4 @@
-"""What strangers try with the page's server over real connections; docs/security.md names these tests."""
+"""What attackers try with the page's server over real connections; docs/security.md names these tests."""
 
 import json
 import socket
@@ -394,7 +394,7 @@ def test_idle_connections_make_way_for_a_new_one(server, monkeypatch):
         link.close()
 
 
-def test_many_pages_leave_room_for_commands(monkeypatch):
+def test_many_pages_do_not_keep_commands_out(monkeypatch):
     monkeypatch.setattr(console_app, "MOST_PAGES", 2)
     monkeypatch.setattr(connections, "MOST_OF_ONE_ADDRESS", 4)
     with serving() as server, ExitStack() as pages:
