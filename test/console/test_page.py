@@ -1,5 +1,7 @@
 """What the operator's page shows and does, in a real browser, without a cell behind it."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
@@ -426,6 +428,63 @@ def test_a_named_operator_signs_in_and_out(tablet, tmp_path):
         (cookie,) = tablet.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"], cookie["secure"]) == (True, "Strict", False)
         page.click("#sign-out")
+        expect(page.locator("#secret")).to_be_visible()
+
+
+TRIED = """
+async (cell) => {
+    const send = (mode, type) => fetch(cell + "command", {
+        method: "POST", mode, credentials: "include", headers: { "Content-Type": type },
+        body: '{"command": "release", "person": "Eve"}',
+    }).then((response) => response.type, () => "failed");
+    const happens = (target, good) => new Promise((done) => {
+        target["on" + good] = () => done(good);
+        target.onerror = () => done("failed");
+    });
+    const image = new Image();
+    image.src = cell + "picture/1.jpg";
+    return {
+        simple: await send("no-cors", "text/plain"), preflight: await send("cors", "application/json"),
+        read: await fetch(cell + "session", { credentials: "include" }).then(() => "read", () => "failed"),
+        image: await happens(image, "load"), socket: await happens(new WebSocket(cell.replace("http", "ws") + "live"), "open"),
+    };
+}
+"""
+
+
+def test_a_page_at_another_port_cannot_use_the_operators_cookie(tablet, tmp_path):
+    (token := tmp_path / "token").touch(0o600)
+    token.write_text("the token of this cell")
+    cell = FakeCell()
+    with served(ConsoleState(), cell, token_file=str(token)) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", token.read_text())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+        # the same site for a browser, so that it sends the cookie, and another origin
+        page.route("http://127.0.0.1:18999/", lambda route: route.fulfill(body="<!doctype html>"))
+        sent = []
+        page.on("request", lambda request: sent.append(request.all_headers().get("cookie", "")))
+        page.goto("http://127.0.0.1:18999/")
+        found = page.evaluate(TRIED, address)
+        assert found == {
+            "simple": "failed", "preflight": "failed", "read": "failed", "image": "failed", "socket": "failed",
+        }  # fmt: skip
+        assert cell.commands == []
+        assert any("sticker_uq_" in cookie for cookie in sent), "the browser did send the cookie"
+
+
+def test_after_a_restart_of_the_console_the_page_asks_to_sign_in(tablet, tmp_path):
+    state, cell, token = ConsoleState(), FakeCell(), str(tmp_path / "token")
+    with served(state, cell, token_file=token) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", Path(token).read_text().strip())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+    expect(page.locator("#state")).to_have_class("state lost")
+    with served(state, cell, token_file=token, port=int(address.split(":")[2].strip("/"))):
         expect(page.locator("#secret")).to_be_visible()
 
 

@@ -1,9 +1,10 @@
 """What attackers try with the page's server over real connections; docs/security.md names these tests."""
 
 import json
+import select
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -382,6 +383,32 @@ def test_a_slow_head_ends_with_the_connection(server, monkeypatch):
             assert response(link)[0] == 0  # and not: WAIT_S has passed
         stop.set()
         dripping.join()
+
+
+def test_a_client_that_never_reads_loses_its_connection(monkeypatch):
+    monkeypatch.setattr("sticker_uq.console.server._STALLED_MS", 300)
+    with serving() as server, server.connect() as link:
+        head = f"GET /static/strings.js HTTP/1.1\r\nHost: {server.netloc}\r\n\r\n".encode()
+        link.setblocking(False)
+        with suppress(BlockingIOError):
+            link.sendall(head * 5000)
+        poll = select.poll()
+        poll.register(link, 0)  # an error or a hang-up is always reported
+        assert poll.poll(WAIT_S * 1000)
+
+
+def test_behind_a_tls_proxy_the_cookie_is_for_tls_only(tmp_path):
+    (path := tmp_path / "token").touch(0o600)
+    path.write_text(TOKEN)
+    with serving(token_file=str(path), origins="https://cell-3.example") as server:
+        assert "secure" not in server.sign_in(TOKEN)[1]
+        body = json.dumps({"secret": TOKEN}).encode()
+        proxied = {"Host": "cell-3.example", "Origin": "https://cell-3.example"}
+        status, head, _ = server.post("/session", body, **proxied)
+        assert (status, "; secure" in head) == (204, True)
+        assert server.post("/session", body, **{**proxied, "Origin": server.origin})[0] == 403
+        forwarded = {"X-Forwarded-Host": server.netloc, "X-Forwarded-For": "127.0.0.1"}
+        assert server.post("/session", body, Host="evil.example", **forwarded)[0] == 421
 
 
 def test_idle_connections_make_way_for_a_new_one(server, monkeypatch):

@@ -91,7 +91,7 @@ class FakeCell:
 @contextmanager
 def served(state: ConsoleState, cell: FakeCell, **settings: Any) -> Iterator[str]:
     """The address of the page with ``cell`` behind it."""
-    server = PageServer(state, cell, ConsoleSettings(port=0, **settings))
+    server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
     try:
         yield server.address
     finally:
