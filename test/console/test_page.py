@@ -1,6 +1,10 @@
 """What the operator's page shows and does, in a real browser, without a cell behind it."""
 
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from playwright.sync_api import expect
@@ -442,14 +446,24 @@ async (cell) => {
         target.onerror = () => done("failed");
     });
     const image = new Image();
+    const shown = happens(image, "load");
     image.src = cell + "picture/1.jpg";
     return {
         simple: await send("no-cors", "text/plain"), preflight: await send("cors", "application/json"),
         read: await fetch(cell + "session", { credentials: "include" }).then(() => "read", () => "failed"),
-        image: await happens(image, "load"), socket: await happens(new WebSocket(cell.replace("http", "ws") + "live"), "open"),
+        image: await shown, socket: await happens(new WebSocket(cell.replace("http", "ws") + "live"), "open"),
     };
 }
 """
+
+
+@contextmanager
+def website(folder):
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
 
 
 def test_a_page_at_another_port_cannot_use_the_operators_cookie(tablet, tmp_path):
@@ -463,16 +477,18 @@ def test_a_page_at_another_port_cannot_use_the_operators_cookie(tablet, tmp_path
         page.click("#send")
         expect(page.locator("#sign-out")).to_be_visible()
         # the same site for a browser, so that it sends the cookie, and another origin
-        page.route("http://127.0.0.1:18999/", lambda route: route.fulfill(body="<!doctype html>"))
         sent = []
-        page.on("request", lambda request: sent.append(request.all_headers().get("cookie", "")))
-        page.goto("http://127.0.0.1:18999/")
-        found = page.evaluate(TRIED, address)
+        page.on("request", lambda request: sent.append(request))
+        with website(tmp_path / "elsewhere") as elsewhere:
+            page.goto(elsewhere)
+            sent.clear()
+            found = page.evaluate(TRIED, address)
         assert found == {
             "simple": "failed", "preflight": "failed", "read": "failed", "image": "failed", "socket": "failed",
         }  # fmt: skip
         assert cell.commands == []
-        assert any("sticker_uq_" in cookie for cookie in sent), "the browser did send the cookie"
+        cookies = [request.all_headers().get("cookie", "") for request in sent]
+        assert any("sticker_uq_" in cookie for cookie in cookies), "the browser did send the cookie"
 
 
 def test_after_a_restart_of_the_console_the_page_asks_to_sign_in(tablet, tmp_path):
