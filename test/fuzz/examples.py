@@ -128,7 +128,7 @@ def coerced(name: str, document: Any) -> dict[str, Any]:
             return found is True
         number = found if isinstance(found, int | float) else 0
         if "float" in plain:
-            number = math.copysign(math.inf, number) if abs(number) > 1e308 else float(number)
+            number = (math.inf if number > 0 else -math.inf) if abs(number) > 1e308 else float(number)
             with np.errstate(over="ignore"):
                 return float(np.float32(number)) if plain == "float32" else number
         span = np.iinfo(plain if plain not in ("byte", "char", "octet") else "uint8")

@@ -36,7 +36,7 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-STRANGE: tuple[Any, ...] = (
+ODD: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 255, 2**31, 2**63, -(2**64), 10**400, 0.5, -0.0, 1e-320, 1e308, -1e308, math.nan,
     math.inf, -math.inf, "", "0.8", "x" * 5000, "\ud800", "\0", "\x1b[2J", "a\nb", "../../etc/passwd", "/dev/zero", "nan",
     "2020-01-01", "9999-12-31", "\u202e", [], {}, [[]], [None], {"": None}, [0] * 500, [1.0, 2.0], nested(20), nested(100),
@@ -77,7 +77,7 @@ def changed_document(seed: Any, changes: Sequence[_Change]) -> Any:
         places = list(_places(root))
         holder, key = places[where % len(places)]
         if kind == "replace":
-            holder[key] = strange(what)
+            holder[key] = odd(what)
         elif kind == "number" and type(holder[key]) in (int, float):
             holder[key] = holder[key] * (what % 7 - 3) + (what % 5 - 2)
         elif kind == "remove" and holder is not root:
@@ -86,16 +86,16 @@ def changed_document(seed: Any, changes: Sequence[_Change]) -> Any:
             source, name = places[what % len(places)]
             holder[key] = copy.deepcopy(source[name])
         elif isinstance(holder, dict):
-            added = strange(what)
+            added = odd(what)
             holder[added if isinstance(added, str | int | float | None) else "added"] = holder[key]
         else:
             holder.insert(key, holder[key])
     return root[0]
 
 
-def strange(number: int) -> Any:
-    """A copy of one of :data:`STRANGE`, which further changes may change."""
-    return copy.deepcopy(STRANGE[number % len(STRANGE)])
+def odd(number: int) -> Any:
+    """A copy of one of :data:`ODD`, which further changes may change."""
+    return copy.deepcopy(ODD[number % len(ODD)])
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:

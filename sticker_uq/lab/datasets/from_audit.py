@@ -108,7 +108,9 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
                     question = replace(question, problem=f"contradiction: {text_of(problem)}")
                     contradicted |= {question.workpiece_id} - {""}
                 elif question.workpiece_id in contradicted:
-                    question = replace(question, problem="an earlier answer about the laptop was a contradiction")
+                    question = replace(
+                        question, problem="an earlier answer about the laptop was a contradiction"
+                    )
                 found.append(question)
                 memories[question.workpiece_id] = question.before.remember(question.answers)
     return found

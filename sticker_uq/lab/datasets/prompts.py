@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import string
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from sticker_uq.io.files import atomic_write
-from sticker_uq.io.reading import read_yaml
+from sticker_uq.io.reading import MOST_JSON, read_text, read_yaml
 from sticker_uq.scene import InvalidInput
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
@@ -123,19 +124,15 @@ def read_prompts(path: str | Path) -> list[Prompt]:
     """
     source = checked_format(path)
     prompts: dict[int, Prompt] = {}
+    stream = io.StringIO(read_text(source, MOST_JSON), newline="")
+    rows: Iterable[Any] = csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
     try:
-        with source.open(encoding="utf-8", newline="") as stream:
-            rows: Iterable[Any] = (
-                csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
-            )
-            for line, row in enumerate(rows, 1):
-                prompt = _prompt(row, f"{source}: entry {line}")
-                if prompt.index in prompts:
-                    raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
-                prompts[prompt.index] = prompt
-    except OSError as error:
-        raise InvalidInput(f"{source}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        for line, row in enumerate(rows, 1):
+            prompt = _prompt(row, f"{source}: entry {line}")
+            if prompt.index in prompts:
+                raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
+            prompts[prompt.index] = prompt
+    except (json.JSONDecodeError, RecursionError, csv.Error) as error:
         raise InvalidInput(f"{source}: entry {len(prompts) + 1}: {error}") from None
     if not prompts:
         raise InvalidInput(f"{source}: expected at least one prompt, found none")
