@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -93,7 +94,9 @@ class Cell(Protocol):
 
 def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
     """The page's server. ``token`` empty: none is asked for."""
-    app = FastAPI(title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(in_time)]
+    )
     pages: dict[WebSocket, bool] = {}
 
     def allowed(given: str) -> bool:
@@ -173,6 +176,15 @@ def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
                     tell()
 
     return app
+
+
+async def in_time(until: float | None = None) -> None:
+    """Refuse what the page has reported as not done meanwhile, because this process or the network stood still.
+
+    ``until``: the end of the page's patience, s of the monotonic clock of :meth:`ConsoleState.snapshot`.
+    """
+    if until is not None and not time.monotonic() <= until:
+        raise HTTPException(408, "it came too late: the page has reported it as not done")
 
 
 def same_origin(origin: str | None, host: str) -> bool:

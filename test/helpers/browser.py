@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, sync_playwright
 
 from sticker_uq.console.app import Accepted, make_app
 from sticker_uq.console.state import ConsoleState
@@ -44,13 +43,6 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
-
-
-def screenshot(page: Page, name: str) -> None:
-    """Save what the page shows for the documentation, when STICKER_UQ_SCREENSHOTS names a folder."""
-    folder = os.environ.get("STICKER_UQ_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.jpg", type="jpeg", quality=80)
 
 
 class FakeCell:
