@@ -84,9 +84,13 @@ class MutedCell:
         page.goto(address)
 
     def send(self, sent_s):
-        """A message that the cell sent at this time of its clock; returns when the page has taken it in."""
+        """A message that the cell sent at this time of its clock."""
         told = {**self.state.snapshot(), "sent_s": sent_s, "connected": True, "workpiece": f"at {sent_s}"}
         self.sockets[-1].send(json.dumps(told))
+
+    def send_and_see(self, sent_s):
+        """The same, and wait until the page shows it."""
+        self.send(sent_s)
         expect(self.page.locator("#title")).to_have_text(f"Laptop at {sent_s}")
 
 
@@ -100,7 +104,7 @@ def muted(tablet):
 
 def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(muted):
     page, stale = muted.page, muted.page.locator("#stale")
-    muted.send(100.0)
+    muted.send_and_see(100.0)
     page.clock.run_for(2900)
     expect(stale).to_be_hidden()
     assert len(muted.sockets) == 1
@@ -113,7 +117,7 @@ def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(mut
     assert len(muted.sockets) == 2
     page.clock.run_for(4000)
     assert len(muted.sockets) == 3
-    muted.send(107.3)
+    muted.send_and_see(107.3)
     expect(stale).to_be_hidden()
     expect(page.locator("#state-name")).to_have_text("Open")
 
@@ -121,7 +125,7 @@ def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(mut
 def test_old_news_on_a_slow_link_is_no_contact(muted):
     for pause_ms, sent_s in ((0, 100.0), (2000, 100.5), (1000, 101.0)):  # 0, 1.5 and 2 s late
         muted.page.clock.run_for(pause_ms)
-        muted.send(sent_s)
+        muted.send_and_see(sent_s)
         expect(muted.page.locator("#stale")).to_be_hidden()
     muted.page.clock.run_for(900)
     expect(muted.page.locator("#stale")).to_be_hidden()
@@ -133,7 +137,7 @@ def test_old_news_on_a_slow_link_is_no_contact(muted):
 
 def test_a_link_that_is_in_time_stays_in_contact(muted):
     for second in range(12):
-        muted.send(100.0 + second)
+        muted.send_and_see(100.0 + second)
         muted.page.clock.run_for(1000)
         expect(muted.page.locator("#stale")).to_be_hidden()
     assert len(muted.sockets) == 1
@@ -142,7 +146,7 @@ def test_a_link_that_is_in_time_stays_in_contact(muted):
 @pytest.mark.parametrize(("patience_s", "status"), [(600.0, 200), (-0.001, 408)])
 def test_what_comes_too_late_is_refused(patience_s, status):
     state, cell = ConsoleState(), FakeCell()
-    with served(state, cell) as address:
+    with served(state, cell, punctual=True) as address:
         until = state.snapshot()["sent_s"] + patience_s
         reply = httpx.post(
             f"{address}command?until={until}",

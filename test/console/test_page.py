@@ -250,7 +250,7 @@ def test_an_answer_cannot_contradict_itself(operator):
     operator.see(asked(BOX), asked(OTHER), asked(inside))
     operator.is_called("Ada")
     page, message = operator.page, operator.page.locator("#message")
-    clean = page.get_by_role("button", name="No sticker is left")
+    clean = page.locator("#scene").get_by_role("button", name="No sticker is left")
     operator.says(0, "Peel it")
     clean.click(force=True)
     expect(message).to_have_text("You said that something is to be peeled. Take that back first.")

@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 
-from sticker_uq.console.app import Accepted, make_app
+from sticker_uq.console.app import Accepted, in_time, make_app
 from sticker_uq.console.state import ConsoleState
 
 TABLET = {"width": 1024, "height": 768}
@@ -79,9 +79,12 @@ class FakeCell:
 
 
 @contextmanager
-def served(state: ConsoleState, cell: FakeCell) -> Iterator[str]:
-    """The address of the page with ``cell`` behind it."""
-    config = uvicorn.Config(make_app(state, cell), "127.0.0.1", 0, log_level="error", ws="websockets-sansio")
+def served(state: ConsoleState, cell: FakeCell, punctual: bool = False) -> Iterator[str]:
+    """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine."""
+    app = make_app(state, cell)
+    if not punctual:
+        app.dependency_overrides[in_time] = lambda: None
+    config = uvicorn.Config(app, "127.0.0.1", 0, log_level="error", ws="websockets-sansio")
     socket = config.bind_socket()
     socket.listen()
     server = uvicorn.Server(config)

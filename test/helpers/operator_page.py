@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from playwright.sync_api import Page
 
 from sticker_uq.console.album import jpeg
 from sticker_uq.console.state import ConsoleState
-from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
 from test.helpers.browser import FakeCell, chromium, served
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
@@ -78,13 +79,18 @@ def request(
     }  # fmt: skip
 
 
+@cache
+def _laptop() -> RenderedScene:
+    return render(sample_scene(SEED, stickers=2))
+
+
 class PreparedCell(FakeCell):
     """Shows a rendered laptop, holds and releases, and closes a question that is answered."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__()
         self.state = state
-        rendered = render(sample_scene(SEED, stickers=2))
+        rendered = _laptop()
         self._picture = jpeg(rendered.image)
         self.boxes = [
             dict(zip(("x1", "y1", "x2", "y2"), map(float, box), strict=True)) for box in rendered.boxes
@@ -225,8 +231,8 @@ SCENES: dict[str, Callable[[PreparedCell], None]] = {
 
 
 @contextmanager
-def prepared(name: str) -> Iterator[tuple[str, PreparedCell]]:
-    """The address of the page in the scene ``name``, and the cell behind it, while the context lasts."""
+def prepared(name: str, punctual: bool = False) -> Iterator[tuple[str, PreparedCell]]:
+    """The address of the page in the scene ``name``, and the cell behind it; ``punctual`` as in :func:`served`."""
     state = ConsoleState(("detector", "supervisor"))
     cell = PreparedCell(state)
     state.put("workpiece", "laptop-7-5")
@@ -249,7 +255,7 @@ def prepared(name: str) -> Iterator[tuple[str, PreparedCell]]:
     publisher = threading.Thread(target=publish, daemon=True)
     publisher.start()
     try:
-        with served(state, cell) as address:
+        with served(state, cell, punctual) as address:
             yield address, cell
     finally:
         ended.set()
@@ -308,7 +314,7 @@ def main() -> None:
     if options.screenshots is None:
         with ExitStack() as stack:
             for name in options.scenes or SCENES:
-                print(f"{name:>16}  {stack.enter_context(prepared(name))[0]}", flush=True)
+                print(f"{name:>16}  {stack.enter_context(prepared(name, punctual=True))[0]}", flush=True)
             threading.Event().wait()
     elif options.all:
         _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png")

@@ -75,7 +75,8 @@ export class Question {
     }
     words.className = "said"; words.append(name, ...whys(object.reasons));
     item.append(this.view.crop(object.box), words, row);
-    item.addEventListener("pointerdown", () => this.choose(index));
+    // without scrolling: the button under the finger would move away
+    item.addEventListener("pointerdown", () => { this.view.focus = index; this.mark(); });
     return item;
   }
 
