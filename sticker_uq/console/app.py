@@ -95,7 +95,11 @@ class Cell(Protocol):
 def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
     """The page's server. ``token`` empty: none is asked for."""
     app = FastAPI(
-        title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(in_time)]
+        title="sticker_uq console",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(in_time)],
     )
     pages: dict[WebSocket, bool] = {}
 

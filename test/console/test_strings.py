@@ -57,6 +57,11 @@ def test_the_page_has_the_codes_and_the_placeholders_of_the_catalogue(page_and_s
     assert SUBJECTS.keys() - unlimited <= strings["subjects"].keys() <= SUBJECTS.keys()
     for code, template in MESSAGES.items():
         assert placeholders(strings["messages"][code]) == placeholders(template) - BOX_EDGES, code
+    # what comes before the details is about the same things, and has no numbers
+    assert strings["plain"].keys() <= MESSAGES.keys()
+    assert strings["doubts"].keys() <= SUBJECTS.keys()
+    for words in (*strings["plain"].values(), *strings["doubts"].values()):
+        assert placeholders(words) <= {"subject"}
 
 
 @pytest.mark.parametrize(
