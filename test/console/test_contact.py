@@ -97,7 +97,7 @@ class MutedCell:
 @pytest.fixture
 def muted(tablet):
     state = ConsoleState()
-    state.put("gate", gate("permitted"))
+    state.put("gate", gate("blocked", held=True))
     with served(state, FakeCell()) as address:
         yield MutedCell(tablet.new_page(), address, state)
 
@@ -112,6 +112,7 @@ def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(mut
     expect(stale).to_be_visible()
     expect(page.locator("#state-name")).to_have_text("No contact")
     expect(page.locator("#meaning")).to_be_empty()
+    expect(page.locator("#held")).to_be_hidden()  # it may have been released meanwhile
     assert page.locator("#panel, #foot, #left").evaluate_all("(all) => all.every((part) => part.inert)")
     expect(page.locator("#stale")).to_contain_text("Last message 3 s ago")
     assert len(muted.sockets) == 2
@@ -119,7 +120,8 @@ def test_three_seconds_without_a_message_cover_everything_and_it_tries_again(mut
     assert len(muted.sockets) == 3
     muted.send_and_see(107.3)
     expect(stale).to_be_hidden()
-    expect(page.locator("#state-name")).to_have_text("Open")
+    expect(page.locator("#held")).to_be_visible()
+    expect(page.locator("#state-name")).to_have_text("Held")
 
 
 def test_old_news_on_a_slow_link_is_no_contact(muted):

@@ -221,6 +221,7 @@ def test_a_missed_sticker_is_drawn_listed_and_taken_back(operator):
     drawn = operator.page.locator("#drawn li")
     operator.drags(150, 400, 250, 470)
     expect(drawn).to_have_count(0)  # nothing is drawn by chance
+    expect(operator.page.locator("#message")).to_contain_text("press Draw a missed sticker first")
     for left in (150, 700):
         operator.page.click("#draw")
         expect(operator.page.locator("#draw-hint")).to_have_text("Drag a box around the sticker")

@@ -34,7 +34,11 @@ export function showStale(stale, age) {
   $("stale").hidden = !stale;
   for (const id of ["panel", "foot", "left"]) $(id).inert = stale;
   tile(stale ? "lost" : last);
-  if (stale) for (const id of ["meaning", "closed", "why"]) text(id, "");
+  if (!stale) return;
+  for (const id of ["meaning", "closed", "why"]) text(id, "");
+  for (const id of ["held", "alarm"]) banner(id, "");
+  $("gate-details").hidden = true;
+  text("title", STRINGS.title);
 }
 
 function tile(kind) {

@@ -11,7 +11,7 @@ export class Question {
     this.view = view; this.post = post;
     this.request = null; this.scene = "none"; this.waiting = false; this.connected = true;
     view.accept = (box) => this.addDrawn(box);
-    view.onPick = (index) => this.choose(index);
+    view.onPick = (index) => (index < 0 ? this.hint(STRINGS.pressDraw) : this.choose(index));
     view.onTool = () => this.mark();
     for (const [key, words] of Object.entries(STRINGS.scenes)) {
       const button = choice(words, () => this.sayOfScene(key)), hint = document.createElement("small");

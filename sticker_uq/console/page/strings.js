@@ -39,6 +39,7 @@ export const STRINGS = {
   sceneHints: { rescan: "with new pictures", clean: "the laptop is finished", skip_laptop: "the arm does no more here", fault: "stop the cell" },
   layers: { boxes: "Boxes", hulls: "Unsure edges", heat: "Heat map", live: "Live picture" },
   draw: "Draw a missed sticker",
+  pressDraw: "To draw a sticker, press Draw a missed sticker first",
   stopDrawing: "Stop drawing",
   unexplained: "missed?",
   drawHint: "Drag a box around the sticker",

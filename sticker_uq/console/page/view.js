@@ -52,6 +52,7 @@ export class View {
     const sized = this.seen || scene;
     if (sized && sized.width > 0 && sized.height > 0) this.size = { width: sized.width, height: sized.height };
     if (this.size.width) $("view").style.setProperty("--aspect", this.size.width / this.size.height);
+    $("layer-live").hidden = !request || !request.picture; // otherwise it is shown anyway
     const which = !stamp ? "" : this.frozen ? STRINGS.frozen : request && !request.picture ? STRINGS.notKept : STRINGS.live;
     $("which").textContent = which + (stamp && this.layers.heat && !shownHeat ? ". " + STRINGS.noHeat : "");
     this.redraw();
@@ -111,8 +112,8 @@ export class View {
     }
     asked.forEach((object, index) => {
       const said = this.whole ? null : this.choices[index];
-      const style = said ? { colour: STYLES[said === "remove" ? "remove" : "keep"].colour, dash: [] } : STYLES.ask;
-      mark(object.box, style, index + 1 + (said ? " " + STRINGS.answers[said] : " ?"), index === this.focus ? 6 : 4, true);
+      const style = said ? { colour: STYLES[said === "remove" ? "remove" : "keep"].colour, dash: [] } : this.whole ? STYLES.unknown : STYLES.ask;
+      mark(object.box, style, index + 1 + (said ? " " + STRINGS.answers[said] : this.whole ? "" : " ?"), index === this.focus ? 6 : 4, true);
     });
     if (request && !this.whole) this.drawn.forEach((box, index) => mark(box, { colour: DRAWN, dash: [] }, letter(index), 4, true));
     if (this.pen) this.frame(pen, scale, this.pen, { colour: DRAWN, dash: [6, 4] }, 4);
