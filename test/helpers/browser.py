@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from sticker_uq.console.app import Accepted, in_time, make_app
 from sticker_uq.console.state import ConsoleState
@@ -33,6 +33,9 @@ _ARGUMENTS = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running browser: the system's, or the one that ``playwright install chromium`` brought; skips where there is none."""
+    expect.set_options(
+        timeout=60_000
+    )  # how soon a page shows something depends on what else the machine does
     with sync_playwright() as playwright:
         names = ("chromium", "chromium-browser", "google-chrome")
         path = next((found for name in names if (found := shutil.which(name))), None)
