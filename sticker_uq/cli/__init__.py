@@ -26,6 +26,7 @@ PANELS = {
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
+        "operator": "Name the operators who may sign in to the operator's page.",
     },
     "Assess images": {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",

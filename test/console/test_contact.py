@@ -86,6 +86,7 @@ class MutedCell:
     def send(self, sent_s):
         """A message that the cell sent at this time of its clock."""
         told = {**self.state.snapshot(), "sent_s": sent_s, "connected": True, "workpiece": f"at {sent_s}"}
+        told["operator"] = {"name": "", "checked": False, "signed_in": False}
         self.sockets[-1].send(json.dumps(told))
 
     def send_and_see(self, sent_s):

@@ -1,8 +1,18 @@
 """What the operator's page shows and does, in a real browser, without a cell behind it."""
 
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
 import pytest
 from playwright.sync_api import expect
+from starlette.datastructures import Headers
 
+from sticker_uq.console.app import Person
+from sticker_uq.console.guard import Guard
+from sticker_uq.console.operators import HashedSecret, write_operators
 from sticker_uq.console.state import ConsoleState
 from test.helpers.browser import FakeCell, served
 from test.helpers.operator_page import asked, gate, reason, request
@@ -386,9 +396,122 @@ def test_hold_release_and_reset(operator):
     expect(said).to_have_text("Reset the fault: done.")
     operator.state.put("gate", gate("monitoring", "inconsistent"))
     expect(page.locator("#held")).to_be_hidden()
-    somebody = "somebody at the page"
-    holds = [("hold", somebody)] * 3
+    holds = [("hold", "")] * 3
     assert operator.cell.commands == [*holds, ("release", "Ada"), ("reset", "Ada")]
+
+
+def test_a_named_operator_signs_in_and_out(tablet, tmp_path):
+    file = tmp_path / "operators.json"
+    write_operators(file, {"Ada": HashedSecret.of("correct horse")})
+    state, cell = ConsoleState(), FakeCell()
+    state.put("gate", gate("monitoring", "inconsistent"))
+    with served(state, cell, operators_file=str(file)) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#name", "Ada")
+        page.fill("#secret", "wrong")
+        page.click("#send")
+        expect(page.locator("#message")).to_have_text("Not accepted: the name or the secret is wrong.")
+        expect(page.locator("#secret")).to_have_value("")
+        page.fill("#secret", "correct horse")
+        page.keyboard.press("Enter")
+        expect(page.locator("#who-label")).to_have_text("Signed in as Ada")
+        expect(page.locator("#who")).to_be_hidden()
+        page.click("#hold")
+        expect(page.locator("#said")).to_have_text("HOLD: done.")
+        page.keyboard.press("h")
+        state.put("gate", gate("monitoring", "inconsistent", held=True))
+        page.click("#release")  # asks for no name: it was proved
+        expect(page.locator("#said")).to_have_text("Release: done.")
+        assert cell.people == [Person("Ada", True)] * 3
+        assert page.url == address
+        assert page.evaluate("document.cookie") == ""
+        (cookie,) = tablet.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["secure"]) == (True, "Strict", False)
+        page.route("**/sign_out", lambda route: route.abort())
+        page.click("#sign-out")
+        expect(page.locator("#message")).to_have_text("Sign out: NOT done: no reply within 2 s.")
+        page.unroute("**/sign_out")
+        page.click("#sign-out")
+        expect(page.locator("#secret")).to_be_visible()
+
+
+TRIED = """
+async (cell) => {
+    const send = (mode, type) => fetch(cell + "command", {
+        method: "POST", mode, credentials: "include", headers: { "Content-Type": type },
+        body: '{"command": "release", "person": "Eve"}',
+    }).then((response) => response.type, () => "failed");
+    const happens = (target, good) => new Promise((done) => {
+        target["on" + good] = () => done(good);
+        target.onerror = () => done("failed");
+    });
+    const image = new Image();
+    const shown = happens(image, "load");
+    image.src = cell + "picture/1.jpg";
+    return {
+        simple: await send("no-cors", "text/plain"), preflight: await send("cors", "application/json"),
+        read: await fetch(cell + "session", { credentials: "include" }).then(() => "read", () => "failed"),
+        image: await shown, socket: await happens(new WebSocket(cell.replace("http", "ws") + "live"), "open"),
+    };
+}
+"""
+
+
+@contextmanager
+def website(folder):
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_a_page_at_another_port_cannot_use_the_operators_cookie(tablet, tmp_path, monkeypatch):
+    (token := tmp_path / "token").touch(0o600)
+    token.write_text("the token of this cell")
+    cell = FakeCell()
+    with served(ConsoleState(), cell, token_file=str(token)) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", token.read_text())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+        received, take = [], Guard.__call__
+
+        async def record(self, scope, receive, send):
+            received.append(Headers(scope=scope))
+            await take(self, scope, receive, send)
+
+        monkeypatch.setattr(Guard, "__call__", record)
+        with website(tmp_path / "elsewhere") as elsewhere:
+            page.goto(elsewhere)
+            received.clear()
+            found = page.evaluate(TRIED, address)
+        assert found == {
+            "simple": "failed", "preflight": "failed", "read": "failed", "image": "failed", "socket": "failed",
+        }  # fmt: skip
+        assert cell.commands == []
+        # the same site for a browser, which therefore sends the cookie with everything but the question whether it may ask
+        cookies = [
+            headers.get("cookie") for headers in received if "access-control-request-method" not in headers
+        ]
+        assert len(cookies) == 4
+        assert all(cookies)
+
+
+def test_after_a_restart_of_the_console_the_page_asks_to_sign_in(tablet, tmp_path):
+    state, cell, token = ConsoleState(), FakeCell(), str(tmp_path / "token")
+    with served(state, cell, token_file=token) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", Path(token).read_text().strip())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+        assert page.locator("#who").bounding_box()["width"] >= 100, "too narrow for a name"
+    expect(page.locator("#state")).to_have_class("state lost")
+    with served(state, cell, token_file=token, port=int(address.split(":")[2].strip("/"))):
+        expect(page.locator("#secret")).to_be_visible()
 
 
 def test_a_lost_supervisor_is_loud_and_nobody_believes_that_nothing_is_asked(tablet):

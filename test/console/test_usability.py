@@ -1,4 +1,4 @@
-"""The prepared scenes as a person finds them: what is in sight, what can be read, and what is said apart."""
+"""The prepared scenes as a person finds them: what is visible, what can be read, and what is said apart."""
 
 import pytest
 from playwright.sync_api import expect
@@ -70,7 +70,7 @@ def opened(context, address, script=""):
     return page
 
 
-def test_state_hold_and_send_stay_in_sight_and_hide_nothing(tablet):
+def test_state_hold_and_send_stay_visible_and_hide_nothing(tablet):
     with prepared("two-objects") as (address, cell):
         page = opened(tablet, address)
         boxes = [{"x1": 90.0 * n, "y1": 100.0, "x2": 90.0 * n + 60, "y2": 160.0} for n in range(4)]

@@ -20,6 +20,7 @@ from typing import Any
 from playwright.sync_api import Page
 
 from sticker_uq.console.album import jpeg
+from sticker_uq.console.app import Accepted, Person
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
 from test.helpers.browser import FakeCell, chromium, served
@@ -117,19 +118,19 @@ class PreparedCell(FakeCell):
             "dil": 0.2, "outcome": "ask", "reasons": [], "unexplained": [], "objects": objects, **rest,
         }  # fmt: skip
 
-    async def answer(self, said: Any, *rest: Any) -> Any:
+    async def answer(self, said: Any, person: Person) -> Accepted:
         """Take an answer and close the question."""
-        reply = await super().answer(said, *rest)
+        reply = await super().answer(said, person)
         if reply.accepted:
             self.state.put(
                 "answered",
-                {"request_id": said.request_id, "person": said.person, "scene": said.scene, "answers": []},
+                {"request_id": said.request_id, "person": person.name, "scene": said.scene, "answers": []},
             )
             self.state.put("request", None)
             self.gate = gate("monitoring", "inconsistent")
         return reply
 
-    async def command(self, wanted: Any, *rest: Any) -> Any:
+    async def command(self, wanted: Any, person: Person) -> Accepted:
         """Hold, release or reset."""
         if wanted.command == "reset":
             self.gate = gate("monitoring", "inconsistent", held=self.gate["held"])
@@ -142,7 +143,7 @@ class PreparedCell(FakeCell):
                 held=wanted.command == "hold",
             )
         self.state.put("gate", self.gate)
-        return await super().command(wanted, *rest)
+        return await super().command(wanted, person)
 
 
 def _one_object(cell: PreparedCell) -> None:

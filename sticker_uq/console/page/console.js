@@ -6,9 +6,7 @@ import { showGate, showHealth, showHistory, showStale } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
 const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250;
-const token = new URLSearchParams(location.search).get("token");
-const query = token ? "?" + new URLSearchParams({ token }) : "";
-const view = new View(token);
+const view = new View();
 const question = new Question(view, post);
 let state = null, socket = null, commands = 0, holdAgain = false;
 // On the page's clock, ms: the last attempt to connect, the last message, when what it says was so, and the least that a message
@@ -19,7 +17,7 @@ function start() {
   document.documentElement.lang = STRINGS.lang;
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
-    reset: STRINGS.reset, hold: STRINGS.hold, release: STRINGS.release, "keys-title": STRINGS.keysTitle,
+    reset: STRINGS.reset, hold: STRINGS.hold, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);
@@ -37,6 +35,7 @@ function start() {
   $("who").value = localStorage.getItem("person") || "";
   $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
   for (const name of ["hold", "release", "reset"]) $(name).addEventListener("click", () => command(name));
+  $("sign-out").addEventListener("click", signOut);
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", watch);
   // the saliency of an image is there only if it was wanted when the image came, so the wish is remembered
@@ -49,10 +48,29 @@ function start() {
 function connect() {
   if (socket) { socket.onclose = socket.onmessage = null; socket.close(); }
   triedAt = performance.now(); offset = Infinity;
-  socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live" + query);
+  socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live");
   socket.onopen = () => socket.send(JSON.stringify({ heat: view.layers.heat }));
   socket.onmessage = (event) => { state = JSON.parse(event.data); hear(); show(); };
-  socket.onclose = () => { trueAt = Math.min(trueAt, performance.now() - STALE_MS); watch(); };
+  socket.onclose = () => { trueAt = Math.min(trueAt, performance.now() - STALE_MS); watch(); askToSignIn(); };
+}
+
+// Without a session the server serves the sign-in in place of this page.
+async function askToSignIn() {
+  const response = await fetch("session").catch(() => null);
+  if (response && response.status === 401) location.reload();
+}
+
+async function signOut() {
+  const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", signal: AbortSignal.timeout(ANSWER_MS) };
+  if (await fetch("sign_out", request).catch(() => null)) location.reload();
+  else question.hint(STRINGS.signOut + ": " + STRINGS.notDone + fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
+}
+
+// A name that was proved at the sign-in is shown; otherwise one is asked for, and the page says that it is not checked.
+function showOperator({ name, checked, signed_in }) {
+  const words = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
+  $("who").hidden = checked; $("sign-out").hidden = !signed_in;
+  if ($("who-label").textContent !== words) $("who-label").textContent = words;
 }
 
 // A message on a slow link is old news: it comes later than the quickest one did. 1 ms per s is left to the drift of the clocks.
@@ -72,7 +90,7 @@ function watch() {
 }
 
 function show() {
-  showGate(state);
+  showGate(state); showOperator(state.operator);
   question.update(state.request || null, state.answered, state.connected);
   view.update(state.scene || null, state.request || null, state.heat);
   showHealth(state.health);
@@ -93,16 +111,18 @@ function showLayers() {
 
 function command(name) { return post("command", STRINGS[name], { command: name }, $("said")); }
 
-// Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell.
+// Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell, and who has proved one
+// enters none.
 async function post(where, what, body, line) {
-  const holds = body.command === "hold", person = $("who").value.trim() || (holds ? STRINGS.somebody : "");
+  const holds = body.command === "hold", named = $("who").hidden, person = named ? "" : $("who").value.trim();
   const number = ++commands;
   const tell = (words, bad) => { if (number === commands) { line.textContent = what + ": " + words; line.classList.toggle("bad", Boolean(bad)); } };
-  $("who").classList.toggle("wanted", !person);
-  if (!person) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return; }
-  if (!holds) localStorage.setItem("person", person);
+  const wanted = !person && !named && !holds;
+  $("who").classList.toggle("wanted", wanted);
+  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return; }
+  if (person) localStorage.setItem("person", person);
   tell(STRINGS.sending);
-  const parameters = new URLSearchParams(query);
+  const parameters = new URLSearchParams();
   // A hold is right however late it comes. Anything else must not come true after the page has said that it is not done.
   if (!holds) parameters.set("until", state ? ((performance.now() - offset + ANSWER_MS) / 1000).toFixed(3) : 0);
   const patience = new AbortController(), timer = setTimeout(() => patience.abort(), ANSWER_MS);

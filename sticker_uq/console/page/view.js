@@ -11,8 +11,7 @@ const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6, MARGIN = 0.25;
 const UNEXPLAINED = { colour: "#d55e00", dash: [2, 6] };
 
 export class View {
-  constructor(token) {
-    this.token = token;
+  constructor() {
     this.scene = null; this.request = null;
     this.layers = { boxes: true, hulls: false, heat: false, live: false };
     this.drawn = []; this.choices = []; this.focus = -1;
@@ -40,14 +39,14 @@ export class View {
     const stamp = this.frozen ? request.stamp : scene && scene.picture ? scene.stamp : "";
     if (stamp !== this.shown) {
       this.shown = stamp;
-      if (stamp) $("picture").src = this.address("picture", stamp, "jpg");
+      if (stamp) $("picture").src = "picture/" + stamp + ".jpg";
       else { this.loaded = ""; this.showPicture(); }
     }
     const shownHeat = this.layers.heat && stamp ? (this.frozen ? (request.heat ? stamp : "") : heat || "") : "";
     $("heat").hidden = !shownHeat;
     if (shownHeat && $("heat").dataset.stamp !== shownHeat) {
       $("heat").dataset.stamp = shownHeat;
-      $("heat").src = this.address("heat", shownHeat, "png");
+      $("heat").src = "heat/" + shownHeat + ".png";
     }
     const sized = this.seen || scene;
     if (sized && sized.width > 0 && sized.height > 0) this.size = { width: sized.width, height: sized.height };
@@ -64,10 +63,6 @@ export class View {
     this.crops = this.crops.filter(([canvas]) => canvas.isConnected);
     for (const [canvas, box] of this.crops) this.cut(canvas, box);
     this.redraw();
-  }
-
-  address(kind, stamp, format) {
-    return kind + "/" + stamp + "." + format + (this.token ? "?" + new URLSearchParams({ token: this.token }) : "");
   }
 
   // What lies in `box` with a margin, without anything drawn over it; empty until the picture of the question is there.
