@@ -29,7 +29,8 @@ from sticker_uq.io.share import share_folder
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "console", "supervisor")
 _MADE_BY_DEMO = "truth.json"
-_WRITTEN = (_MADE_BY_DEMO, "summary.json", "report.html", "log.txt")
+_ASKING = "policy.yaml"
+_WRITTEN = (_MADE_BY_DEMO, _ASKING, "summary.json", "report.html", "log.txt")
 _FILES = (
     *_WRITTEN,
     *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
@@ -88,9 +89,7 @@ def command(
     # isolates the demo from a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
     on_page = person == "console"
-    if on_page and policy is None:
-        policy_file = asking_policy(policy_file, out / "policy.yaml")
-        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
+    asking = on_page and policy is None
     limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
@@ -109,6 +108,12 @@ def command(
     )
     processes = cell_processes(options)
     _prepare(out)
+    if asking:
+        policy_file = asking_policy(policy_file, out / _ASKING)
+        for spec in processes:
+            if spec.name == "supervisor":
+                spec.parameters["policy"] = str(policy_file.resolve())
+        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
     trouble = _run(processes, laptops, out, limit, console)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
