@@ -158,7 +158,7 @@ def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
 
 def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
     size = file.stat().st_size
-    if zipfile.is_zipfile(file) and _unpacked(file) > size:
+    if _is_archive(file) and _unpacked(file) > size:
         raise InvalidInput(f"weights file {file} is a compressed archive, expected a file of torch.save")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
@@ -189,6 +189,12 @@ def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
             f"weights file {file} has {size} bytes, but its tensors fill {filled} bytes: expected every value in the file"
         )
     return {str(name): tensor for name, tensor in tensors.items()}, classes
+
+
+def _is_archive(file: Path) -> bool:
+    """Whether torch reads the file as a zip archive."""
+    with file.open("rb") as stream:
+        return stream.read(4) == b"PK\x03\x04"
 
 
 def _unpacked(file: Path) -> int:
