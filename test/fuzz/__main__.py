@@ -81,7 +81,7 @@ def explore(target: Target, seed: int, folder: Path, result: Result, examples: i
         if place not in result.findings:
             result.findings[place] = "".join(traceback.format_exception(error)[-12:])
             digest = hashlib.sha256((folder / _INPUT).read_bytes()).hexdigest()[:12]
-            (folder / _INPUT).rename(folder / f"finding-{digest}")
+            (folder / _INPUT).rename(folder / f"finding-{digest}.bin")
 
 
 def place_of(error: BaseException) -> str:
@@ -126,7 +126,7 @@ def campaign(name: str, seconds: float, seed: int, out: Path) -> Result:
         if problem:
             result.findings[problem] = (folder / "errors").read_text(errors="replace")[-3000:]
             if (folder / _INPUT).exists():
-                (folder / _INPUT).rename(folder / "finding-fatal")
+                (folder / _INPUT).rename(folder / "finding-fatal.bin")
         for file in folder.glob("finding-*"):
             (out / name).mkdir(parents=True, exist_ok=True)
             (out / name / file.name).write_bytes(file.read_bytes())

@@ -101,7 +101,7 @@ def tried(target: Target, data: bytes, folder: Path) -> bool:
 
 def kept(name: str) -> list[Path]:
     """The inputs in the repository that the target ``name`` once failed with."""
-    return sorted((SEEDS / name).glob("*"))
+    return sorted((SEEDS / name).glob("*.bin"))
 
 
 def _written(data: bytes, path: Path) -> Path:
