@@ -13,9 +13,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from enum import IntFlag
 from string import Formatter
 
 from sticker_uq.scene import METRICS, Reason
+
+
+class BlockReason(IntFlag):
+    """Why the gate is closed, the bits of ``GateState.REASON_*``; :data:`BLOCK_REASONS` has the words."""
+
+    NONE = 0
+    NO_SCENE = 1
+    STALE_SCENE = 2
+    FAILED_SCENE = 4
+    IMPLAUSIBLE_SCENE = 8
+    INCONSISTENT = 16
+    UNCERTAIN = 32
+    NOTHING_TO_REMOVE = 64
+    WAITING_FOR_OPERATOR = 128
+    HELD = 256
+    ARM_FAILED = 512
+    VERIFYING = 1024
+    FAULT = 2048
+    CONTRADICTED = 4096
+    NOT_ACTIVE = 8192
+    STAMP_ORDER = 16384
+    FROZEN_IMAGE = 32768
+    EXPOSURE = 65536
+    SOURCE_CHANGED = 131072
+    MODEL_CHANGED = 262144
+    CLOCK = 524288
+    POSE = 1048576
+    ASSUMPTION = 2097152
+    UNEXPLAINED = 4194304
+    AUDIT = 8388608
+    SECOND_GATE_PUBLISHER = 16777216
+    UNKNOWN_GATE_PUBLISHER = 33554432
+    PANEL = 67108864
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all reasons in here, as :data:`BLOCK_REASONS` names them."""
+        return tuple(str(bit.name).lower() for bit in self)
+
 
 BLOCK_REASONS = {
     "no_scene": "no scene received yet",
@@ -108,6 +148,10 @@ SCENE_ANSWERS = {
 MEASURES = {
     "sticker_probability": "probability of sticker",
     "logo_probability": "probability of logo",
+    "probability": "probability of a class",
+    "decision_threshold": "decision threshold",
+    "complete_localization": "complete localization",
+    "background_localization": "background localization",
     "left_probability": "highest probability of sticker left alone",
     "detection_rate": "share of the passes that detected it",
     **{name: metric.words for name, metric in METRICS.items()},
@@ -188,6 +232,7 @@ MESSAGES = {
     "detector_lost": "the detector has died or gone",
     "image_unusable": "the image cannot be used",
     "values_not_finite": "the scene holds values that are not finite",
+    "value_out_of_range": "the scene says that {subject} is {measured}: expected {low} to {high}",
     "image_without_size": "the image size is {width} x {height} px",
     "image_without_digest": "image_digest is empty",
     "decision_inconsistent": "the decision allows the removal of something that is no stable sticker",
@@ -269,6 +314,8 @@ MESSAGES = {
     "answer_empty": "the answer is empty: answer the objects, draw what was missed or answer for the scene",
     "object_unanswered": "no answer about an object in question",
     "answer_unknown": "the answer about an object is unknown",
+    "scene_answer_with_removal": "an answer for the whole image excludes every removal: give one of the two",
+    "answers_differ": "different answers about the same place: give one answer per place",
     "scene_answer_unknown": "scene_answer {number} is unknown",
     "command_unknown": "command {number} is unknown: expected hold (1), release (2) or reset (3)",
     "box_without_area": "a box has no area or is not finite",
@@ -303,7 +350,9 @@ _TEMPLATES = MESSAGES | LOG_LINES
 
 
 def text_of(reason: Reason) -> str:
-    """``reason`` in English words, one sentence without a full stop. Of an unknown code: the code with its values."""
+    """``reason`` in English words, one :func:`printable` sentence without a full stop. Of an unknown code: the code with its
+    values.
+    """
     fields = dict(reason.values)
     detail = fields.pop("detail", "")
     template = _TEMPLATES.get(reason.code)
@@ -324,7 +373,16 @@ def text_of(reason: Reason) -> str:
                 else item
             )
         text = template.format_map(_Fields(words))
-    return f"{text}: {detail}" if detail else text
+    return printable(f"{text}: {detail}" if detail else text)
+
+
+def printable(text: str) -> str:
+    """``text`` from outside as it may stand in a line of a log or a terminal: control characters, line breaks, characters that
+    turn the direction of writing and lone surrogates are escaped as in Python (``\\x1b``).
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def texts_of(reasons: Iterable[Reason]) -> str:
