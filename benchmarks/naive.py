@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from sticker_uq.detection.kernels.pixels import rgb_input
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import (
     Rows,
@@ -22,11 +22,6 @@ from sticker_uq.detection.selection import (
     strongest,
 )
 from sticker_uq.detection.settings import DetectorSettings
-
-
-def as_tensor(image: NDArray[np.uint8]) -> Tensor:
-    """``image`` (H, W, 3) uint8 BGR as torchvision's detectors take it."""
-    return torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).permute(2, 0, 1).contiguous() / 255
 
 
 @contextmanager
@@ -78,7 +73,7 @@ def published_pass(model: Any, settings: DetectorSettings, image: NDArray[np.uin
         return functional.dropout(x, settings.dropout_rate, training=True)
 
     with torch.no_grad(), masked(model, settings, drop), thresholds(model, settings):
-        result = model([as_tensor(image).to(next(model.parameters()).device)])[0]
+        result = model([rgb_input(image, next(model.parameters()).device)])[0]
         result["boxes"].cpu()
 
 
@@ -105,7 +100,7 @@ def complete_pass(
         hooks.append(model.head.register_forward_hook(keep("head")))
     try:
         with torch.no_grad(), masked(model, settings, drop):
-            model([as_tensor(image).to(next(model.parameters()).device)])
+            model([rgb_input(image, next(model.parameters()).device)])
     finally:
         for hook in hooks:
             hook.remove()
