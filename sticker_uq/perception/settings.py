@@ -13,7 +13,7 @@ from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
 _NOT_PART_OF_THE_RESULT = (
-    "device",
+    "device",  # its kind is, see hash_on
     "threads",
     "weights",
     "escalate_to",
@@ -21,7 +21,7 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
-_ADDED_LATER = ("precision", "escalation_budget_s", "novelty")
+_ADDED_LATER = ("precision", "passes_at_once", "escalation_budget_s", "novelty")
 """Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
@@ -93,10 +93,14 @@ class PerceptionSettings(DetectorSettings):
             region_objectness=self.region_objectness,
         )
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
+    def hash_on(self, device_kind: str) -> str:
+        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own.
+
+        ``device_kind``: "cpu" or "cuda", which round differently.
+        """
         fields = type(self).model_fields
         plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
         values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
+        if device_kind != "cpu":  # a policy made before other kinds existed stays valid
+            values["device"] = device_kind
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
