@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import DeviceFailed, InvalidInput
 
 COMMANDS = {
     "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
@@ -80,6 +80,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return "interrupted", 130
     if isinstance(error, InvalidInput):
         return f"error: {error}", 2
+    if isinstance(error, DeviceFailed):
+        return f"error: {error}", 1
     if isinstance(error, ModuleNotFoundError):
         return f"error: the Python package {error.name} is missing: run scripts/setup to install it", 1
     if isinstance(error, OSError) and error.strerror:
