@@ -21,8 +21,6 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
-_ADDED_LATER = ("precision", "passes_at_once", "escalation_budget_s", "novelty")
-"""Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
 class PerceptionSettings(DetectorSettings):
@@ -98,9 +96,5 @@ class PerceptionSettings(DetectorSettings):
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """
-        fields = type(self).model_fields
-        plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
-        if device_kind != "cpu":  # a policy made before other kinds existed stays valid
-            values["device"] = device_kind
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

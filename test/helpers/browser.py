@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from sticker_uq.console.app import Accepted, make_app
 from sticker_uq.console.state import ConsoleState
@@ -34,6 +34,9 @@ _ARGUMENTS = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running browser: the system's, or the one that ``playwright install chromium`` brought; skips where there is none."""
+    expect.set_options(
+        timeout=60_000
+    )  # how soon a page shows something depends on what else the machine does
     with sync_playwright() as playwright:
         names = ("chromium", "chromium-browser", "google-chrome")
         path = next((found for name in names if (found := shutil.which(name))), None)

@@ -201,7 +201,6 @@ def test_the_hash_covers_what_changes_the_result_only():
 
 
 def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
-    """A policy made on a processor in float32 before devices were part of it is still one for that."""
     settings = PerceptionSettings(device="cuda:1")
     assert settings.hash_on("cuda") == PerceptionSettings(device="auto").hash_on("cuda")
     assert settings.hash_on("cuda") != settings.hash_on("cpu")

@@ -1,4 +1,4 @@
-"""Which model to take for what: the paper's guideline (Wu et al., figure 6) on the results of a study."""
+"""Which model to take for what: the paper's guideline (Lu et al., figure 6) on the results of a study."""
 
 from __future__ import annotations
 
