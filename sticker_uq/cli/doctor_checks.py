@@ -155,16 +155,16 @@ def _device() -> Finding:
     if device.type == "cpu":
         found = f"cpu in float32, {torch.get_num_threads()} threads: device auto finds no GPU"
         return Level.WARN, found, _no_gpu(torch.version.cuda)
-    torch.ones(1, device=device).add_(1).item()
+    try:
+        torch.ones(1, device=device).add_(1).item()
+    except RuntimeError as error:
+        if "no kernel image" not in str(error):
+            raise
+        built = ", ".join(torch.cuda.get_arch_list())
+        found = f"{detector.name_of(device)}, for which this PyTorch has no code (only for {built})"
+        return Level.FAIL, found, "see docs/gpu.md for wheels, or set device to cpu"
     free, total = torch.cuda.mem_get_info()
-    found = f"{detector.name_of(device)} in float32 (IEEE), {free // MIB} of {total // MIB} MiB free"
-    capability = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    if capability not in (built := torch.cuda.get_arch_list()):
-        advice = (
-            f"this PyTorch is built for {', '.join(built)}, not for {capability}: see docs/gpu.md for wheels"
-        )
-        return Level.WARN, found, advice
-    return _ok(found)
+    return _ok(f"{detector.name_of(device)} in float32 (IEEE), {free // MIB} of {total // MIB} MiB free")
 
 
 def _no_gpu(cuda: str | None) -> str:

@@ -90,19 +90,37 @@ def test_a_processor_in_place_of_a_gpu_is_a_restriction_with_its_reason(
     assert advice in check.advice
 
 
-@pytest.mark.parametrize(
-    ("built", "level"), [(["sm_80", "sm_90"], Level.OK), (["sm_75", "sm_80"], Level.WARN)]
-)
-def test_a_gpu_is_named_with_its_precision_and_one_that_torch_was_not_built_for_is_a_restriction(
-    monkeypatch, built, level
-):
+def test_a_gpu_is_named_with_its_precision(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**33, 2**34))
-    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
     with simulated_gpu():
         check = only(monkeypatch, "device")
-    assert check.level is level, check
-    assert check.found == "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free"
-    assert ("not for sm_90" in check.advice) is (level is Level.WARN)
+    assert (check.level, check.found) == (
+        Level.OK,
+        "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (
+            "CUDA error: no kernel image is available for execution on the device",
+            "has no code (only for sm_80, sm_90)",
+        ),
+        ("CUDA error: unspecified launch failure", "unspecified launch failure"),
+    ],
+)
+def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
+    def fails(*_, **__):
+        raise torch.AcceleratorError(error)
+
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80", "sm_90"])
+    with simulated_gpu():
+        monkeypatch.setattr(torch, "ones", fails)
+        check = only(monkeypatch, "device")
+    assert check.level is Level.FAIL
+    assert found in check.found
+    assert ("docs/gpu.md" in check.advice) is ("no kernel image" in error)
 
 
 @pytest.mark.parametrize(

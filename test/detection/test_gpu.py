@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmarks.mc_dropout import _equal
+from benchmarks.mc_dropout import equals_complete_passes
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
@@ -155,11 +155,13 @@ def test_masks_of_two_detectors_are_drawn_without_a_race() -> None:
 @pytest.mark.parametrize("name", [SSDLITE, "fasterrcnn_resnet50_fpn"])
 def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name: str) -> None:
     """Also where a division by 255 is a multiplication: both sides of the comparison divide in the same place."""
-    with simulated_gpu():
+    with simulated_gpu() as simulation:
         there = brought_there(name)
         reference = StochasticDetector(there.model, there.settings, "", "reference")
         reference.chunk = 1
-        assert _equal(reference, there.model, picture(), 0.0, 1.0)[0]
+        simulation.products.clear()
+        assert equals_complete_passes(reference, there.model, picture(), 0.0, 1.0)[0]
+        assert simulation.products == {("ieee", "ieee")}, "on both sides"
 
 
 def test_passes_at_once_are_as_many_as_configured() -> None:
