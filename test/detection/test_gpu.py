@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from benchmarks.mc_dropout import equals_complete_passes
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.deterministic_pass import DeterministicPass
 from sticker_uq.detection.kernels.batched_faster_rcnn import BatchedFasterRcnn
@@ -26,9 +25,8 @@ from sticker_uq.dil import LocalizationSettings, localize, saliency
 from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import InvalidInput, Status
-from test.detection.test_passes import assert_matches, one_pass, rows_of
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
-from test.helpers.simulated_gpu import GPU, OnGpu, simulated_gpu
+from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 # the tests of one model follow each other, for which it is brought to the GPU once
 each_model = pytest.mark.parametrize("name", MODEL_NAMES, scope="module")
@@ -62,26 +60,6 @@ def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
     """In place of gradients to the maps: torch's engine has a thread for each GPU and asks its driver for one."""
     summed_objectness(deterministic.objectness, deterministic.two_stage)
     return [torch.ones_like(m) for m in deterministic.maps]
-
-
-@each_model
-def test_what_a_gpu_sees_is_what_a_processor_sees(name: str) -> None:
-    for site in ("in", "out") if name == "ssd300_vgg16" else ("in",):
-        processor = tiny_detector(name, dropout_site=site)
-        there = processor.encode(picture())
-        wanted, plain = processor.sample(there, 2, seed=7), processor.deterministic_pass(there)
-        with on_gpu(name, dropout_site=site) as detector:
-            features = detector.encode(picture())
-            found, deterministic = detector.sample(features, 2, seed=7), detector.deterministic_pass(features)
-            assert detector.device.type == "cuda"
-            assert all(
-                isinstance(m, OnGpu) for m in (*features.maps, *deterministic.maps, *deterministic.objectness)
-            )
-        assert type(found.boxes) is np.ndarray
-        for number in range(2):
-            assert len(one_pass(found, number)) > 0
-            assert_matches(one_pass(found, number), one_pass(wanted, number), _PX, _PROBABILITY)
-        assert_matches(rows_of(deterministic.detections[0]), rows_of(plain.detections[0]), _PX, _PROBABILITY)
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -150,18 +128,6 @@ def test_masks_of_two_detectors_are_drawn_without_a_race() -> None:
             written + 1
         simulation.current().wait_stream(plain._stream)
         assert torch.equal((written + 1).cpu(), torch.full((3,), 2.0))
-
-
-@pytest.mark.parametrize("name", [SSDLITE, "fasterrcnn_resnet50_fpn"])
-def test_passes_of_the_reference_are_complete_passes_there_bit_for_bit(name: str) -> None:
-    """Also where a division by 255 is a multiplication: both sides of the comparison divide in the same place."""
-    with simulated_gpu() as simulation:
-        there = brought_there(name)
-        reference = StochasticDetector(there.model, there.settings, "", "reference")
-        reference.chunk = 1
-        simulation.products.clear()
-        assert equals_complete_passes(reference, there.model, picture(), 0.0, 1.0)[0]
-        assert simulation.products == {("ieee", "ieee")}, "on both sides"
 
 
 def test_passes_at_once_are_as_many_as_configured() -> None:
