@@ -4,15 +4,17 @@
     python -m benchmarks.tables                                                        the tables of docs/gpu.md
 
 Needs neither ROS nor pytest nor a network. Each part runs in a process of its own, for each model where it is about one, and a
-crash loses that part alone; `--parts`, `--models` and `--precisions` run some of them again, and the last row of a part counts.
+crash loses that part alone; `--parts`, `--models` and `--precisions` run some of them again, and what a part said last
+counts.
 `--device cpu` tries the program where there is no GPU.
 
 environment: versions, device, copies in GB/s. kernels: masks, order and suppression, equal to the processor's bit for bit or not;
 pixels and pooling, largest difference. agreement: per precision, the passes against the processor's in float32 with the same
 masks (share of boxes matched with IoU >= 0.9 and the same label, differences of scores), whether they repeat, all passes at once
-against one by one, the gradients of DiL, whether NaN is found, and whether torch's masks and modules on shared features give the
-boxes of complete passes bit for bit. speed: per precision, ms with everything awaited (p50, p95, p99), T complete passes over the
-engine's encode and T passes, interleaved, kernels and GPU milliseconds of these, peak memory, and waits for the GPU.
+against one by one, the gradients of DiL and whether these repeat, whether NaN is found, and whether torch's masks and modules on
+shared features give the boxes of complete passes bit for bit. speed: per precision, ms with everything awaited (p50, p95, p99), T
+complete passes over the engine's encode and T passes, interleaved, kernels and GPU milliseconds of these, peak memory, waits for
+the GPU, and whether three assessments of one image are the same bytes.
 SSDLite has its packaged weights, and with them the novelty network; the others have random ones.
 """
 
@@ -229,7 +231,7 @@ def agreement(arguments: argparse.Namespace) -> Row:
         again = detector.sample(detector.encode(image), FEW, 3)
         detector.chunk = 1
         single = detector.sample(seen, FEW, 3)
-        there = objectness_gradients(detector.deterministic_pass(seen))
+        there, once_more = (objectness_gradients(detector.deterministic_pass(seen)) for _ in range(2))
         found[precision] = compared(samples, wanted) | {
             "repeats": _same(samples, again),
             "one_by_one": compared(single, samples) | {"equal": _same(single, samples)},
@@ -237,6 +239,7 @@ def agreement(arguments: argparse.Namespace) -> Row:
                 float((a.cpu() - b).norm() / b.norm().clamp_min(1e-12))
                 for a, b in zip(there, gradients, strict=True)
             ],
+            "gradient_repeats": all(map(torch.equal, there, once_more)),
             "nan_found": _finds_nan(detector, image),
         }
         if precision in ("float32", "tf32"):
@@ -312,6 +315,8 @@ def _costs(
     settings = PerceptionSettings(**detector.settings.model_dump() | {"weights": weights})
     perception = Perception(settings, detector)
     perception.warm_up()
+    digests = {perception.assess(images[0]).digest for _ in range(3)}
+    found["repeats"] = len(digests) == 1
     turn = iter(range(10**9))
     found["assessment"] = _timed(
         lambda: perception.assess(images[next(turn) % len(images)]), rounds, device, most=0
@@ -442,11 +447,15 @@ def _version(package: str) -> str:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a result file, of each part and model the last; none where there is no file."""
+    """The rows of a result file, joined for each part and model of one device; what was said last counts. None without a file."""
     if not path.exists():
         return []
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    return list({(row["part"], row["model"]): row for row in rows}.values())
+    joined: dict[tuple[str, str], Row] = {}
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        before = joined.get((row["part"], row["model"]), {})
+        kept = {name: value for name, value in before.items() if name != "error"}
+        joined[row["part"], row["model"]] = (kept if before.get("device") == row["device"] else {}) | row
+    return list(joined.values())
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -492,7 +501,7 @@ def _cells(costs: Mapping[str, Any], same: Mapping[str, Any]) -> list[str]:
         number("peak_mb", 0),
         number("waits", 0),
         f"{same['matched']:.1%}" if same else "",
-        ("yes" if same["repeats"] else "no") if same else "",
+        ("yes" if costs["repeats"] else "no") if "repeats" in costs else "",
     ]
 
 

@@ -20,6 +20,7 @@ from sticker_uq.dil import saliency
 from test.detection.test_gpu import ones
 from test.helpers.simulated_gpu import simulated_gpu
 
+REPEATED = ("repeats", "gradient_repeats", "nan_found", "complete_passes_equal")
 ROOT = Path(__file__).parents[1]
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 ISOLATED = """
@@ -45,7 +46,12 @@ def run(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(ISOLATED)
     out = tmp_path / "gpu.jsonl"
-    out.write_text(json.dumps({"part": "speed", "model": SSDLITE, "error": "a crash"}) + "\n")
+    out.write_text(
+        json.dumps(
+            {"part": "speed", "model": SSDLITE, "device": "cpu", "tf32": {"ratio": 2.0}, "error": "a crash"}
+        )
+        + "\n"
+    )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     options = (
         "--parts",
@@ -64,7 +70,10 @@ def test_it_runs_without_ros_pytest_and_network_and_adds_its_rows(tmp_path: Path
     assert len(out.read_text().splitlines()) == 2
     (row,) = gpu.read(out)
     assert (row["part"], row["model"], row["device"], row["passes"]) == ("speed", SSDLITE, "cpu", 2)
+    assert row["tf32"] == {"ratio": 2.0}, "of an earlier run on the same device"
+    assert "error" not in row
     assert row["float32"]["ratio"] > 0
+    assert row["float32"]["repeats"]
     assert row["float32"]["assessment"]["p50"] <= row["float32"]["assessment"]["p99"]
     assert SSDLITE in gpu.table([row])
 
@@ -146,7 +155,7 @@ def test_the_parts_run_on_a_gpu(on_simulated_gpu: None, tmp_path: Path) -> None:
     for precision in ("float32", "tf32"):
         same = agreement[precision]
         assert same["matched"] == 1.0
-        assert [same[name] for name in ("repeats", "nan_found", "complete_passes_equal")] == [True] * 3
+        assert [same[name] for name in REPEATED] == [True] * len(REPEATED)
         assert (costs[precision]["waits"], costs[precision]["peak_mb"]) == (3, 3.0)
     lines = gpu.table(json.loads(json.dumps(rows))).splitlines()
     assert lines[0].startswith("| cuda:0 Simulated | precision |")

@@ -66,7 +66,7 @@ def test_a_misspelt_command_and_the_version():
 
 
 def test_the_shell_completes_commands_and_their_options():
-    for typed, expected in (("re", "replay"), ("replay --pass", "--passes")):
+    for typed, expected in (("re", "replay"), ("replay --dropout-r", "--dropout-rate")):
         words = f"sticker-uq {typed}"
         asked = {
             "_STICKER_UQ_COMPLETE": "complete_bash",
