@@ -307,6 +307,8 @@ MESSAGES = {
     "answer_empty": "the answer is empty: answer the objects, draw what was missed or answer for the scene",
     "object_unanswered": "no answer about an object in question",
     "answer_unknown": "the answer about an object is unknown",
+    "scene_answer_with_removal": "an answer for the whole image excludes every removal: give one of the two",
+    "answers_differ": "different answers about the same place: give one answer per place",
     "scene_answer_unknown": "scene_answer {number} is unknown",
     "command_unknown": "command {number} is unknown: expected hold (1), release (2) or reset (3)",
     "box_without_area": "a box has no area or is not finite",

@@ -48,6 +48,9 @@ KEYS_WITHOUT_IMPORT = {
 REQUIREMENTS_WITHOUT_IMPORT = {
     "faster-coco-eval": "torchmetrics computes mAP with it",
     "import-linter": "a check of scripts/test",
+    "mkdocs": "builds the documentation: scripts/docs",
+    "mkdocs-material": "builds the documentation: scripts/docs",
+    "mkdocstrings-python": "builds the documentation: scripts/docs",
     "mypy": "a check of scripts/test",
     "pytest-timeout": "a plugin of pytest",
     "pytest-xdist": "a plugin of pytest",

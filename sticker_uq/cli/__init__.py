@@ -26,6 +26,7 @@ PANELS = {
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
+        "operator": "Name the operators who may sign in to the operator's page.",
     },
     "Assess images": {
         "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
@@ -52,7 +53,8 @@ COMMANDS = {name: panel for panel, commands in PANELS.items() for name in comman
 class _LazyCommand(TyperCommand):
     """A command that imports its module when it is called; until then only name and help text."""
 
-    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def load(self) -> Any:
+        """The command itself, with its options."""
         module = importlib.import_module(f"{__name__}.{self.name}")
         app = getattr(module, "app", None)
         if app is None:
@@ -61,7 +63,10 @@ class _LazyCommand(TyperCommand):
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help
-        return command.make_context(info_name, args, parent, **extra)
+        return command
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
 class _Commands(TyperGroup):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -47,7 +48,12 @@ def command(
     params: Annotated[
         Path | None, typer.Option(help="ROS parameter file instead of the packaged one.")
     ] = None,
-    policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="Policy file instead of the packaged one, and of one that asks about every sticker with --person console."
+        ),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(min=1.0, help="Timeout of the demo, s; default: 600, or none with --person console."),
@@ -66,6 +72,9 @@ def command(
     # isolates the demo from a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
     on_page = person == "console"
+    if on_page and policy is None:
+        policy_file = asking_policy(policy_file, out / "policy.yaml")
+        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
     limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
@@ -95,6 +104,17 @@ def command(
     for failure in outcome.failures:
         console.print(f"[bold red]FAILED[/]: {failure}")
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def asking_policy(packaged: Path, path: Path) -> Path:
+    """Write the policy ``packaged`` to ``path``, with the limit that no sticker is sure enough, and return ``path``.
+
+    The packaged policy is sure of most rendered stickers: whoever wants to try the operator's page would wait for a question.
+    """
+    policy = Policy.load(packaged).model_copy(update={"min_probability": 1.0})
+    with atomic_write(path, "w") as file:
+        yaml.safe_dump(policy.model_dump(mode="json", exclude_none=True), file, sort_keys=False)
+    return path
 
 
 def _prepare(out: Path) -> None:

@@ -11,8 +11,9 @@ from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, SUBJECTS, placeholders
 from sticker_uq.nodes.console.scene import shown_reason
 from sticker_uq.scene import METRICS, Reason
-from test.console.test_page import BOX, OTHER, SCENE, asked, reason, request
+from test.console.test_page import BOX, OTHER, SCENE
 from test.helpers.browser import FakeCell, served
+from test.helpers.operator_page import asked, reason, request
 
 BOX_EDGES = {"x1", "y1", "x2", "y2"}
 """The page marks a place instead of naming it."""
@@ -56,6 +57,11 @@ def test_the_page_has_the_codes_and_the_placeholders_of_the_catalogue(page_and_s
     assert SUBJECTS.keys() - unlimited <= strings["subjects"].keys() <= SUBJECTS.keys()
     for code, template in MESSAGES.items():
         assert placeholders(strings["messages"][code]) == placeholders(template) - BOX_EDGES, code
+    # what comes before the details is about the same things, and has no numbers
+    assert strings["plain"].keys() <= MESSAGES.keys()
+    assert strings["doubts"].keys() <= SUBJECTS.keys()
+    for words in (*strings["plain"].values(), *strings["doubts"].values()):
+        assert placeholders(words) <= {"subject"}
 
 
 @pytest.mark.parametrize(
@@ -78,8 +84,8 @@ def test_a_reason_in_the_words_of_the_page(page_and_state, said, words):
     assert page.evaluate(SAY, shown_reason(said, "what the cell calls it")) == words
 
 
-def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
-    page, state, address = page_and_state
+def bracket(page):
+    """Put every text of strings.js into brackets."""
 
     def bracketed(route):
         body = route.fetch().text().replace("export const STRINGS = {", "const RAW = {")
@@ -90,6 +96,33 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
         route.fulfill(body=body + BRACKETED, content_type="text/javascript")
 
     page.route("**/static/strings.js", bracketed)
+
+
+def words_outside_brackets(text):
+    while "\u27e6" in text:
+        less = re.sub("\u27e6[^\u27e6\u27e7]*\u27e7", " ", text)
+        assert less != text, text
+        text = less
+    return re.findall(r"[^\W\d_]{2,}", text)
+
+
+def test_no_word_of_the_sign_in_comes_from_anywhere_else(tablet, tmp_path):
+    with served(ConsoleState(), FakeCell(), token_file=str(tmp_path / "token")) as address:
+        page = tablet.new_page()
+        bracket(page)
+        page.goto(address)
+        expect(page.locator("#secret-label")).not_to_be_empty()
+        page.fill("#secret", "17")
+        page.click("#send")
+        expect(page.locator("#message")).not_to_be_empty()
+        shown = page.locator("body").inner_text() + "\n" + page.title()
+        assert shown.count("\u27e6") >= 5
+        assert words_outside_brackets(shown) == []
+
+
+def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
+    page, state, address = page_and_state
+    bracket(page)
     page.add_init_script(DRAWN)
     page.goto(address)
     everything = [anything(code) for code in MESSAGES]
@@ -97,7 +130,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     state.put("gate", {"state": "fault", "closed": closed, "details": everything, "held": True})
     state.put("workpiece", "17")
     state.put("scene", SCENE)
-    state.put("request", request(asked(reasons=everything), asked(1, OTHER), reasons=[reason(box=BOX)]))
+    state.put("request", request(asked(BOX, *everything), asked(OTHER), reasons=[reason(box=BOX)]))
     for kind in ("arrived", "asked", "answered", "done_left", "hold", "gate_blocked"):
         state.happened(10**9, kind, everything[:3], name="17", answers=["remove", "clean"])
     state.report("detector", "images", 1, "17")
@@ -105,7 +138,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     for title in ("#health-title", "#history-title", "#keys-title"):
         page.click(title)
     page.keyboard.press("d")
-    page.click("#send")
+    page.click("#send", force=True)
     expect(page.locator("#message")).not_to_be_empty()
     shown = page.locator("body").inner_text() + "\n" + page.title() + "\n".join(page.evaluate("window.drawn"))
     attributes = page.evaluate(
@@ -113,9 +146,5 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
         "(e) => ['alt', 'title', 'placeholder', 'aria-label'].map((a) => e.getAttribute(a) || ''))"
     )
     text = shown + "\n" + "\n".join(attributes)
-    while "\u27e6" in text:
-        less = re.sub("\u27e6[^\u27e6\u27e7]*\u27e7", " ", text)
-        assert less != text, text
-        text = less
-    assert re.findall(r"[^\W\d_]{2,}", text) == [], text
+    assert words_outside_brackets(text) == [], text
     assert json.dumps(shown).count("\\u27e6") > 200, "the page was full of words"

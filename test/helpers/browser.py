@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import cv2
 import numpy as np
 import pytest
-import uvicorn
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from fastapi import FastAPI
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from sticker_uq.console.app import Accepted, make_app
+from sticker_uq.console.app import Accepted, Person, in_time, make_app
+from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 
 TABLET = {"width": 1024, "height": 768}
@@ -49,34 +49,30 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
-def screenshot(page: Page, name: str) -> None:
-    """Save what the page shows for the documentation, when STICKER_UQ_SCREENSHOTS names a folder."""
-    folder = os.environ.get("STICKER_UQ_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.jpg", type="jpeg", quality=80)
-
-
 class FakeCell:
     """Takes what the page says and shows the picture that a test put there."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.commands: list[tuple[str, str]] = []
+        self.people: list[Person] = []
         self.refusal: dict[str, Any] | None = None
         canvas = np.full((720, 960, 3), 90, np.uint8)
         cv2.rectangle(canvas, (100, 100), (860, 620), (150, 150, 150), -1)
         self._picture = cv2.imencode(".jpg", canvas)[1].tobytes()
 
-    async def answer(self, said: Any) -> Accepted:
+    async def answer(self, said: Any, person: Person) -> Accepted:
         """Take an answer, or refuse it with ``refusal``."""
         if self.refusal is not None:
             return Accepted(accepted=False, reasons=[self.refusal])
         self.answers.append(said)
+        self.people.append(person)
         return Accepted(accepted=True, reasons=[])
 
-    async def command(self, wanted: Any) -> Accepted:
+    async def command(self, wanted: Any, person: Person) -> Accepted:
         """Take a command."""
-        self.commands.append((wanted.command, wanted.person))
+        self.commands.append((wanted.command, person.name))
+        self.people.append(person)
         return Accepted(accepted=True, reasons=[])
 
     def picture(self, _: int) -> bytes:
@@ -90,16 +86,17 @@ class FakeCell:
 
 
 @contextmanager
-def served(state: ConsoleState, cell: FakeCell) -> Iterator[str]:
-    """The address of the page with ``cell`` behind it."""
-    config = uvicorn.Config(make_app(state, cell), "127.0.0.1", 0, log_level="error", ws="websockets-sansio")
-    socket = config.bind_socket()
-    socket.listen()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([socket],), daemon=True)
-    thread.start()
+def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settings: Any) -> Iterator[str]:
+    """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine."""
+
+    def patient(*arguments: Any) -> FastAPI:
+        app = make_app(*arguments)
+        app.dependency_overrides[in_time] = lambda: None
+        return app
+
+    with patch("sticker_uq.console.server.make_app", make_app if punctual else patient):
+        server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
+        yield server.address
     finally:
-        server.should_exit = True
-        thread.join(10.0)
+        server.close()
