@@ -45,6 +45,7 @@ from torchvision.ops import MultiScaleRoIAlign, box_iou, nms
 from benchmarks.mc_dropout import SCENES, equals_complete_passes, waits
 from benchmarks.naive import published_pass
 from benchmarks.random_weights import calibrated_model
+from benchmarks.result_files import result_file
 from sticker_uq.detection import (
     MODEL_NAMES,
     DetectorSettings,
@@ -117,7 +118,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, help="file of JSON lines that rows are added to")
+    parser.add_argument(
+        "--out", type=result_file, required=True, help="file of JSON lines that rows are added to"
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     parser.add_argument("--models", nargs="*", default=list(MODEL_NAMES), choices=MODEL_NAMES)
