@@ -43,7 +43,7 @@ class NoveltyEstimator:
         measured. Raises :class:`InvalidInput` for a file that is neither a network nor a head of these weights.
         """
         self._detector = detector
-        self.settings_hash = settings.hash
+        self.settings_hash = settings.hash_on(detector.device.type)
         self.problem = ""
         self._model: NoveltyNetwork | NoveltyHead | None = None
         self._beside = ThreadPoolExecutor(1, "novelty")
@@ -57,7 +57,7 @@ class NoveltyEstimator:
         self.problem = _weakness(model, path)
         if not self.problem:
             self._model = model
-            both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+            both = f"{self.settings_hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
     def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:
