@@ -7,7 +7,6 @@ object slightly as had to agree before it was given. Everything else that contra
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import get_args
 
@@ -60,7 +59,8 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
     only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,
-    because the arm itself is in the picture, which is also why the novelty of the object does not. Something new over the object, or a neighbour that has moved, always does.
+    because the arm itself is in the picture, which is also why the novelty of the object does not. Something new over the
+    object, or a neighbour that has moved, always does.
     """
     match_iou = settings.match_iou
     here = [v for v in decision.verdicts if iou(as_box(v.object.box), permit.target.box) >= match_iou]
@@ -83,7 +83,7 @@ def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings
 
 def _only_covered(verdict: ObjectVerdict) -> bool:
     """Whether nothing but novelty speaks against an object: under the arm it is as novel as the arm itself."""
-    return verdict.verdict is Verdict.ASK and all(r.subject == OBJECT_NOVELTY for r in verdict.reasons)
+    return verdict.verdict is Verdict.ASK and {r.subject for r in verdict.reasons} == {OBJECT_NOVELTY}
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
