@@ -1,10 +1,11 @@
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
-    python -m benchmarks.hard --out FILE --cache FOLDER [--part shift|novelty|photographs] [--split development|test] [--scenes N]
+    python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]
 
 Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
 to the same rate of wrongful releases, then frozen. What is measured of a scene stays in the folder of --cache, so that an
-interrupted run continues and a new method needs no new run. Nothing may be chosen by the split "test": run it once, for what ships.
+interrupted run continues and a new method needs no new run. Photographs come from `python -m benchmarks.photographs --to FOLDER`.
+Nothing may be chosen by the split "test": run it once, for what ships.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks.hard_measure import Instrument, Job, MeasuredScene, measure
+from benchmarks.hard_measure import Instrument, Job, MeasuredScene, measure, measure_photographs
 from benchmarks.hard_methods import (
     MATCH_IOU,
     STICKER,
@@ -50,7 +51,7 @@ from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import FloatArray, InvalidInput
 
-PARTS = ("shift", "novelty")
+PARTS = ("shift", "novelty", "photographs")
 REFERENCE = "score, one pass"
 """The method that differences are taken to."""
 SHIPPED = "policy.yaml"
@@ -164,8 +165,8 @@ def summary(rows: pd.DataFrame) -> list[dict[str, Any]]:
                     events, of, interval = shares(own, figure)
                     row[figure] = [events, of, *_rounded(interval)]
                 row["on_logo"], row["on_thing"] = int(own.on_logo.sum()), int(own.on_thing.sum())
-                row["wrong_minus_score"] = _rounded(shares(own, "wrong", reference)[2])
-                row["right_minus_score"] = _rounded(shares(own, "right", reference)[2])
+                for figure in ("wrong", "dirty_clean", "right"):
+                    row[f"{figure}_minus_score"] = _rounded(shares(own, figure, reference)[2])
                 found.append(row)
     return found
 
@@ -250,55 +251,53 @@ def read(file: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def table(found: dict[str, Any], name: str = "asked") -> str:
-    """One of the tables of docs/results/hard.md: "asked", "wrong" (the goal of the limits), "worst" or "signals"."""
-    made = {"worst": _worst, "signals": _signals}.get(name, lambda f: _main(f, name))
-    return as_markdown([made(found)]).strip()
+TABLES = (
+    "wrong",
+    "dirty_clean",
+    "asked",
+    "right",
+    "wrong_at_1_percent",
+    "right_at_1_percent",
+    "cases",
+    "signals",
+)
+"""The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful releases, single cases, and AUROC."""
 
 
-def _main(found: dict[str, Any], goal: str) -> Table:
+def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
+    """One of TABLES, as Markdown."""
+    if name == "cases":
+        made = _cases(found)
+    elif name == "signals":
+        made = _signals(found)
+    else:
+        figure = name.removesuffix("_at_1_percent")
+        made = _by_group(found, GOALS[figure != name], figure)
+    return as_markdown([made]).strip()
+
+
+def _by_group(found: dict[str, Any], goal: str, figure: str) -> Table:
+    """A row per method and a column per group: percent with the interval, and a star where it differs from REFERENCE."""
     rows = [row for row in found["summary"] if row["goal"] == goal]
-    head = (
-        "laptops",
-        "method",
-        "with a wrongful release",
-        "wrong of released",
-        "minus score, percentage points",
-    )
-    head += ("called clean with a sticker", "asked", "stickers released")
-    return Table(
-        head,
-        [
-            (
-                row["group"],
-                row["method"],
-                _share(row["wrong"]),
-                f"{row['wrong_objects'][0]} of {row['wrong_objects'][1]}",
-                _points(row["wrong_minus_score"]),
-                _share(row["dirty_clean"]),
-                _share(row["asked"]),
-                _share(row["right"]),
-            )
-            for row in rows
-        ],
-    )
+    by_key = {(row["method"], row["group"]): row for row in rows}
+    groups = dict.fromkeys(row["group"] for row in rows)
+
+    def cell(row: dict[str, Any]) -> str:
+        share, low, high = row[figure][2:]
+        if share is None:
+            return "-"
+        difference = row.get(f"{figure}_minus_score", [None] * 3)
+        star = "*" if difference[0] is not None and (difference[1] > 0 or difference[2] < 0) else ""
+        return f"{100 * share:.0f}{star} ({100 * low:.0f} to {100 * high:.0f})"
+
+    counted = {group: max(row[figure][1] for row in rows if row["group"] == group) for group in groups}
+    head = ("method", *(f"{group}, n = {counted[group]}" for group in groups))
+    names = dict.fromkeys(row["method"] for row in rows)
+    return Table(head, [(name, *(cell(by_key[name, group]) for group in groups)) for name in names])
 
 
-def _share(value: Sequence[Any]) -> str:
-    events, of, share, low, high = value
-    if share is None:
-        return "-"
-    return f"{100 * share:.1f} % ({100 * low:.1f} to {100 * high:.1f}), {events} of {of}"
-
-
-def _points(value: Sequence[Any]) -> str:
-    return (
-        "-" if value[0] is None else f"{100 * value[0]:+.1f} ({100 * value[1]:+.1f} to {100 * value[2]:+.1f})"
-    )
-
-
-def _worst(found: dict[str, Any]) -> Table:
-    """Every single case: the shipped policy, the score, and the method with the fewest wrongful releases among all."""
+def _cases(found: dict[str, Any]) -> Table:
+    """Every single case, those first in which the shipped policy does worst: that policy beside the score."""
     rows = [row for row in found["cells"] if row["goal"] == "asked"]
     keys = dict.fromkeys((row["case"], row["strength"]) for row in rows)
     lines = []
@@ -353,12 +352,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options().parse_args(arguments)
     torch.set_num_threads(1)
     parts = [options.part] if options.part else list(PARTS)
+    if "photographs" in parts and options.photographs is None:
+        print("photographs: skipped, no folder is given by --photographs", file=sys.stderr)
+        parts.remove("photographs")
     instrument = Instrument(str(options.panel or ""))
     jobs = plan(parts, options.split, options.scenes, options.fit, options.limits)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("scenes", total=len(jobs))
         scenes = measure(jobs, options.cache, instrument, options.jobs, lambda n: bar.advance(task, n))
+    if "photographs" in parts:
+        scenes += measure_photographs(options.photographs, options.split, instrument)
     fit, calm = ([s for s in scenes if s.split == split] for split in ("fit", "limits"))
     shown = [s for s in scenes if s.split == options.split]
     chosen = methods(fit)
@@ -376,7 +380,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     with atomic_write(options.out, "w") as stream:
         json.dump(found, stream, separators=(",", ":"))
-    print(table(found, "asked"))
+    print(table(found))
 
 
 def _options() -> argparse.ArgumentParser:
@@ -394,6 +398,9 @@ def _options() -> argparse.ArgumentParser:
     )
     parser.add_argument("--limits", type=int, default=300, help="laptops that limits are set on")
     parser.add_argument("--jobs", type=int, default=1, help="processes that render and measure")
+    parser.add_argument(
+        "--photographs", type=Path, help="folder of `python -m benchmarks.photographs`; none: skipped"
+    )
     parser.add_argument(
         "--panel", type=Path, help="folder of `sticker-uq monitors fit`; none: without a panel"
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks import hard_scenes
-from benchmarks.hard_scenes import Case, HardScene, Material, material
+from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
+from benchmarks.photographs import load_photographs
 from benchmarks.rendered import in_processes
 from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain, code_fingerprint
 from sticker_uq.detection import Features, StochasticDetector
@@ -263,6 +265,21 @@ def measure(
                 chunk = []
             progress(1)
     return read(tables, jobs)
+
+
+def measure_photographs(folder: Path, split: str, instrument: Instrument) -> list[MeasuredScene]:
+    """The photographs of `python -m benchmarks.photographs` in ``folder``, on which nothing is to be removed.
+
+    Their names divide them into development and test. InvalidInput as `load_photographs` raises it.
+    """
+    empty = np.zeros((0, 4), np.float32)
+    scenes = []
+    for number, (kind, name, image) in enumerate(load_photographs(folder)):
+        if split == ("development", "test")[zlib.crc32(name.encode()) % 2]:
+            assessment, seen = instrument.scene(image, number)
+            truth = (empty, np.zeros(0, np.int64), empty, empty)
+            scenes.append(MeasuredScene(split, "photographs", kind, NONE, number, *truth, assessment, seen))
+    return scenes
 
 
 _instruments: dict[str, Instrument] = {}

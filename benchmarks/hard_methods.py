@@ -325,13 +325,13 @@ def result(scene: MeasuredScene, decision: Decision) -> Result:
 
 
 Goal = tuple[Literal["asked", "wrong"], float]
-"""What a limit is set to: the share of unchanged laptops asked about, or of those with a wrongful release, and how large it is."""
+"""What a limit is set to: the share of unchanged laptops asked about, or with a wrongful release, and how large it is."""
 
 
 def limit_for(method: Method, scenes: Sequence[MeasuredScene], goal: Goal) -> float:
     """The limit of ``method`` at which the share of ``scenes`` comes closest to ``goal`` without exceeding it.
 
-    Fewer are asked about and more go wrong as the limit rises. It is the strictest limit that asks about few enough, or the
+    Fewer are asked about and more go wrong as the limit rises. Returned is the strictest limit that asks about few enough, or the
     loosest that goes wrong seldom enough; infinite where every limit asks about too many, and NaN, which releases nothing, where
     every limit goes wrong too often.
     """

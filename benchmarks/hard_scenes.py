@@ -38,8 +38,10 @@ SPLITS = {
     "development": range(220_000_000, 220_010_000),
     "test": range(300_000_000, 300_010_000),
 }
-"""Seeds of the laptops that combinations are fitted on, that limits are set on, and that development and test measure. The packaged
-networks were trained and chosen on seeds below 10,000,000."""
+"""Seeds of the laptops that combinations are fitted on, that limits are set on, and that development and test measure.
+
+The packaged networks were trained and chosen on seeds below 10,000,000.
+"""
 MATERIAL = range(230_000_000, 230_010_000)
 """Seeds of the laptops that ambiguous objects and adversarial patches are made of."""
 STRENGTHS = ("weak", "medium", "strong")
