@@ -1,5 +1,6 @@
 """Build of the ROS 2 package sticker_uq (ament_python)."""
 
+import sys
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -12,6 +13,20 @@ def installed_tree(folder: str) -> list[tuple[str, list[str]]]:
     """Returns data_files entries that install `folder` with all below it to share/sticker_uq."""
     files = sorted(p for p in Path(folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
     return [(str(SHARE / p.parent), [str(p)]) for p in files]
+
+
+def required() -> list[str]:
+    """Returns what the package imports outside ROS: the lines of requirements.txt from NumPy to the tests, as least versions.
+
+    A ROS installation has NumPy, OpenCV and pandas of its own; they have no bound.
+    """
+    text = (Path(__file__).resolve().parent / "requirements.txt").read_text(encoding="utf-8")
+    of_ros, everywhere = text.split("# Everywhere:")
+    lines = everywhere.split("# tests and checks")[0].splitlines()
+    own = [
+        line.split("==")[0] for line in of_ros.splitlines() if line.startswith(("numpy", "opencv", "pandas"))
+    ]
+    return own + [line.replace("==", ">=") for line in lines if "==" in line]
 
 
 setup(
@@ -28,18 +43,20 @@ setup(
         f"{NAME}.detection": ["weights/*"],
         f"{NAME}.evaluation.reporting": ["templates/*"],
         f"{NAME}.lab.datasets": ["prompts.yaml"],
-        f"{NAME}.lab.robustness": ["laptop_cell.yaml", "templates/*"],
+        f"{NAME}.lab.robustness": ["*.yaml", "templates/*"],
         f"{NAME}.lab.studies.detectors": ["templates/*"],
         f"{NAME}.novelty": ["weights/*"],
     },
     data_files=[
         ("share/ament_index/resource_index/packages", [f"resource/{NAME}"]),
         (str(SHARE), ["package.xml"]),
-        ("bin", ["resource/sticker-uq"]),
+        # a wheel has the command from its entry point, which runs the Python of its own environment
+        *([] if "bdist_wheel" in sys.argv else [("bin", ["resource/sticker-uq"])]),
         *installed_tree("launch"),
         *installed_tree("config"),
     ],
-    install_requires=["setuptools"],
+    python_requires=">=3.11",
+    install_requires=required(),
     extras_require={
         "test": ["pytest"],
         "diffusers": ["diffusers", "transformers", "accelerate", "sentencepiece", "protobuf"],

@@ -1,7 +1,70 @@
 """Uncertainty-aware sticker detection for a robot cell that refurbishes laptops.
 
 The robot arm may peel a sticker only while the uncertainty of perception is below the limits of a policy; otherwise the
-operator is asked. docs/contributing.md lists the packages and what each may import.
+operator is asked. :mod:`sticker_uq.api` is the Python interface; docs/contributing.md lists the packages and what each may
+import.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sticker_uq.api import AssessedImage, Detector, draw, objects_table, packaged_policy, read_image
+    from sticker_uq.gate import Policy, judge
+    from sticker_uq.scene import (
+        METRICS,
+        InvalidInput,
+        ObservedObject,
+        Outcome,
+        SceneAssessment,
+        SceneDecision,
+        Verdict,
+    )
+
 __version__ = "0.2.0"
+
+# loaded when first used: a program that only wants the version, or the gate, loads neither OpenCV nor torch
+_HOMES = {
+    "sticker_uq.api": ("AssessedImage", "Detector", "draw", "objects_table", "packaged_policy", "read_image"),
+    "sticker_uq.gate": ("Policy", "judge"),
+    "sticker_uq.scene": (
+        "METRICS",
+        "InvalidInput",
+        "ObservedObject",
+        "Outcome",
+        "SceneAssessment",
+        "SceneDecision",
+        "Verdict",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "METRICS",
+    "AssessedImage",
+    "Detector",
+    "InvalidInput",
+    "ObservedObject",
+    "Outcome",
+    "Policy",
+    "SceneAssessment",
+    "SceneDecision",
+    "Verdict",
+    "draw",
+    "judge",
+    "objects_table",
+    "packaged_policy",
+    "read_image",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

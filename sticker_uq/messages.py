@@ -13,9 +13,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from enum import IntFlag
 from string import Formatter
 
 from sticker_uq.scene import METRICS, Reason
+
+
+class BlockReason(IntFlag):
+    """Why the gate is closed, the bits of ``GateState.REASON_*``; :data:`BLOCK_REASONS` has the words."""
+
+    NONE = 0
+    NO_SCENE = 1
+    STALE_SCENE = 2
+    FAILED_SCENE = 4
+    IMPLAUSIBLE_SCENE = 8
+    INCONSISTENT = 16
+    UNCERTAIN = 32
+    NOTHING_TO_REMOVE = 64
+    WAITING_FOR_OPERATOR = 128
+    HELD = 256
+    ARM_FAILED = 512
+    VERIFYING = 1024
+    FAULT = 2048
+    CONTRADICTED = 4096
+    NOT_ACTIVE = 8192
+    STAMP_ORDER = 16384
+    FROZEN_IMAGE = 32768
+    EXPOSURE = 65536
+    SOURCE_CHANGED = 131072
+    MODEL_CHANGED = 262144
+    CLOCK = 524288
+    POSE = 1048576
+    ASSUMPTION = 2097152
+    UNEXPLAINED = 4194304
+    AUDIT = 8388608
+    SECOND_GATE_PUBLISHER = 16777216
+    UNKNOWN_GATE_PUBLISHER = 33554432
+    PANEL = 67108864
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all reasons in here, as :data:`BLOCK_REASONS` names them."""
+        return tuple(str(bit.name).lower() for bit in self)
+
 
 BLOCK_REASONS = {
     "no_scene": "no scene received yet",
@@ -265,6 +305,8 @@ MESSAGES = {
     "answer_empty": "the answer is empty: answer the objects, draw what was missed or answer for the scene",
     "object_unanswered": "no answer about an object in question",
     "answer_unknown": "the answer about an object is unknown",
+    "scene_answer_with_removal": "an answer for the whole image excludes every removal: give one of the two",
+    "answers_differ": "different answers about the same place: give one answer per place",
     "scene_answer_unknown": "scene_answer {number} is unknown",
     "command_unknown": "command {number} is unknown: expected hold (1), release (2) or reset (3)",
     "box_without_area": "a box has no area or is not finite",

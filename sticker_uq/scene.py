@@ -101,7 +101,7 @@ METRICS = {
         "The area over which the corners of the box move from pass to pass, relative to the size of the object.",
     ),
 }
-"""The uncertainty metrics (Wu et al., section 3.2) by the names of their fields in :class:`MetricValues` and in messages."""
+"""The uncertainty metrics (Lu et al., section 3.2) by the names of their fields in :class:`MetricValues` and in messages."""
 
 MONITOR_SIGNAL = "monitor."
 """What the name of a signal begins with that a monitor of the panel gives; the name of the monitor follows."""
@@ -241,7 +241,7 @@ class MetricValues:
 
 @dataclass(frozen=True)
 class ObservedObject(MetricValues):
-    """One object: the cluster of boxes that the T passes drew around the same thing (Wu et al., section 3.2).
+    """One object: the cluster of boxes that the T passes drew around the same thing (Lu et al., section 3.2).
 
     ``box`` (4,) float32 mean box px; ``probabilities`` (3,) float32 mean class vector; ``detections`` boxes of the cluster;
     ``passes`` distinct passes that saw it (K of T); ``detection_rate`` K / T; ``duplicated``: one pass contributed two boxes;
@@ -292,7 +292,7 @@ class ObservedObject(MetricValues):
 
 @dataclass(frozen=True)
 class ImageUncertainty(MetricValues):
-    """Means of the metrics over the clustered objects of one image (Wu et al., end of section 3.2.4).
+    """Means of the metrics over the clustered objects of one image (Lu et al., end of section 3.2.4).
 
     NaN when nothing was clustered. ``objects`` and ``unstable`` are counts.
     """

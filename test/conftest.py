@@ -80,9 +80,9 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What was not run and why, in one line, or in the file that STICKER_UQ_NOT_RUN names for the line of several runs."""
-    reasons = Counter(
-        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped")
-    )
+    # each process of pytest-xdist collects every file and reports one that is skipped as a whole
+    skipped = {report.nodeid: report.longrepr[2] for report in terminalreporter.getreports("skipped")}
+    reasons = Counter(reason.removeprefix("Skipped: ") for reason in skipped.values())
     left_out = [f"{count} x {reason}" for reason, count in reasons.items()]
     asked_for = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
     if not HAS_LAUNCH_TESTING and any(path in LAUNCH_TESTS.parents for path in asked_for):

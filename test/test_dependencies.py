@@ -48,6 +48,9 @@ KEYS_WITHOUT_IMPORT = {
 REQUIREMENTS_WITHOUT_IMPORT = {
     "faster-coco-eval": "torchmetrics computes mAP with it",
     "import-linter": "a check of scripts/test",
+    "mkdocs": "builds the documentation: scripts/docs",
+    "mkdocs-material": "builds the documentation: scripts/docs",
+    "mkdocstrings-python": "builds the documentation: scripts/docs",
     "mypy": "a check of scripts/test",
     "pytest-timeout": "a plugin of pytest",
     "pytest-xdist": "a plugin of pytest",
@@ -202,3 +205,17 @@ def test_interfaces_depend_on_the_packages_whose_types_they_use() -> None:
     found = re.search(r"DEPENDENCIES ([\w\s]+)\)", cmake)
     assert found is not None
     assert set(found[1].split()) == used
+
+
+def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = setup_arguments(monkeypatch)
+    named = {re.split(r"[>=]", line)[0] for line in given["install_requires"]}
+    extras = {line for lines in given["extras_require"].values() for line in lines}
+    needed = {
+        name
+        for module in imports(("sticker_uq",))
+        for name in requirements_of(module) & requirements()
+        if not name.startswith("ros-")
+    }
+    assert needed - named - {"pytest", "hypothesis", "ray", "playwright"} == set()
+    assert named <= requirements() - extras

@@ -2,10 +2,15 @@
 
 import importlib
 import re
+from enum import IntEnum
 from pathlib import Path
 
 import pytest
 from rosidl_adapter import parser
+
+from sticker_uq.gate import Phase
+from sticker_uq.messages import BlockReason
+from sticker_uq.scene import ObjectClass, Outcome, Status, Verdict
 
 PACKAGE = Path(__file__).parents[1] / "sticker_uq_msgs"
 FILES = sorted(path for kind in ("msg", "srv", "action") for path in (PACKAGE / kind).glob(f"*.{kind}"))
@@ -69,6 +74,25 @@ def test_every_field_says_what_it_means(path: Path) -> None:
 def test_the_zero_of_an_enumeration_means_unknown_or_nothing(path: Path) -> None:
     zeros = [line.split()[1] for line in lines_with_fields(path) if re.match(r"uint\d+ [A-Z_]+ += 0\b", line)]
     assert all(name.endswith(("_UNKNOWN", "_NONE", "_BACKGROUND")) for name in zeros)
+
+
+@pytest.mark.parametrize(
+    ("message", "prefix", "values"),
+    [
+        ("GateState", "STATE_", Phase),
+        ("GateState", "REASON_", BlockReason),
+        ("ObservedObject", "LABEL_", ObjectClass),
+        ("SceneAssessment", "STATUS_", Status),
+        ("SceneDecision", "OUTCOME_", Outcome),
+        ("Verdict", "VERDICT_", Verdict),
+    ],
+)
+def test_the_constants_of_a_message_are_the_values_of_its_enumeration(
+    message: str, prefix: str, values: type[IntEnum]
+) -> None:
+    constants = parts(PACKAGE / "msg" / f"{message}.msg")[message].constants
+    found = {c.name.removeprefix(prefix): c.value for c in constants if c.name.startswith(prefix)}
+    assert found == {name: int(value) for name, value in values.__members__.items()}
 
 
 def test_cmake_builds_every_file() -> None:

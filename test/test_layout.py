@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from catkin_pkg.package import parse_package
+
+import sticker_uq
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "torchvision", "pytorch_grad_cam", "torchmetrics")
@@ -103,3 +106,10 @@ def setup_arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_every_relative_link_of_a_page_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_citation_names_this_version_and_the_five_papers() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == sticker_uq.__version__
+    assert [str(work["notes"])[:4] for work in citation["references"]] == [f"S00{k}" for k in range(5)]
+    assert all(work["authors"] and work["title"] for work in citation["references"])

@@ -12,9 +12,12 @@ BROWSER = "no Chromium on this machine: apt install chromium"
 
 
 class Terminal:
-    def __init__(self, *reasons: str) -> None:
+    def __init__(self, *reasons: str, processes: int = 1) -> None:
         self.lines: list[str] = []
-        self._skipped = [SimpleNamespace(longrepr=("file.py", 1, f"Skipped: {reason}")) for reason in reasons]
+        self._skipped = [
+            SimpleNamespace(nodeid=f"file.py::{number}", longrepr=("file.py", 1, f"Skipped: {reason}"))
+            for number, reason in enumerate(reasons)
+        ] * processes
 
     def getreports(self, name: str) -> list[Any]:
         return self._skipped if name == "skipped" else []
@@ -23,8 +26,8 @@ class Terminal:
         self.lines.append(line)
 
 
-def summary(*reasons: str, paths: tuple[str, ...] = ("test",)) -> list[str]:
-    terminal = Terminal(*reasons)
+def summary(*reasons: str, paths: tuple[str, ...] = ("test",), processes: int = 1) -> list[str]:
+    terminal = Terminal(*reasons, processes=processes)
     config: Any = SimpleNamespace(args=list(paths), invocation_params=SimpleNamespace(dir=ROOT))
     conftest.pytest_terminal_summary(terminal, config)
     return terminal.lines
@@ -42,6 +45,10 @@ def test_nothing_is_said_when_all_was_run() -> None:
 
 def test_tests_with_the_same_reason_are_counted() -> None:
     assert summary(BROWSER, BROWSER, "no CUDA device") == [f"not run: 2 x {BROWSER}; 1 x no CUDA device"]
+
+
+def test_a_file_that_every_process_skips_is_counted_once() -> None:
+    assert summary(BROWSER, processes=3) == [f"not run: 1 x {BROWSER}"]
 
 
 @pytest.mark.parametrize("paths", [("test",), (".",), ("test/cli", "test/")])

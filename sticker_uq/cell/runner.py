@@ -10,14 +10,17 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from sticker_uq.cell.processes import ProcessSpec
+from sticker_uq.scene import InvalidInput
 
 STOP_TIMEOUT_S = 8.0
 RESPAWN_PAUSE_S = 1.0
@@ -33,6 +36,14 @@ class ProcessGroup:
     """
 
     def __init__(self, specs: Sequence[ProcessSpec], output: Output = print) -> None:
+        """``output`` is called with every line that a process prints. Raises InvalidInput where there is no ROS 2."""
+        for module in ("rclpy", "sticker_uq_msgs"):
+            if find_spec(module) is None:
+                raise InvalidInput(
+                    f"{module} cannot be imported by {sys.executable}: the nodes of a cell need ROS 2. Source the setup file of "
+                    "the workspace, or run scripts/setup and this command through scripts/run; replay, train, evaluate and "
+                    "the Python interface work without ROS"
+                )
         self._specs = {spec.name: spec for spec in specs}
         self._output = output
         self._folder = tempfile.TemporaryDirectory(prefix="sticker_uq_")

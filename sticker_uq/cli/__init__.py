@@ -7,40 +7,54 @@ Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from sticker_uq import __version__
 from sticker_uq.scene import InvalidInput
 
-COMMANDS = {
-    "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
-    "cell": "Run the nodes of the cell as processes until Ctrl-C.",
-    "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
-    "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
-    "train": "Train a detector on a COCO folder.",
-    "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
-    "audit": "Check or show the audit log of a supervisor.",
-    "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
-    "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
-    "monitors": "Study and fit misclassification monitors of single objects.",
-    "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
-    "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
-    "select": "Select a model by the results of a study.",
-    "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
-    "doctor": "Check this machine, with advice on each finding.",
+PANELS = {
+    "Run a cell": {
+        "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
+        "cell": "Run the nodes of the cell as processes until Ctrl-C.",
+        "doctor": "Check this machine, with advice on each finding.",
+        "audit": "Check or show the audit log of a supervisor.",
+        "operator": "Name the operators who may sign in to the operator's page.",
+    },
+    "Assess images": {
+        "replay": "Assess and judge every image of a bag, a folder or a video, without ROS.",
+        "evaluate": "Measure the detection accuracy of a detector on a COCO folder.",
+        "quality": "Measure how well the probabilities of detectors or classifiers are calibrated.",
+        "robustness": "Assess how robust a detector, a gate or a ROS node is in given circumstances.",
+    },
+    "Make data, models and policies": {
+        "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
+        "train": "Train a detector on a COCO folder.",
+        "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
+        "monitors": "Study and fit misclassification monitors of single objects.",
+        "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
+    },
+    "Compare models": {
+        "study": "Compare detectors: accuracy, uncertainty and adversarial robustness, with statistics.",
+        "select": "Select a model by the results of a study.",
+    },
 }
+"""The commands with their help, by what a person does with them."""
+COMMANDS = {name: panel for panel, commands in PANELS.items() for name in commands}
 
 
 class _LazyCommand(TyperCommand):
     """A command that imports its module when it is called; until then only name and help text."""
 
-    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def load(self) -> Any:
+        """The command itself, with its options."""
         module = importlib.import_module(f"{__name__}.{self.name}")
         app = getattr(module, "app", None)
         if app is None:
@@ -49,7 +63,10 @@ class _LazyCommand(TyperCommand):
         command = typer.main.get_command(app)
         command.name = self.name
         command.help = command.help or self.help
-        return command.make_context(info_name, args, parent, **extra)
+        return command
+
+    def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        return self.load().make_context(info_name, args, parent, **extra)
 
 
 class _Commands(TyperGroup):
@@ -59,7 +76,15 @@ class _Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return _LazyCommand(cmd_name, help=COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        panel = COMMANDS[cmd_name]
+        return _LazyCommand(cmd_name, help=PANELS[panel][cmd_name], rich_help_panel=panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in COMMANDS and (near := difflib.get_close_matches(args[0], COMMANDS, 1)):
+            ctx.fail(f"No such command {args[0]!r}, did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -90,11 +115,21 @@ def explain(error: BaseException) -> tuple[str, int]:
     return f"internal error: {type(error).__name__}: {error} (STICKER_UQ_DEBUG=1 shows where)", 1
 
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sticker-uq {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()
-def _about() -> None:
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Sticker detection with uncertainty estimation, for a robot cell that refurbishes laptops.
 
     Not a safety function in the sense of ISO 10218 / ISO 13849: it protects laptops and logos, not people.

@@ -77,6 +77,12 @@ def command(
         str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or a number.")
     ] = "all",
     policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="COCO folder with labels of the same images: certain detections that they contradict are listed."
+        ),
+    ] = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -94,7 +100,7 @@ def command(
 ) -> None:
     """Assess and judge every image of SOURCE with the same code as the cell.
 
-    Writes tables of images and objects, annotated pictures, report.html and summary.json.
+    Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
 
     Images that cannot be read are rows with status FAILED.
     """
@@ -114,6 +120,7 @@ def command(
             table_format=table_format,  # type: ignore[arg-type]  # checked above
             pictures=most,
             verify=verify,
+            labels=labels,
             processes=1 if several else jobs,
         )
         for source, folder in zip(sources, folders, strict=True)

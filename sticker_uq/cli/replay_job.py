@@ -6,7 +6,7 @@ import multiprocessing
 import operator
 import platform
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from sticker_uq.evaluation.replay.replay import ReplaySummary, replay
 from sticker_uq.evaluation.replay.tables import TableFormat
 from sticker_uq.gate import Policy
 from sticker_uq.io.bags import Bag
+from sticker_uq.io.coco import LabelledImage, read_annotations
 from sticker_uq.io.sources import ImageSource, open_source
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
@@ -50,13 +51,21 @@ class ReplayJob:
     pictures: int | None
     verify: bool
     processes: int
+    labels: Path | None = None
 
     def open(self) -> ImageSource:
-        """The images. Raises InvalidInput without images, and for ``verify`` without a recording."""
+        """The images. Raises InvalidInput without images, for unreadable labels, and for ``verify`` without a recording."""
         images = open_source(self.source, self.topic)
+        self.labelled()
         if self.verify and not images.topic:
             raise InvalidInput(f"--verify: {self.source} is not a recording of a cell")
         return images
+
+    def labelled(self) -> Mapping[str, LabelledImage] | None:
+        """The labels of the images by their names without suffix; None without any. Raises InvalidInput as read_annotations."""
+        if self.labels is None:
+            return None
+        return {item.path.stem: item for item in read_annotations(self.labels)}
 
     def run(
         self,
@@ -88,6 +97,7 @@ class ReplayJob:
             pictures=self.pictures,
             processes=processes,
             environment=_environment(self.settings),
+            labels=self.labelled(),
             on_image=seen,
         )
         return ReplayOutcome(summary, True) if live is None else _compared(summary, live)

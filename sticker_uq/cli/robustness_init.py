@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sticker_uq.lab.robustness.drawing import sweep_strengths
-from sticker_uq.lab.robustness.preset import laptop_cell
+from sticker_uq.lab.robustness.preset import PRESETS, preset
 from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, explained
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
@@ -20,8 +20,12 @@ def init(
         bool, typer.Option("--ask", help="Ask for exposure, likelihood and severity of every circumstance.")
     ] = False,
     start: Annotated[
-        Path | None, typer.Option(help="Specification to start from; default: that of the package.")
-    ] = None,
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help=f"Specification to start from: one of the package ({', '.join(PRESETS)}) or a file.",
+        ),
+    ] = PRESETS[0],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Write the specification of a cell, or ask for the values of each of its circumstances.
@@ -30,7 +34,7 @@ def init(
     """
     if out.exists() and not force:
         raise InvalidInput(f"{out} exists already; --force replaces it")
-    spec = laptop_cell() if start is None else Specification.load(start)
+    spec = preset(start) if start in PRESETS else Specification.load(start)
     if ask:
         typer.echo("Enter keeps the value in brackets; Ctrl-C ends without writing anything.\n")
         spec = ask_all(spec, _asked, _told)

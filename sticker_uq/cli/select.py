@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR
 from sticker_uq.scene import InvalidInput
 
 
@@ -26,6 +28,14 @@ def command(
     rate: Annotated[
         float, typer.Option(help="Dropout rate; default: the one of the study nearest to 0.2.")
     ] = -1.0,
+    min_map: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Models with a lower mean mAP on clean images are not ranked: what sees nothing is sure and robust.",
+        ),
+    ] = ACCURACY_FLOOR,
     out: Annotated[
         Path | None, typer.Option(help="Write the detector's parameters to this YAML file.")
     ] = None,
@@ -37,17 +47,26 @@ def command(
 
     found = Study.load(study)
     chosen = reference_rate(found) if rate < 0 else rate
-    ranking = rank(found, dict(map(_weight, require)), chosen)
+    ranking = rank(found, dict(map(_weight, require)), chosen, min_map)
     table = Table(title=f"dropout rate {chosen:g}; tiers, 1 = best")
-    for name in ("model", "score", *ranking[0].tiers, "ms per image", "as good"):
+    for name in (
+        "model",
+        "score",
+        *ranking.candidates[0].tiers,
+        "mAP clean",
+        "mAP attacked",
+        "ms per image",
+        "as good",
+    ):
         table.add_column(name, justify="left" if name in ("model", "as good") else "right", overflow="fold")
-    for one in ranking:
+    for one in ranking.candidates:
         tiers = (f"{value:.2f}" for value in one.tiers.values())
-        table.add_row(one.model, f"{one.score:.2f}", *tiers, f"{one.ms:.0f}", ", ".join(one.tied))
+        shown = ("-" if math.isnan(value) else f"{value:.2f}" for value in (one.clean, one.attacked))
+        table.add_row(one.model, f"{one.score:.2f}", *tiers, *shown, f"{one.ms:.0f}", ", ".join(one.tied))
     Console().print(table)
     typer.echo(advice(ranking))
     if out is not None:
-        values = parameters(found, ranking[0].model, chosen)
+        values = parameters(found, ranking.candidates[0].model, chosen)
         with atomic_write(out, "w") as stream:
             yaml.safe_dump({"detector": {"ros__parameters": values}}, stream, sort_keys=False)
         typer.echo(f"parameters of the detector: {out}")

@@ -97,7 +97,7 @@ def run(
         bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
     ] = False,
 ) -> None:
-    """Compare detectors: accuracy, uncertainty and adversarial robustness (Wu et al.)."""
+    """Compare detectors: accuracy, uncertainty and adversarial robustness (Lu et al.)."""
     if context.invoked_subcommand is not None:
         return
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):

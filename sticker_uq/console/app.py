@@ -1,36 +1,44 @@
 """The operator's web page: what it serves and what it accepts. The ROS side is in :mod:`sticker_uq.nodes.console.node`.
 
-Bound to the machine itself the page is open; bound to a network it asks for a token. Answers are taken only from the page
-itself (same origin), and only whole and valid.
+:mod:`sticker_uq.console.guard` decides which requests come this far: those from the page itself and, where there is a sign-in,
+of a signed-in operator. Whether the session may answer is decided here: it may hold when it may do nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
-from fastapi.responses import FileResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from sticker_uq.console.access import OPEN, Access, Addresses, Session, SignInRefused
+from sticker_uq.console.guard import COOKIE, SESSION, Guard, client_of
 from sticker_uq.console.state import ConsoleState
 
 PAGE = Path(__file__).parent / "page"
 HEARTBEAT_S = 1.0
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
+MOST_PAGES = 32
+"""Pages that show the cell at the same time."""
+SEND_S = 10.0
+"""A page that does not take a message for so long is given up."""
 _STATIC = frozenset(path.name for path in PAGE.iterdir() if path.suffix in (".js", ".css", ".svg"))
 Coordinate = Field(ge=-1e5, le=1e5, allow_inf_nan=False)
-Person = Field(min_length=1, max_length=100)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("expected printable characters")
+    return text.strip()
+
+
+Text = Annotated[str, AfterValidator(_printable)]
+"""A name as it may stand in a log: no line breaks, control characters or characters that turn the direction of a line."""
 
 
 class BoxAnswer(BaseModel):
@@ -46,23 +54,32 @@ class BoxAnswer(BaseModel):
 
 
 class PersonsAnswer(BaseModel):
-    """What a person said to one question."""
+    """What a person said to one question. ``person``: their name, which counts only where nobody signs in with one."""
 
     model_config = ConfigDict(extra="forbid")
 
-    request_id: str = Field(min_length=1, max_length=200)
-    person: str = Person
+    request_id: Text = Field(min_length=1, max_length=200)
+    person: Text = Field("", max_length=100)
     scene: Literal["none", "rescan", "skip_laptop", "fault", "clean"] = "none"
     answers: list[BoxAnswer] = Field(default_factory=list, max_length=200)
 
 
 class PersonsCommand(BaseModel):
-    """What a person wants of the gate without being asked."""
+    """What a person wants of the gate without being asked. ``person``: as in :class:`PersonsAnswer`; nobody needs one to hold."""
 
     model_config = ConfigDict(extra="forbid")
 
     command: Literal["hold", "release", "reset"]
-    person: str = Person
+    person: Text = Field("", max_length=100)
+
+
+class SignIn(BaseModel):
+    """The token of the page, or an operator's name and secret."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field("", max_length=100)
+    secret: str = Field(min_length=1, max_length=100)
 
 
 class Accepted(BaseModel):
@@ -72,13 +89,20 @@ class Accepted(BaseModel):
     reasons: list[dict[str, Any]]
 
 
+class Person(NamedTuple):
+    """Who answers or commands. ``checked``: whether the name was proved with the operator's secret."""
+
+    name: str
+    checked: bool
+
+
 class Cell(Protocol):
     """What the page needs of the cell."""
 
-    async def answer(self, said: PersonsAnswer) -> Accepted:
+    async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         """Hand an answer to the supervisor."""
 
-    async def command(self, wanted: PersonsCommand) -> Accepted:
+    async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
         """Hold, release or reset the gate."""
 
     def picture(self, stamp_ns: int) -> bytes:
@@ -91,73 +115,119 @@ class Cell(Protocol):
         """So many pages are open, and so many of them show the saliency."""
 
 
-def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
-    """The page's server. ``token`` empty: none is asked for."""
+def make_app(
+    state: ConsoleState, cell: Cell, access: Access, addresses: Addresses, cookie: str = "sticker_uq"
+) -> FastAPI:
+    """The page's server. ``cookie``: the name of its cookie; pages at other ports of the same host get it too."""
     app = FastAPI(title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard, access=access, addresses=addresses, cookie=cookie)
     pages: dict[WebSocket, bool] = {}
-
-    def allowed(given: str) -> bool:
-        return not token or hmac.compare_digest(given.encode(), token.encode())
-
-    def authorised(request: Request) -> None:
-        if not allowed(request.query_params.get("token", "")):
-            raise HTTPException(401, "this page needs its token: open it with ?token=...")
-
-    def from_the_page(request: Request) -> None:
-        if not same_origin(request.headers.get("origin"), request.headers.get("host", "")):
-            raise HTTPException(403, "answers are taken from this page only")
+    waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
 
     def tell() -> None:
         cell.watched(len(pages), sum(pages.values()))
 
-    @app.middleware("http")
-    async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await call_next(request)
-        response.headers.update(_HEADERS)
-        return response
+    def person_of(session: Session, name: str) -> Person:
+        return Person(session.name, True) if access.named else Person(name, False)
 
-    @app.get("/", dependencies=[Depends(authorised)])
-    def page() -> FileResponse:
+    def may_answer(request: Request) -> Session:
+        session: Session = request.scope[SESSION]
+        if not access.may_answer(session):
+            raise HTTPException(401, "the sign-in is too old or not valid any more: please sign in again")
+        return session
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(_: Request, error: RequestValidationError) -> Response:
+        # pydantic would repeat what was sent
+        return JSONResponse({"detail": str(error.errors()[0]["msg"])}, 422)
+
+    @app.get("/")
+    def page(request: Request) -> FileResponse:
+        if request.scope[SESSION] is None:
+            return FileResponse(PAGE / "sign_in.html", 401)
         return FileResponse(PAGE / "index.html")
 
     @app.get("/static/{name}")
     def static(name: str) -> FileResponse:
         if name not in _STATIC:
-            raise HTTPException(404, f"there is no {name}")
+            raise HTTPException(404, "there is no such file")
         return FileResponse(PAGE / name)
 
-    @app.get("/picture/{stamp_ns}.jpg", dependencies=[Depends(authorised)])
+    @app.get("/picture/{stamp_ns}.jpg")
     def picture(stamp_ns: int) -> Response:
         return _image(cell.picture(stamp_ns), "image/jpeg")
 
-    @app.get("/heat/{stamp_ns}.png", dependencies=[Depends(authorised)])
+    @app.get("/heat/{stamp_ns}.png")
     def heat(stamp_ns: int) -> Response:
         return _image(cell.heat(stamp_ns), "image/png")
 
-    @app.post("/answer", dependencies=[Depends(authorised), Depends(from_the_page)])
-    async def answer(body: PersonsAnswer) -> Accepted:
-        return await cell.answer(body)
+    @app.get("/session")
+    def session(request: Request) -> Response:
+        known = request.scope[SESSION] is not None
+        return JSONResponse({"named": access.named}, 200 if known else 401)
 
-    @app.post("/command", dependencies=[Depends(authorised), Depends(from_the_page)])
-    async def command(body: PersonsCommand) -> Accepted:
-        return await cell.command(body)
+    @app.post("/session")
+    async def sign_in(body: SignIn, request: Request) -> Response:
+        try:
+            value = await access.sign_in(
+                body.name, body.secret, client_of(request.scope), request.scope[COOKIE]
+            )
+        except SignInRefused as refused:
+            if refused.wait_s:
+                return JSONResponse(
+                    {"detail": "too many attempts: please wait"},
+                    429,
+                    {"Retry-After": f"{refused.wait_s:.0f}"},
+                )
+            raise HTTPException(401, "wrong name or secret") from None
+        response = Response(status_code=204)
+        secure = request.headers["origin"].startswith("https:")
+        response.set_cookie(cookie, value, path="/", secure=secure, httponly=True, samesite="strict")
+        return response
+
+    @app.post("/sign_out")
+    async def sign_out(request: Request) -> Response:
+        access.sign_out(request.scope[COOKIE])
+        response = Response(status_code=204)
+        response.delete_cookie(cookie, path="/", httponly=True, samesite="strict")
+        return response
+
+    @app.post("/answer")
+    async def answer(body: PersonsAnswer, request: Request) -> Accepted:
+        return await cell.answer(body, person_of(may_answer(request), body.person))
+
+    @app.post("/command")
+    async def command(body: PersonsCommand, request: Request) -> Accepted:
+        # whoever has signed in may always hold, however long ago that was
+        session = request.scope[SESSION] if body.command == "hold" else may_answer(request)
+        return await cell.command(body, person_of(session, body.person))
 
     @app.websocket("/live")
     async def live(socket: WebSocket) -> None:
-        origin = same_origin(socket.headers.get("origin"), socket.headers.get("host", ""))
-        if not origin or not allowed(socket.query_params.get("token", "")):
-            await socket.close(code=4401)
+        if len(pages) >= MOST_PAGES:
+            await socket.close(code=1013)
             return
         await socket.accept()
+        session: Session = socket.scope[SESSION]
+        value: str = socket.scope[COOKIE]
         pages[socket] = False
         tell()
         listening = asyncio.create_task(listen(socket))
+        loop = asyncio.get_running_loop()
         try:
-            with suppress(WebSocketDisconnect, RuntimeError):
-                while True:
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                while access.session(value) is session:
                     shown = state.snapshot()
-                    await socket.send_json(shown)
-                    await asyncio.to_thread(state.wait_for_change, shown["version"], HEARTBEAT_S)
+                    shown["operator"] = {
+                        "name": session.name,
+                        "checked": access.named,
+                        "signed_in": session is not OPEN,
+                    }
+                    async with asyncio.timeout(SEND_S):
+                        await socket.send_json(shown)
+                    # in threads of its own: with the loop's few, many pages would make each other late
+                    await loop.run_in_executor(waiting, state.wait_for_change, shown["version"], HEARTBEAT_S)
+                await socket.close(code=4401)
         finally:
             listening.cancel()
             pages.pop(socket, None)
@@ -168,16 +238,12 @@ def make_app(state: ConsoleState, cell: Cell, token: str = "") -> FastAPI:
         with suppress(WebSocketDisconnect, RuntimeError, ValueError, KeyError):
             while True:
                 said: Any = await socket.receive_json()
-                if isinstance(said, dict) and isinstance(said.get("heat"), bool) and socket in pages:
-                    pages[socket] = said["heat"]
+                heat = said.get("heat") if isinstance(said, dict) else None
+                if isinstance(heat, bool) and pages.get(socket, heat) is not heat:
+                    pages[socket] = heat
                     tell()
 
     return app
-
-
-def same_origin(origin: str | None, host: str) -> bool:
-    """Whether a request with this Origin header comes from the page served at ``host``. A browser always sends one."""
-    return origin is not None and bool(host) and urlsplit(origin).netloc == host
 
 
 def _image(data: bytes, media_type: str) -> Response:

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-import secrets
+import errno
+import socket
 import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
 
+from sticker_uq.console.access import (
+    EVERY_ADDRESS,
+    Access,
+    Addresses,
+    in_url,
+    is_loopback,
+    origins_of,
+    read_token,
+)
 from sticker_uq.console.app import Cell, make_app
+from sticker_uq.console.connections import BoundedHttp
+from sticker_uq.console.operators import read_operators
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.images import Transport
 from sticker_uq.scene import InvalidInput
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_T = TypeVar("_T")
+
 _CLOSING_S = 5.0
+_BACKLOG = 64
+"""Connections that wait; asyncio accepts as many at once, before those that are too many have ended."""
+_MOST_HEAD = 16 * 1024
+_MOST_SAID = 1024
+_STALLED_MS = 10_000
+"""A client that takes nothing for so long loses its connection, ms."""
 
 
 class ConsoleSettings(BaseModel):
@@ -23,11 +45,23 @@ class ConsoleSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
-        "127.0.0.1", min_length=1, description="Address to listen on; other than loopback needs a token"
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; other than loopback needs operators_file or token_file",
     )
     port: int = Field(8780, ge=0, le=65535, description="TCP port; 0: any free one")
-    token: str = Field(
-        "", description="Token the page asks for; empty: made at start and logged, where one is needed"
+    origins: str = Field(
+        "",
+        description="Further addresses of the page, comma-separated, e.g. https://cell-3.example behind a TLS proxy; loopback, "
+        "host and the IP address of this machine are known",
+    )
+    operators_file: str = Field(
+        "",
+        description="File of operators, who sign in with a secret each (sticker-uq operator add); empty: names are not checked",
+    )
+    token_file: str = Field(
+        "",
+        description="File with the one token that everybody signs in with, made when it is missing; empty: none",
     )
     answer_timeout_s: float = Field(
         5.0, ge=0.1, le=60.0, description="Time the supervisor has to take an answer, s"
@@ -46,35 +80,74 @@ class ConsoleSettings(BaseModel):
 class PageServer:
     """Serves the page of ``cell`` from its construction until :meth:`close`. ``port``: where; ``address``: the same as a link.
 
-    Raises :class:`InvalidInput` when the address cannot be listened on.
+    Raises :class:`InvalidInput` when the address cannot be listened on, or is reachable from other machines without a sign-in.
     """
 
     def __init__(self, state: ConsoleState, cell: Cell, settings: ConsoleSettings) -> None:
-        token = settings.token
-        if settings.host not in _LOOPBACK and not token:
-            token = secrets.token_urlsafe(18)
+        access, origins = _access(settings), origins_of(settings.origins)
+        listener = _listen(settings.host, settings.port)
+        self.port: int = listener.getsockname()[1]
+        addresses = Addresses(settings.host, self.port, origins)
         config = uvicorn.Config(
-            make_app(state, cell, token),
-            settings.host,
-            settings.port,
-            log_level="warning",
+            make_app(state, cell, access, addresses, f"sticker_uq_{self.port}"),
+            http=BoundedHttp,
             ws="websockets-sansio",
+            ws_max_size=_MOST_SAID,
+            h11_max_incomplete_event_size=_MOST_HEAD,
+            proxy_headers=False,  # anybody could write them
+            server_header=False,
+            backlog=_BACKLOG,
+            log_level="error",
         )
-        try:
-            socket = config.bind_socket()
-        except SystemExit:
-            raise InvalidInput(
-                f"host {settings.host} and port {settings.port} cannot be listened on: is another console running?"
-            ) from None
-        socket.listen()  # whoever comes before the server runs waits instead of being turned away
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([socket],), name="web", daemon=True)
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
-        self.port: int = socket.getsockname()[1]
-        query = f"/?token={token}" if token else "/"
-        self.address = f"http://{settings.host}:{self.port}{query}"
+        name = "127.0.0.1" if settings.host in EVERY_ADDRESS else in_url(settings.host)
+        self.address = f"http://{name}:{self.port}/"
 
     def close(self) -> None:
         """Stop serving."""
         self._server.should_exit = True
         self._thread.join(_CLOSING_S)
+
+
+def _access(settings: ConsoleSettings) -> Access:
+    if settings.operators_file and settings.token_file:
+        raise InvalidInput("operators_file and token_file are both set: expected one of them")
+    if settings.operators_file:
+        path = Path(settings.operators_file).expanduser()
+        if not _read(read_operators, path, "operators_file"):
+            raise InvalidInput(
+                f"operators_file {path}: it names nobody: sticker-uq operator add NAME --file {path}"
+            )
+        return Access(operators_file=path)
+    if settings.token_file:
+        return Access(_read(read_token, Path(settings.token_file).expanduser(), "token_file"))
+    if not is_loopback(settings.host):
+        raise InvalidInput(
+            f"host {settings.host} can be reached from other machines: expected operators_file (sticker-uq operator add NAME "
+            "--file FILE) or token_file"
+        )
+    return Access()
+
+
+def _read(read: Callable[[Path], _T], path: Path, parameter: str) -> _T:
+    try:
+        return read(path)
+    except OSError as error:
+        raise InvalidInput(f"{parameter} {path}: {error.strerror}") from None
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket on which whoever comes before the server runs waits instead of being turned away."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        hint = ": is another console running?" if error.errno == errno.EADDRINUSE else ""
+        raise InvalidInput(
+            f"host {host} and port {port} cannot be listened on: {error.strerror}{hint}"
+        ) from None
+    # connections inherit it; uvicorn alone would wait for a client that never reads
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALLED_MS)
+    return listener

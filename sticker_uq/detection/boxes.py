@@ -6,13 +6,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torchvision.models.detection._utils import BoxCoder
 
 
 def decoded(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:
     """Boxes (N, 4) that torchvision's ``coder`` makes of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
 
-    Its own ``decode_single`` copies the number 0.5 to a GPU twice in every call, and waits for it.
+    The ``decode_single`` of torchvision's ``BoxCoder`` copies the number 0.5 to a GPU twice in every call, and waits for it. Any
+    other coder, such as that of FCOS, decodes itself.
     """
+    if not isinstance(coder, BoxCoder):
+        boxes: Tensor = coder.decode(deltas, anchors)
+        return boxes
     anchors = anchors.to(deltas.dtype)
     low, high = [], []
     for axis in (0, 1):

@@ -31,7 +31,7 @@ Kernels = Literal["fast", "reference"]
 
 
 class StochasticDetector:
-    """A detector of the registry with Monte-Carlo dropout (Wu et al., sections 3.1 and 3.2.1).
+    """A detector of the registry with Monte-Carlo dropout (Lu et al., sections 3.1 and 3.2.1).
 
     ``name``: the model; ``model``: its network, frozen and in evaluation mode; ``family``: how it
     is cut at its first dropout; ``weights_hash``: SHA-256 of its weights; ``chunk``: passes computed at once,
@@ -114,11 +114,11 @@ class StochasticDetector:
         return self._engine.encode(images, (width, height))
 
     @torch.no_grad()
-    def sample(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
-        """Detections of the ``passes`` stochastic passes numbered from ``first_pass`` on.
+    def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
+        """Detections of ``passes`` stochastic passes.
 
-        The masks of a pass depend on ``seed`` and its number only, so a pass is the same whichever others are
-        asked for; ``pass_index`` counts from 0. With a dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's
+        The masks of a pass depend on ``seed`` and its number only, so a pass is the same however many are
+        asked for. With a dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's
         memory does not suffice, ``chunk`` is halved for good.
         Raises InvalidInput if ``passes`` < 1 and NonFiniteOutput if the network produced NaN or infinity.
         """
@@ -133,7 +133,7 @@ class StochasticDetector:
             )
         groups, start = [], 0
         while start < passes:
-            numbers = range(first_pass + start, first_pass + min(start + self.chunk, passes))
+            numbers = range(start, min(start + self.chunk, passes))
             try:
                 rows = self._pass_rows(features, self.dropout(seed, numbers))
             except torch.OutOfMemoryError:

@@ -2,7 +2,7 @@
 
 Setting ``model.backbone.fpn.dropout`` or ``model.head.dropout`` on a torchvision detector has no effect,
 because its forward pass never calls it. The detectors here draw a mask wherever the published models drop
-elements (Wu et al., section 3.1) and multiply it in themselves.
+elements (Lu et al., section 3.1) and multiply it in themselves.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ MODEL_NAMES = (
     "ssd300_vgg16",
     "ssdlite320_mobilenet_v3_large",
 )
-"""The six sticker detection models M1..M6 of Wu et al., by their torchvision names."""
+"""The built-in detectors by their torchvision names: first the six sticker detection models M1..M6 of Lu et al."""
 
 DEFAULT_MODEL = "ssdlite320_mobilenet_v3_large"
 """The detector whose weights come with the package."""
@@ -70,7 +70,7 @@ class DetectorEntry:
 
 
 def detector_names() -> tuple[str, ...]:
-    """All names that can be used: the six, then the registered ones in alphabetical order."""
+    """All names that can be used: the built-in ones, then the registered ones in alphabetical order."""
     return *MODEL_NAMES, *sorted(_registered().keys() - set(MODEL_NAMES))
 
 
@@ -82,7 +82,7 @@ def known_name(name: str) -> str:
 
 
 def detector_entry(name: str) -> DetectorEntry:
-    """The entry of detector ``name``. None of the six can be replaced by a registered one.
+    """The entry of detector ``name``. No built-in one can be replaced by a registered one.
 
     Raises InvalidInput for an unknown name and for an entry point that cannot be imported or is no :class:`DetectorEntry`.
     """

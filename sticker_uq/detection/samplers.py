@@ -29,8 +29,8 @@ class Sampler(Protocol[F]):
     def encode(self, image: NDArray[np.uint8]) -> F:
         """What all passes over ``image`` (H, W, 3) uint8 BGR share."""
 
-    def sample(self, features: F, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
-        """The ``passes`` passes numbered from ``first_pass`` on; a pass follows from ``seed`` and its number alone."""
+    def sample(self, features: F, passes: int, seed: int) -> StochasticSamples:
+        """The passes 0 .. ``passes`` - 1; a pass follows from ``seed`` and its number alone."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,11 @@ class TestTimeAugmentation:
         """The image itself: nothing is shared."""
         return image
 
-    def sample(
-        self, features: NDArray[np.uint8], passes: int, seed: int, first_pass: int = 0
-    ) -> StochasticSamples:
+    def sample(self, features: NDArray[np.uint8], passes: int, seed: int) -> StochasticSamples:
         """See :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
         size = (features.shape[1], features.shape[0])
         found = []
-        for number in _numbers(passes, first_pass):
+        for number in _numbers(passes):
             view = _view(seed, number, size)
             seen = self._detector.detect(self._detector.encode(view.of(features)))
             boxes = view.back(seen.boxes, size)
@@ -110,11 +108,9 @@ class Ensemble:
         """The features of every member."""
         return tuple(member.encode(image) for member in self._members)
 
-    def sample(
-        self, features: tuple[Features, ...], passes: int, seed: int, first_pass: int = 0
-    ) -> StochasticSamples:
+    def sample(self, features: tuple[Features, ...], passes: int, seed: int) -> StochasticSamples:
         """See :meth:`StochasticDetector.sample`; ``seed`` changes nothing. Raises InvalidInput for more passes than members."""
-        numbers = _numbers(passes, first_pass)
+        numbers = _numbers(passes)
         if numbers.stop > len(self._members):
             raise InvalidInput(
                 f"pass {numbers.stop} of an ensemble of {len(self._members)}: expected at most that many"
@@ -135,10 +131,10 @@ def _view(seed: int, number: int, size: tuple[int, int]) -> View:
     )
 
 
-def _numbers(passes: int, first_pass: int) -> range:
+def _numbers(passes: int) -> range:
     if passes < 1:
         raise InvalidInput(f"passes is {passes}, expected at least 1")
-    return range(first_pass, first_pass + passes)
+    return range(passes)
 
 
 def _joined(found: Sequence[Detections]) -> StochasticSamples:

@@ -6,7 +6,7 @@ verdicts; :func:`step` turns decisions and events into a permit that expires; :c
 
 from sticker_uq.gate.assumptions.assumption_monitor import AssumptionSettings
 from sticker_uq.gate.controller import GateController, facts_of
-from sticker_uq.gate.judge import judge, rule
+from sticker_uq.gate.judge import judge
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.settings import GateSettings
@@ -27,6 +27,5 @@ __all__ = [
     "SceneAnswer",
     "facts_of",
     "judge",
-    "rule",
     "step",
 ]

@@ -105,33 +105,37 @@ class RemovalFinished:
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """The operator answered a request."""
+    """The operator answered a request. ``checked``: whether the name was proved with a secret."""
 
     request_id: str
     person: str
     scene_answer: SceneAnswer = SceneAnswer.NONE
     answers: tuple[OperatorAnswer, ...] = ()
+    checked: bool = False
 
 
 @dataclass(frozen=True)
 class Hold:
-    """The operator holds the gate closed. ``person``: the name, empty when not given."""
+    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True)
 class Release:
-    """The operator ends the hold. ``person``: the name, empty when not given."""
+    """The operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True)
 class Reset:
-    """The operator acknowledges a fault. ``person``: the name, empty when not given."""
+    """The operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
+    checked: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,24 +53,6 @@ def judge(
     about the scene as a whole or nothing but doubtful objects is left, WORK when an object may be removed, else CLEAN.
     The same input gives the same decision with the same ``decision_id``.
     """
-    outcome, verdicts, reasons = rule(assessment, policy, memory)
-    return SceneDecision(
-        decision_id=_decision_id(assessment, policy, memory, workpiece_id),
-        stamp_ns=assessment.stamp_ns,
-        frame_id=assessment.frame_id,
-        outcome=outcome,
-        verdicts=verdicts,
-        reasons=reasons,
-        model_hash=assessment.model_hash,
-        policy_hash=policy.hash,
-        workpiece_id=workpiece_id,
-    )
-
-
-def rule(
-    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers = NOTHING_SAID
-) -> tuple[Outcome, tuple[ObjectVerdict, ...], tuple[Reason, ...]]:
-    """Outcome, verdicts and reasons of :func:`judge`, which also gives them an identity, the larger part of the work."""
     verdicts: tuple[ObjectVerdict, ...] = ()
     if assessment.status not in (Status.OK, Status.DEGRADED):
         outcome = Outcome.BLOCKED
@@ -84,7 +66,17 @@ def rule(
         outcome, reasons = _outcome(assessment, verdicts, policy, memory)
         if assessment.status is Status.DEGRADED:
             reasons.append(Reason.of("perception_restricted", detail=assessment.status_text))
-    return outcome, verdicts, tuple(reasons)
+    return SceneDecision(
+        decision_id=_decision_id(assessment, policy, memory, workpiece_id),
+        stamp_ns=assessment.stamp_ns,
+        frame_id=assessment.frame_id,
+        outcome=outcome,
+        verdicts=verdicts,
+        reasons=tuple(reasons),
+        model_hash=assessment.model_hash,
+        policy_hash=policy.hash,
+        workpiece_id=workpiece_id,
+    )
 
 
 @dataclass(frozen=True)

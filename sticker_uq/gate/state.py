@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from functools import reduce
 from operator import or_
 
@@ -12,6 +12,7 @@ from sticker_uq.gate.box_overlap import Box, as_box
 from sticker_uq.gate.operator.answers import OperatorAnswers
 from sticker_uq.gate.settings import GateSettings
 from sticker_uq.geometry import ObjectPose, ScenePoses
+from sticker_uq.messages import BlockReason
 from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision
 
 
@@ -26,44 +27,6 @@ class Phase(IntEnum):
     VERIFYING = 5
     INTERVENTION = 6
     FAULT = 7
-
-
-class BlockReason(IntFlag):
-    """Why the gate is closed, the bits of ``GateState.REASON_*``."""
-
-    NONE = 0
-    NO_SCENE = 1
-    STALE_SCENE = 2
-    FAILED_SCENE = 4
-    IMPLAUSIBLE_SCENE = 8
-    INCONSISTENT = 16
-    UNCERTAIN = 32
-    NOTHING_TO_REMOVE = 64
-    WAITING_FOR_OPERATOR = 128
-    HELD = 256
-    ARM_FAILED = 512
-    VERIFYING = 1024
-    FAULT = 2048
-    CONTRADICTED = 4096
-    NOT_ACTIVE = 8192
-    STAMP_ORDER = 16384
-    FROZEN_IMAGE = 32768
-    EXPOSURE = 65536
-    SOURCE_CHANGED = 131072
-    MODEL_CHANGED = 262144
-    CLOCK = 524288
-    POSE = 1048576
-    ASSUMPTION = 2097152
-    UNEXPLAINED = 4194304
-    AUDIT = 8388608
-    SECOND_GATE_PUBLISHER = 16777216
-    UNKNOWN_GATE_PUBLISHER = 33554432
-    PANEL = 67108864
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """The codes of all reasons in here, as :data:`sticker_uq.messages.BLOCK_REASONS` names them."""
-        return tuple(str(bit.name).lower() for bit in self)
 
 
 @dataclass(frozen=True)

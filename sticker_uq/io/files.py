@@ -11,12 +11,14 @@ from typing import IO, Any
 
 
 @contextmanager
-def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
+def atomic_write(
+    path: str | os.PathLike[str], mode: str = "wb", *, private: bool = False
+) -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` and rename it to `path` once the block succeeded.
 
-    `mode` is "wb" or "w" (UTF-8). The data is synced to disk before the rename, so a reader sees the old file
-    or the complete new one. When the block or the disk fails (OSError: disk full, no permission, no such folder)
-    the temporary file is removed, an older file at `path` stays as it was and the error propagates.
+    `mode` is "wb" or "w" (UTF-8); with `private` only the owner can read the file. The data is synced to disk before the
+    rename, so a reader sees the old file or the complete new one. When the block or the disk fails (OSError: disk full, no
+    permission, no such folder) the temporary file is removed, an older file at `path` stays as it was and the error propagates.
     """
     target = Path(path)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
@@ -25,9 +27,10 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
+        if not private:
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(name, 0o666 & ~umask)  # mkstemp creates files that only their owner can read
         os.replace(name, target)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -16,14 +16,14 @@ _EVERY_NODE = ("/**", "**", "/*", "*")
 _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
-def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None) -> None:
+def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None = None) -> None:
     """Raise InvalidInput for the first of `names` that is not `known` nor a parameter of every ROS node; suggests the nearest."""
     for name in names:
         if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
             continue
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-        raise InvalidInput(f"{file}: unknown parameter {name}; {hint}")
+        raise InvalidInput(f"{f'{file}: ' if file else ''}unknown parameter {name}; {hint}")
 
 
 def read_parameters(path: Path, node: str) -> dict[str, Any]:

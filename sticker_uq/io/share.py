@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from sticker_uq.scene import InvalidInput
@@ -18,6 +19,7 @@ def share_folder() -> Path:
     candidates = [
         Path(p) / "share" / PACKAGE for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p
     ]
+    candidates.append(Path(sys.prefix) / "share" / PACKAGE)  # of pip install
     candidates.append(Path(__file__).resolve().parents[2])
     for folder in candidates:
         if (folder / "config" / "cell.yaml").is_file():

@@ -6,16 +6,12 @@ All entropies are in bits, with 0 log 0 = 0.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp, xlogy
+from scipy.special import logsumexp
 
 from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.objects import Objects
 from sticker_uq.scene import FloatArray
-
-
-def entropy(vectors: FloatArray) -> FloatArray:
-    """Shannon entropy of class vectors (..., K), 0..log2 K bits, of shape (...)."""
-    return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
+from sticker_uq.uncertainty.metrics import entropy
 
 
 class _Vectors(Monitor):

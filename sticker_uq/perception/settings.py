@@ -21,8 +21,6 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
-_ADDED_LATER = ("precision", "escalation_budget_s", "novelty")
-"""Left out of the hash where they have their defaults, so that a policy made before they existed stays valid."""
 
 
 class PerceptionSettings(DetectorSettings):
@@ -96,7 +94,5 @@ class PerceptionSettings(DetectorSettings):
     @property
     def hash(self) -> str:
         """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
-        fields = type(self).model_fields
-        plain = {name for name in _ADDED_LATER if getattr(self, name) == fields[name].default}
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT, *plain})
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT})
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
 """Which boxes of the T stochastic passes are the same object.
 
-HDBSCAN on the distance 1 - IoU (Wu et al., section 3.2.2, with minimum cluster size and minimum samples 3). As published, on
+HDBSCAN on the distance 1 - IoU (Lu et al., section 3.2.2, with minimum cluster size and minimum samples 3). As published, on
 raw coordinates, it never finds a lone object, because the root of its tree is excluded; here the root may be a cluster.
 """
 

@@ -1,4 +1,4 @@
-"""The uncertainty metrics of all objects of an image at once (Wu et al., section 3.2, eq 2-11); `scene.METRICS` explains them.
+"""The uncertainty metrics of all objects of an image at once (Lu et al., section 3.2, eq 2-11); `scene.METRICS` explains them.
 
 Calls for each of many small objects cost more than the numbers do. Sums are taken in the order in which NumPy takes those of
 one object: row after row for means, which is why no ``reduceat`` is used, whose order differs. Entropies are in bits and
@@ -60,19 +60,19 @@ class GroupedSamples:
 
     @cached_property
     def mean_vectors(self) -> FloatArray:
-        """Mean class vector of each object, (G, 3), rows sum to 1 (Wu et al., eq 1)."""
+        """Mean class vector of each object, (G, 3), rows sum to 1 (Lu et al., eq 1)."""
         return self._means(self.vectors)
 
     @cached_property
     def covariances(self) -> FloatArray:
-        """Covariance of (x1, y1, x2, y2) over the M boxes of each object, (G, 4, 4) px^2, divided by M (Wu et al., eq 7)."""
+        """Covariance of (x1, y1, x2, y2) over the M boxes of each object, (G, 4, 4) px^2, divided by M (Lu et al., eq 7)."""
         centred = self.boxes - self.mean_boxes[self.owner]
         parts = (centred[rows] for rows in self.slices)
         return np.stack([part.T @ part / len(part) for part in parts])
 
     @cached_property
     def corner_hulls(self) -> list[tuple[FloatArray, ...]]:
-        """Convex hulls of the positions of the four corners, four (V, 2) float32 polygons px of each object (Wu et al., eq 9-10).
+        """Convex hulls of the positions of the four corners, four (V, 2) float32 polygons px of each object (Lu et al., eq 9-10).
 
         In the order top left, top right, bottom left, bottom right; vertices in order, the first one not repeated. A hull of
         identical positions has one vertex, of positions in one line two.
@@ -106,8 +106,14 @@ class GroupedSamples:
         return sums.reshape(-1, width) / self.sizes[:, None]
 
 
+def entropy(vectors: FloatArray) -> FloatArray:
+    """Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
+    # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
+    return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
+
+
 def variation_ratio(objects: GroupedSamples) -> FloatArray:
-    """VR: share of the rows whose most probable class is not the commonest one, (G,) 0..2/3 (Wu et al., eq 2-4).
+    """VR: share of the rows whose most probable class is not the commonest one, (G,) 0..2/3 (Lu et al., eq 2-4).
 
     A tie within one row goes to the lower class.
     """
@@ -119,27 +125,27 @@ def variation_ratio(objects: GroupedSamples) -> FloatArray:
 
 
 def shannon_entropy(objects: GroupedSamples) -> FloatArray:
-    """SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Wu et al., eq 5)."""
-    return _entropy(objects.mean_vectors)
+    """SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
+    return entropy(objects.mean_vectors)
 
 
 def mutual_information(objects: GroupedSamples) -> FloatArray:
-    """MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Wu et al., eq 6).
+    """MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq 6).
 
     Never above SE; rounding errors below 0 are cut off.
     """
-    each = _entropy(objects.vectors)
+    each = entropy(objects.vectors)
     expected = [each[rows].mean() for rows in objects.slices]
-    return np.asarray(np.maximum(0.0, _entropy(objects.mean_vectors) - expected))
+    return np.asarray(np.maximum(0.0, entropy(objects.mean_vectors) - expected))
 
 
 def total_variance(objects: GroupedSamples) -> FloatArray:
-    """TV: trace of the box covariance, (G,) >= 0 px^2 (Wu et al., eq 7-8)."""
+    """TV: trace of the box covariance, (G,) >= 0 px^2 (Lu et al., eq 7-8)."""
     return np.asarray(np.trace(objects.covariances, axis1=1, axis2=2))
 
 
 def predictive_surface(objects: GroupedSamples) -> FloatArray:
-    """PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Wu et al., eq 11)."""
+    """PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Lu et al., eq 11)."""
     return np.asarray(objects.hull_areas.mean(axis=1))
 
 
@@ -162,9 +168,3 @@ def measure(objects: GroupedSamples) -> dict[str, FloatArray]:
     area = np.where(area > 0.0, area, np.nan)
     relative = {metric.relative: measured[name] / area for name, metric in METRICS.items() if metric.relative}
     return measured | relative
-
-
-def _entropy(vectors: FloatArray) -> FloatArray:
-    """Entropy of each of ``vectors`` (..., 3) that sum to 1, (...) bits."""
-    # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
-    return -xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0

@@ -23,7 +23,7 @@ from sticker_uq.uncertainty.overlap import overlap_groups
 def observe(
     samples: StochasticSamples, settings: ClusterSettings | None = None
 ) -> tuple[tuple[ObservedObject, ...], tuple[ObservedObject, ...], ImageUncertainty]:
-    """The clustered objects of ``samples``, the unstable ones, and the means over the clustered ones (Wu et al., 3.2).
+    """The clustered objects of ``samples``, the unstable ones, and the means over the clustered ones (Lu et al., 3.2).
 
     An object that fewer than ``min_cluster_size`` passes saw is unstable: its boxes are grouped by their overlap, its metrics
     and covariance are NaN. Every box of ``samples`` is in exactly one object. Objects come by falling score, then by box, with
@@ -49,7 +49,7 @@ def observe(
 
 
 def image_uncertainty(objects: tuple[ObservedObject, ...], unstable: int) -> ImageUncertainty:
-    """Plain means of the metrics over the clustered ``objects`` of one image; NaN when there is none (Wu et al., 3.2.4)."""
+    """Plain means of the metrics over the clustered ``objects`` of one image; NaN when there is none (Lu et al., 3.2.4)."""
     means = {
         name: float(np.mean([getattr(o, name) for o in objects])) if objects else float("nan")
         for name in METRICS

@@ -14,6 +14,7 @@ from sticker_uq.cell import runner
 from sticker_uq.cell.processes import ProcessSpec
 from sticker_uq.cell.runner import ProcessGroup, run_processes
 from sticker_uq.io.share import share_folder
+from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.bench import PATIENCE_S
 
 WAITS = """
@@ -129,3 +130,11 @@ def test_a_signal_stops_the_cell_with_exit_code_0(tmp_path, stop):
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert "[waits] down" in output
+
+
+def test_without_ros_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "sticker_uq.cell.runner.find_spec", lambda name: None if name == "rclpy" else object()
+    )
+    with pytest.raises(InvalidInput, match=r"rclpy cannot be imported by .*: the nodes of a cell need ROS 2"):
+        ProcessGroup([])

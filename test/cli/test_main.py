@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import sticker_uq
 import sticker_uq.cli as cli
 from sticker_uq.scene import InvalidInput
 
@@ -56,6 +57,26 @@ def test_every_command_explains_itself(name):
     result = CliRunner().invoke(cli.app, [name, "--help"])
     assert result.exit_code == 0, result.output
     assert f"{name} [OPTIONS]" in result.output
+
+
+def test_a_misspelt_command_and_the_version():
+    result = CliRunner().invoke(cli.app, ["replya"])
+    assert (result.exit_code, "did you mean 'replay'?" in result.output) == (2, True)
+    assert CliRunner().invoke(cli.app, ["--version"]).output == f"sticker-uq {sticker_uq.__version__}\n"
+
+
+def test_the_shell_completes_commands_and_their_options():
+    for typed, expected in (("re", "replay"), ("replay --pass", "--passes")):
+        words = f"sticker-uq {typed}"
+        asked = {
+            "_STICKER_UQ_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+        }
+        done = subprocess.run(
+            ["sticker-uq"], env=os.environ | asked, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [expected], done.stderr
 
 
 def test_what_needs_no_ros_runs_without_it():

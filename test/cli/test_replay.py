@@ -62,7 +62,14 @@ def test_a_folder_with_a_broken_picture_is_replayed_with_status_0(loaded, pictur
     assert result.exit_code == 0, result.output
     assert loaded == [PerceptionSettings(passes=7)]
     written = {str(f.relative_to(tmp_path / "out")) for f in (tmp_path / "out").rglob("*") if f.is_file()}
-    assert written == {"images.csv", "objects.csv", "pictures/a.png.jpg", "report.html", "summary.json"}
+    assert written == {
+        "images.csv",
+        "limits.csv",
+        "objects.csv",
+        "pictures/a.png.jpg",
+        "report.html",
+        "summary.json",
+    }
     assert "failed" in result.output
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert (summary["images"], summary["failed"]) == (3, 1)

@@ -1,8 +1,18 @@
 """What the operator's page shows and does, in a real browser, without a cell behind it."""
 
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
 import pytest
 from playwright.sync_api import expect
+from starlette.datastructures import Headers
 
+from sticker_uq.console.app import Person
+from sticker_uq.console.guard import Guard
+from sticker_uq.console.operators import HashedSecret, write_operators
 from sticker_uq.console.state import ConsoleState
 from test.helpers.browser import FakeCell, screenshot, served
 
@@ -345,6 +355,163 @@ def test_hold_and_reset(operator):
     operator.state.put("gate", gate("monitoring", "inconsistent"))
     expect(operator.page.locator("#reset")).to_be_hidden()
     assert operator.cell.commands == [("hold", "Ada"), ("release", "Ada"), ("reset", "Ada")]
+
+
+def test_a_hold_needs_no_name(operator):
+    with operator.page.expect_response("**/command"):
+        operator.page.keyboard.press("h")
+    assert operator.cell.commands == [("hold", "")]
+    operator.page.click("#hold")
+    expect(operator.page.locator("#who-label")).to_have_text("Your name (not checked)")
+
+
+def test_an_answer_for_the_whole_picture_is_sent_without_anything_to_peel(operator):
+    operator.see(asked(), asked(1, OTHER))
+    operator.is_called("Ada")
+    operator.says(0, "Leave it")
+    operator.says(1, "Peel it")
+    operator.page.keyboard.press("d")
+    operator.page.keyboard.press("Enter")
+    expect(operator.page.locator("#undo")).to_be_visible()
+    whole = operator.page.get_by_role("button", name="No sticker is left")
+    whole.click()
+    expect(operator.page.locator("#undo")).to_be_hidden()
+    operator.sends()
+    said = operator.cell.answers[0]
+    assert (said.scene, [a.answer for a in said.answers]) == ("clean", ["keep"])
+    operator.see(asked(), asked(1, OTHER), identity="r2")
+    expect(operator.page.locator("#message")).to_be_empty()
+    operator.page.keyboard.press("c")
+    expect(whole).to_have_attribute("aria-pressed", "true")
+    for key in "1p2l":
+        operator.page.keyboard.press(key)
+    expect(whole).to_have_attribute("aria-pressed", "false")
+    operator.sends()
+    said = operator.cell.answers[1]
+    assert (said.scene, [a.answer for a in said.answers]) == ("none", ["remove", "keep"])
+
+
+def test_there_is_one_answer_for_one_place(operator):
+    near = {"x1": 205.0, "y1": 200.0, "x2": 325.0, "y2": 300.0}
+    operator.see(asked(), asked(1, near, label=1), asked(2, OTHER))
+    operator.is_called("Ada")
+    operator.says(0, "Peel it")
+    operator.says(1, "Nothing is there")
+    operator.says(2, "Leave it")
+    # drawn over the first two
+    operator.page.locator("#view").scroll_into_view_if_needed()
+    operator.page.mouse.move(*operator.place(200, 200))
+    operator.page.mouse.down()
+    operator.page.mouse.move(*operator.place(322, 300))
+    operator.page.mouse.up()
+    operator.sends()
+    said = operator.cell.answers[0]
+    assert [a.answer for a in said.answers] == ["remove", "remove", "keep"]
+
+
+def test_a_named_operator_signs_in_and_out(tablet, tmp_path):
+    file = tmp_path / "operators.json"
+    write_operators(file, {"Ada": HashedSecret.of("correct horse")})
+    state, cell = ConsoleState(), FakeCell()
+    state.put("gate", gate("monitoring", "inconsistent"))
+    with served(state, cell, operators_file=str(file)) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#name", "Ada")
+        page.fill("#secret", "wrong")
+        page.click("#send")
+        expect(page.locator("#message")).to_have_text("Not accepted: the name or the secret is wrong.")
+        expect(page.locator("#secret")).to_have_value("")
+        page.fill("#secret", "correct horse")
+        page.keyboard.press("Enter")
+        expect(page.locator("#who-label")).to_have_text("Signed in as Ada")
+        expect(page.locator("#who")).to_be_hidden()
+        with page.expect_response("**/command"):
+            page.click("#hold")
+        assert cell.people == [Person("Ada", True)]
+        assert page.url == address
+        assert page.evaluate("document.cookie") == ""
+        (cookie,) = tablet.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["secure"]) == (True, "Strict", False)
+        page.click("#sign-out")
+        expect(page.locator("#secret")).to_be_visible()
+
+
+TRIED = """
+async (cell) => {
+    const send = (mode, type) => fetch(cell + "command", {
+        method: "POST", mode, credentials: "include", headers: { "Content-Type": type },
+        body: '{"command": "release", "person": "Eve"}',
+    }).then((response) => response.type, () => "failed");
+    const happens = (target, good) => new Promise((done) => {
+        target["on" + good] = () => done(good);
+        target.onerror = () => done("failed");
+    });
+    const image = new Image();
+    const shown = happens(image, "load");
+    image.src = cell + "picture/1.jpg";
+    return {
+        simple: await send("no-cors", "text/plain"), preflight: await send("cors", "application/json"),
+        read: await fetch(cell + "session", { credentials: "include" }).then(() => "read", () => "failed"),
+        image: await shown, socket: await happens(new WebSocket(cell.replace("http", "ws") + "live"), "open"),
+    };
+}
+"""
+
+
+@contextmanager
+def website(folder):
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_a_page_at_another_port_cannot_use_the_operators_cookie(tablet, tmp_path, monkeypatch):
+    (token := tmp_path / "token").touch(0o600)
+    token.write_text("the token of this cell")
+    cell = FakeCell()
+    with served(ConsoleState(), cell, token_file=str(token)) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", token.read_text())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+        received, take = [], Guard.__call__
+
+        async def record(self, scope, receive, send):
+            received.append(Headers(scope=scope))
+            await take(self, scope, receive, send)
+
+        monkeypatch.setattr(Guard, "__call__", record)
+        with website(tmp_path / "elsewhere") as elsewhere:
+            page.goto(elsewhere)
+            received.clear()
+            found = page.evaluate(TRIED, address)
+        assert found == {
+            "simple": "failed", "preflight": "failed", "read": "failed", "image": "failed", "socket": "failed",
+        }  # fmt: skip
+        assert cell.commands == []
+        # the same site for a browser, which therefore sends the cookie with everything but the question whether it may ask
+        cookies = [
+            headers.get("cookie") for headers in received if "access-control-request-method" not in headers
+        ]
+        assert len(cookies) == 4
+        assert all(cookies)
+
+
+def test_after_a_restart_of_the_console_the_page_asks_to_sign_in(tablet, tmp_path):
+    state, cell, token = ConsoleState(), FakeCell(), str(tmp_path / "token")
+    with served(state, cell, token_file=token) as address:
+        page = tablet.new_page()
+        page.goto(address)
+        page.fill("#secret", Path(token).read_text().strip())
+        page.click("#send")
+        expect(page.locator("#sign-out")).to_be_visible()
+    expect(page.locator("#state")).to_have_class("state lost")
+    with served(state, cell, token_file=token, port=int(address.split(":")[2].strip("/"))):
+        expect(page.locator("#secret")).to_be_visible()
 
 
 def test_a_lost_supervisor_and_a_lost_page_are_loud(tablet):

@@ -78,8 +78,8 @@ def test_a_reason_in_the_words_of_the_page(page_and_state, said, words):
     assert page.evaluate(SAY, shown_reason(said, "what the cell calls it")) == words
 
 
-def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
-    page, state, address = page_and_state
+def bracket(page):
+    """Put every text of strings.js into brackets."""
 
     def bracketed(route):
         body = route.fetch().text().replace("export const STRINGS = {", "const RAW = {")
@@ -90,6 +90,33 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
         route.fulfill(body=body + BRACKETED, content_type="text/javascript")
 
     page.route("**/static/strings.js", bracketed)
+
+
+def words_outside_brackets(text):
+    while "\u27e6" in text:
+        less = re.sub("\u27e6[^\u27e6\u27e7]*\u27e7", " ", text)
+        assert less != text, text
+        text = less
+    return re.findall(r"[^\W\d_]{2,}", text)
+
+
+def test_no_word_of_the_sign_in_comes_from_anywhere_else(tablet, tmp_path):
+    with served(ConsoleState(), FakeCell(), token_file=str(tmp_path / "token")) as address:
+        page = tablet.new_page()
+        bracket(page)
+        page.goto(address)
+        expect(page.locator("#secret-label")).not_to_be_empty()
+        page.fill("#secret", "17")
+        page.click("#send")
+        expect(page.locator("#message")).not_to_be_empty()
+        shown = page.locator("body").inner_text() + "\n" + page.title()
+        assert shown.count("\u27e6") >= 5
+        assert words_outside_brackets(shown) == []
+
+
+def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
+    page, state, address = page_and_state
+    bracket(page)
     page.add_init_script(DRAWN)
     page.goto(address)
     everything = [anything(code) for code in MESSAGES]
@@ -113,9 +140,5 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
         "(e) => ['alt', 'title', 'placeholder', 'aria-label'].map((a) => e.getAttribute(a) || ''))"
     )
     text = shown + "\n" + "\n".join(attributes)
-    while "\u27e6" in text:
-        less = re.sub("\u27e6[^\u27e6\u27e7]*\u27e7", " ", text)
-        assert less != text, text
-        text = less
-    assert re.findall(r"[^\W\d_]{2,}", text) == [], text
+    assert words_outside_brackets(text) == [], text
     assert json.dumps(shown).count("\\u27e6") > 200, "the page was full of words"

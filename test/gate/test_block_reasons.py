@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import BlockReason, Phase, Policy
+from sticker_uq.gate import BlockReason, GateState, Phase, Policy
 from sticker_uq.gate.events import (
     AssumptionBroken,
     CloseIntervention,
@@ -19,6 +19,7 @@ from sticker_uq.gate.events import (
     SceneReceived,
     WorkpieceChanged,
 )
+from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Localization, Outcome, Reason
 from test.helpers.gate import SETTINGS, STICKER, UNSURE, Cell, K, asking, codes, permitted, running
 
@@ -29,6 +30,11 @@ BEHIND = Reason.of("audit_behind", seconds=3)
 OTHERS = Reason.of("other_gate_publishers", names="a, b")
 UNEXPLAINED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35)
 EVERYTHING_IN_DOUBT = Localization(100.0, 95.0, 0.95, 0.46, None, 0.02)
+
+
+def test_a_misspelt_field_of_the_state_is_an_error() -> None:
+    with pytest.raises(TypeError, match="GateState has no field hold"):
+        StepContext(GateState(), 0, SETTINGS).set(hold=True)
 
 
 # --- what outside of scenes, arm and people forbids a permit ----------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-import uvicorn
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from sticker_uq.console.app import Accepted, make_app
+from sticker_uq.console.app import Accepted, Person
+from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 
 TABLET = {"width": 1024, "height": 768}
@@ -34,6 +33,9 @@ _ARGUMENTS = [
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A running browser: the system's, or the one that ``playwright install chromium`` brought; skips where there is none."""
+    expect.set_options(
+        timeout=60_000
+    )  # how soon a page shows something depends on what else the machine does
     with sync_playwright() as playwright:
         names = ("chromium", "chromium-browser", "google-chrome")
         path = next((found for name in names if (found := shutil.which(name))), None)
@@ -59,21 +61,24 @@ class FakeCell:
     def __init__(self) -> None:
         self.answers: list[Any] = []
         self.commands: list[tuple[str, str]] = []
+        self.people: list[Person] = []
         self.refusal: dict[str, Any] | None = None
         canvas = np.full((720, 960, 3), 90, np.uint8)
         cv2.rectangle(canvas, (100, 100), (860, 620), (150, 150, 150), -1)
         self._picture = cv2.imencode(".jpg", canvas)[1].tobytes()
 
-    async def answer(self, said: Any) -> Accepted:
+    async def answer(self, said: Any, person: Person) -> Accepted:
         """Take an answer, or refuse it with ``refusal``."""
         if self.refusal is not None:
             return Accepted(accepted=False, reasons=[self.refusal])
         self.answers.append(said)
+        self.people.append(person)
         return Accepted(accepted=True, reasons=[])
 
-    async def command(self, wanted: Any) -> Accepted:
+    async def command(self, wanted: Any, person: Person) -> Accepted:
         """Take a command."""
-        self.commands.append((wanted.command, wanted.person))
+        self.commands.append((wanted.command, person.name))
+        self.people.append(person)
         return Accepted(accepted=True, reasons=[])
 
     def picture(self, _: int) -> bytes:
@@ -87,16 +92,10 @@ class FakeCell:
 
 
 @contextmanager
-def served(state: ConsoleState, cell: FakeCell) -> Iterator[str]:
+def served(state: ConsoleState, cell: FakeCell, **settings: Any) -> Iterator[str]:
     """The address of the page with ``cell`` behind it."""
-    config = uvicorn.Config(make_app(state, cell), "127.0.0.1", 0, log_level="error", ws="websockets-sansio")
-    socket = config.bind_socket()
-    socket.listen()
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, args=([socket],), daemon=True)
-    thread.start()
+    server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
     try:
-        yield f"http://127.0.0.1:{socket.getsockname()[1]}/"
+        yield server.address
     finally:
-        server.should_exit = True
-        thread.join(10.0)
+        server.close()

@@ -1,4 +1,4 @@
-"""The five metrics as Wu et al. write them (eq 2-11), for the boxes or class vectors of one object: the reference of tests."""
+"""The five metrics as Lu et al. write them (eq 2-11), for the boxes or class vectors of one object: the reference of tests."""
 
 import numpy as np
 import shapely

@@ -1,13 +1,11 @@
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
-import { STRINGS, sayAll } from "./strings.js";
+import { STRINGS, fill, sayAll } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
 import { showGate, showHealth, showHistory, showLost } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
-const token = new URLSearchParams(location.search).get("token");
-const query = token ? "?" + new URLSearchParams({ token }) : "";
-const view = new View(token);
+const view = new View();
 const question = new Question(view, post);
 let state = null, socket = null;
 
@@ -15,7 +13,7 @@ function start() {
   document.documentElement.lang = STRINGS.lang;
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, draw: STRINGS.draw, "draw-hint": STRINGS.drawHint, undo: STRINGS.undo,
-    send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle, reset: STRINGS.reset, hold: STRINGS.hold, "keys-title": STRINGS.keysTitle,
+    send: STRINGS.send, "who-label": STRINGS.who, "sign-out": STRINGS.signOut, "scene-title": STRINGS.sceneTitle, reset: STRINGS.reset, hold: STRINGS.hold, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   for (const [key, meaning] of Object.entries(STRINGS.keys)) {
@@ -32,6 +30,7 @@ function start() {
   $("who").value = localStorage.getItem("person") || "";
   $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
   $("hold").addEventListener("click", hold);
+  $("sign-out").addEventListener("click", signOut);
   $("reset").addEventListener("click", () => post("command", { command: "reset" }));
   document.addEventListener("keydown", onKey);
   // the attention of a picture is there only if it was wanted when the picture came, so the wish is remembered
@@ -41,16 +40,33 @@ function start() {
 }
 
 function connect() {
-  socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live" + query);
+  socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live");
   socket.onopen = () => socket.send(JSON.stringify({ heat: view.layers.heat }));
   socket.onmessage = (event) => { state = JSON.parse(event.data); show(); };
-  socket.onclose = () => { showLost(); setTimeout(connect, 1000); };
+  socket.onclose = () => { showLost(); askToSignIn(); setTimeout(connect, 1000); };
+}
+
+// Without a session the server serves the sign-in in place of this page.
+async function askToSignIn() {
+  const response = await fetch("session").catch(() => null);
+  if (response && response.status === 401) location.reload();
+}
+
+async function signOut() {
+  await fetch("sign_out", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" }).catch(() => null);
+  location.reload();
+}
+
+// A name that was proved at the sign-in is shown; otherwise one is asked for, and the page says that it is not checked.
+function showOperator({ name, checked, signed_in }) {
+  $("who").hidden = checked; $("sign-out").hidden = !signed_in;
+  $("who-label").textContent = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
 }
 
 function show() {
   if (!state) return;
   document.body.classList.toggle("old", !state.connected);
-  showGate(state);
+  showGate(state); showOperator(state.operator);
   question.update(state.request || null, state.answered);
   view.update(state.scene || null, state.request || null, state.heat);
   showHealth(state.health);
@@ -74,11 +90,12 @@ function hold() {
 }
 
 async function post(where, body) {
-  const person = $("who").value.trim();
-  if (!person) { $("message").textContent = STRINGS.whoMissing; $("who").focus(); return; }
-  localStorage.setItem("person", person);
+  const person = $("who").hidden ? "" : $("who").value.trim();
+  // nothing delays a hold
+  if (!person && !$("who").hidden && body.command !== "hold") { $("message").textContent = STRINGS.whoMissing; $("who").focus(); return; }
+  if (person) localStorage.setItem("person", person);
   try {
-    const response = await fetch(where + query, {
+    const response = await fetch(where, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }),
     });
     const reply = await response.json();

@@ -1,5 +1,6 @@
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
 import { STRINGS, fill, say } from "./strings.js";
+import { sameBox } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWERS = ["remove", "keep", "not_there"];
@@ -8,7 +9,7 @@ export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
     this.request = null; this.scene = "none"; this.waiting = false;
-    view.onDrawn = () => { this.showDrawing(); this.keep(); };
+    view.onDrawn = () => this.takeDrawn();
     for (const key of Object.keys(STRINGS.scenes)) {
       const button = choice(STRINGS.scenes[key], () => this.sayOfScene(key));
       button.dataset.key = key;
@@ -84,14 +85,37 @@ export class Question {
 
   say(answer) {
     if (!this.request || this.view.focus < 0) return;
-    this.view.choices[this.view.focus] = answer;
+    this.decide(this.view.focus, answer);
     this.mark(); this.keep();
+  }
+
+  // The gate takes one answer for one place, however many objects lie there, and none for the whole picture beside something to
+  // peel: what is said last counts.
+  decide(index, answer) {
+    const { objects } = this.request, place = objects[index].box;
+    objects.forEach((object, other) => { if (other === index || sameBox(object.box, place)) this.view.choices[other] = answer; });
+    this.view.drawn = this.view.drawn.filter((box) => !sameBox(box, place));
+    if (answer === "remove") this.scene = "none";
+  }
+
+  takeDrawn() {
+    const { objects } = this.request;
+    for (const box of this.view.drawn) {
+      const index = objects.findIndex((object) => sameBox(object.box, box));
+      if (index >= 0) this.decide(index, "remove");
+    }
+    if (this.view.drawn.length) this.scene = "none";
+    this.mark(); this.showDrawing(); this.keep();
   }
 
   sayOfScene(key) {
     if (!this.request) return;
     this.scene = this.scene === key ? "none" : key;
-    this.mark(); this.keep();
+    if (this.scene !== "none") {
+      this.view.choices = this.view.choices.map((said) => (said === "remove" ? null : said));
+      this.view.drawn = [];
+    }
+    this.mark(); this.showDrawing(); this.keep();
   }
 
   undo() { this.view.drawn.pop(); this.view.onDrawn(); this.view.redraw(); }

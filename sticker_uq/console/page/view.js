@@ -11,8 +11,7 @@ const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6;
 const UNEXPLAINED = { colour: "#d55e00", dash: [2, 6] };
 
 export class View {
-  constructor(token) {
-    this.token = token;
+  constructor() {
     this.scene = null; this.request = null;
     this.layers = { boxes: true, hulls: true, heat: false, live: false };
     this.drawn = []; this.choices = []; this.focus = -1;
@@ -37,24 +36,20 @@ export class View {
     const stamp = this.frozen ? request.stamp : scene && scene.picture ? scene.stamp : "";
     if (stamp && stamp !== this.shown) {
       this.shown = stamp;
-      $("picture").src = this.address("picture", stamp, "jpg");
+      $("picture").src = "picture/" + stamp + ".jpg";
       $("no-picture").hidden = true;
     }
     const shownHeat = this.layers.heat && stamp ? (this.frozen ? (request.heat ? stamp : "") : heat || "") : "";
     $("heat").hidden = !shownHeat;
     if (shownHeat && $("heat").dataset.stamp !== shownHeat) {
       $("heat").dataset.stamp = shownHeat;
-      $("heat").src = this.address("heat", shownHeat, "png");
+      $("heat").src = "heat/" + shownHeat + ".png";
     }
     const sized = this.seen || scene;
     if (sized) this.size = { width: sized.width, height: sized.height };
     const which = !stamp ? "" : this.frozen ? STRINGS.frozen : STRINGS.live;
     $("which").textContent = which + (stamp && this.layers.heat && !shownHeat ? ". " + STRINGS.noHeat : "");
     this.redraw();
-  }
-
-  address(kind, stamp, format) {
-    return kind + "/" + stamp + "." + format + (this.token ? "?" + new URLSearchParams({ token: this.token }) : "");
   }
 
   redraw() {
@@ -178,9 +173,10 @@ function label(object) {
   return STRINGS.labels[object.label] + sure + ", " + STRINGS.verdicts[object.verdict];
 }
 
-function sameBox(a, b) {
+// Whether two boxes mean the same place, as the gate has it.
+export function sameBox(a, b) {
   const w = Math.min(a.x2, b.x2) - Math.max(a.x1, b.x1), h = Math.min(a.y2, b.y2) - Math.max(a.y1, b.y1);
   if (w <= 0 || h <= 0) return false;
   const area = (box) => (box.x2 - box.x1) * (box.y2 - box.y1);
-  return (w * h) / (area(a) + area(b) - w * h) > 0.5;
+  return (w * h) / (area(a) + area(b) - w * h) >= 0.5;
 }

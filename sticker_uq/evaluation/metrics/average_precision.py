@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torchmetrics.detection.mean_ap import MeanAveragePrecision
 
@@ -11,6 +12,11 @@ from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, ObjectClass
 
 FOREGROUND = (ObjectClass.LOGO, ObjectClass.STICKER)
+RECALLS = np.arange(101) / 100
+"""COCO's recall thresholds. Each is the double nearest to k / 100, as a recall of k in 100 is: that recall reaches it."""
+TORCHMETRICS_RECALLS = np.array(torch.linspace(0, 1, 101).tolist())
+"""torchmetrics' own, in single precision: a recall of 6 in 10 is below its threshold 0.6. AP is lower by up to 0.01 per threshold
+met exactly. Only for comparison with figures that were computed with them."""
 
 
 def average_precisions(
@@ -39,6 +45,7 @@ def coco_result(
     """What torchmetrics' ``MeanAveragePrecision`` says, by its names; ``ious`` None: 0.5 to 0.95 in steps of 0.05."""
     metric = MeanAveragePrecision(
         iou_thresholds=ious,
+        rec_thresholds=RECALLS.tolist(),
         class_metrics=by_class,
         max_detection_thresholds=[1, 10, 100],
         backend="faster_coco_eval",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.average_precision import FOREGROUND
+from sticker_uq.evaluation.metrics.average_precision import FOREGROUND, RECALLS
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput
 from sticker_uq.uncertainty import iou_matrix
@@ -23,7 +23,6 @@ IOUS = tuple(0.5 + 0.05 * step for step in range(10))
 AREAS = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 96.0**2), "large": (96.0**2, 1e10)}
 """COCO's sizes of objects, px^2 of the image."""
 MOST_DETECTIONS = 100
-_RECALLS = np.linspace(0.0, 1.0, 101)
 
 Weights = NDArray[np.floating]
 
@@ -59,13 +58,16 @@ class MatchTable:
         self.images = len(truths)
         self._tables = [_class_table(detections, truths, label, AREAS[area]) for label in FOREGROUND]
 
-    def average_precision(self, weights: Weights | None = None) -> NDArray[np.float64]:
+    def average_precision(
+        self, weights: Weights | None = None, recalls: NDArray[np.float64] = RECALLS
+    ) -> NDArray[np.float64]:
         """COCO's AP over logo and sticker at every threshold of IOUS, (10,); NaN without an object.
 
-        ``weights`` (images,): how often each image counts, 0 leaves it out; None: every image once.
+        ``weights`` (images,): how often each image counts, 0 leaves it out; None: every image once. ``recalls``: the recalls at
+        which precision is read; a recall equal to a threshold reaches it.
         """
         weights = self._weights(weights)
-        rows = [_average_precisions(table, weights) for table in self._tables]
+        rows = [_average_precisions(table, weights, recalls) for table in self._tables]
         return _mean_over_classes(rows)
 
     def average_recall(self, most: int, weights: Weights | None = None) -> float:
@@ -91,7 +93,9 @@ def _mean_over_classes(rows: list[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.mean(known, axis=0) if known else np.full(len(IOUS), math.nan)
 
 
-def _average_precisions(table: _ClassTable, weights: Weights) -> NDArray[np.float64]:
+def _average_precisions(
+    table: _ClassTable, weights: Weights, recalls: NDArray[np.float64]
+) -> NDArray[np.float64]:
     objects = float(weights @ table.objects)
     if objects <= 0:
         return np.full(len(IOUS), np.nan)
@@ -104,9 +108,9 @@ def _average_precisions(table: _ClassTable, weights: Weights) -> NDArray[np.floa
     recall = right / objects
     found = np.zeros(len(IOUS))
     for column in range(len(IOUS)):
-        places = np.searchsorted(recall[:, column], _RECALLS - 1e-12, side="left")
+        places = np.searchsorted(recall[:, column], recalls, side="left")
         reached = places < len(recall)
-        found[column] = precision[places[reached], column].sum() / len(_RECALLS)
+        found[column] = precision[places[reached], column].sum() / len(recalls)
     return found
 
 

@@ -11,11 +11,14 @@ from time import perf_counter
 
 from sticker_uq.evaluation.replay import tables
 from sticker_uq.evaluation.replay.assessing import Assessed
+from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
 from sticker_uq.evaluation.replay.gallery import Gallery
+from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, LabelErrors
 from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.replay_report import replay_report
 from sticker_uq.evaluation.reporting.report import write_report
 from sticker_uq.gate import Policy, judge
+from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.sources import ImageSource
 from sticker_uq.scene import InvalidInput, SceneAssessment
@@ -64,14 +67,17 @@ def replay(
     pictures: int | None = None,
     processes: int = 1,
     environment: Mapping[str, str] | None = None,
+    labels: Mapping[str, LabelledImage] | None = None,
     on_image: Callable[[SceneAssessment], None] = lambda _: None,
 ) -> ReplaySummary:
     """Judge every image of `source`, nobody having said anything, and write the results into the folder `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
     :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables
-    ``images`` and ``objects``, ``pictures/`` (at most `pictures` of them, evenly spread; None: all), ``report.html`` and
-    ``summary.json``, each completely or not at all. An image that cannot be read becomes a row with status FAILED.
+    ``images``, ``objects`` and ``limits`` (which limit blocked how often), ``pictures/`` (at most `pictures` of them, evenly
+    spread; None: all), ``report.html`` and ``summary.json``, each completely or not at all. An image that cannot be
+    read becomes a row with status FAILED.
+    `labels`: by the names of the images without their suffixes; the table ``label_errors`` then lists what contradicts them.
     `on_image` is called after every image. Raises InvalidInput when `out` holds files already or the source has no images,
     OSError when the disk refuses.
     """
@@ -81,7 +87,8 @@ def replay(
     first = next(assessed, None)
     if first is None:
         raise InvalidInput(f"{source_name}: no images in it")
-    tally = Tally()
+    tally, blocked = Tally(), BlockedBy()
+    label_errors = None if labels is None else LabelErrors(labels)
     out.mkdir(parents=True, exist_ok=True)
     with (
         Gallery(out / "pictures", pictures, source.continuous) as gallery,
@@ -95,10 +102,20 @@ def replay(
             write_objects(tables.object_rows(item.name, assessment, decision))
             tally.add(row)
             tally.objections.update(name for v in decision.verdicts for name in v.objectors)
+            blocked.add(decision)
+            if label_errors is not None:
+                label_errors.add(item, decision)
             gallery.add(item, assessment, decision)
             on_image(assessment)
         drawn = gallery.finish()
     end = perf_counter()
+    limit_rows = blocked.rows()
+    extra = {"limits": (limit_rows, LIMIT_SCHEMA)}
+    if label_errors is not None:
+        extra["label_errors"] = (label_errors.rows, LABEL_SCHEMA)
+    for name, (rows, schema) in extra.items():
+        with tables.table_writer(schema, out / f"{name}.{table_format}") as write:
+            write(rows)
     summary = ReplaySummary(
         source=source_name,
         topic=source.topic,
@@ -121,13 +138,17 @@ def replay(
         files=(
             f"images.{table_format}",
             f"objects.{table_format}",
+            *(f"{name}.{table_format}" for name in extra),
             *(f"pictures/{name}" for name in drawn),
             "report.html",
             "summary.json",
         ),
         environment=dict(environment or {}),
     )
-    write_report(replay_report(summary, tally, gallery.entries(), policy), out / "report.html")
+    write_report(
+        replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors),
+        out / "report.html",
+    )
     with atomic_write(out / "summary.json", "w") as stream:
         json.dump(asdict(summary), stream, indent=2)
     return summary

@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +15,14 @@ import pyarrow.parquet as pq
 
 from sticker_uq.io.files import atomic_write
 from sticker_uq.messages import texts_of
-from sticker_uq.scene import METRICS, ObjectVerdict, SceneAssessment, SceneDecision
+from sticker_uq.scene import METRICS, Exposure, ObjectVerdict, SceneAssessment, SceneDecision
 
 TableFormat = Literal["parquet", "csv"]
 Row = dict[str, Any]
 _ROW_GROUP = 1000  # rows that are written at once
 
+SCENE_SIGNALS = ("unexplained_objectness", "novelty", "missed_sticker_probability")
+EXPOSURE = tuple(one.name for one in fields(Exposure))
 IMAGE_SCHEMA = pa.schema(
     [
         ("image", pa.string()),
@@ -36,6 +39,8 @@ IMAGE_SCHEMA = pa.schema(
         ("background_localization", pa.float64()),
         ("dil", pa.float64()),
         ("decision_threshold", pa.float64()),
+        *[(name, pa.float64()) for name in SCENE_SIGNALS],
+        *[(name, pa.float64()) for name in EXPOSURE],
         ("outcome", pa.string()),
         ("reasons", pa.string()),
         ("removable", pa.int32()),
@@ -61,6 +66,7 @@ OBJECT_SCHEMA = pa.schema(
         ("duplicated", pa.bool_()),
         ("unstable", pa.bool_()),
         *[(name, pa.float64()) for name in METRICS],
+        ("novelty", pa.float64()),
         ("box_covariance", pa.list_(pa.float64(), 16)),
         ("monitors", pa.map_(pa.string(), pa.float64())),
         ("objectors", pa.string()),
@@ -76,7 +82,13 @@ of the panel; ``objectors``: whose objection counted.
 def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -> Row:
     """The row of one image in the table of images."""
     localization = assessment.localization
-    located = ("complete_localization", "background_localization", "dil", "decision_threshold")
+    located = (
+        "complete_localization",
+        "background_localization",
+        "dil",
+        "decision_threshold",
+        *SCENE_SIGNALS,
+    )
     return {
         "image": name,
         "stamp_ns": assessment.stamp_ns,
@@ -89,6 +101,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
         "unstable": len(assessment.unstable),
         **{metric: getattr(assessment.uncertainty, metric) for metric in METRICS},
         **{part: float("nan") if localization is None else getattr(localization, part) for part in located},
+        **{name: getattr(assessment.exposure, name, float("nan")) for name in EXPOSURE},
         "outcome": decision.outcome.name,
         "reasons": texts_of(decision.reasons),
         "removable": len(decision.removable()),
@@ -121,6 +134,7 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
                 "duplicated": observed.duplicated,
                 "unstable": observed.unstable,
                 **{metric: getattr(observed, metric) for metric in METRICS},
+                "novelty": observed.novelty,
                 "box_covariance": observed.box_covariance.ravel().tolist(),
                 "monitors": {one.name: one.score for one in observed.monitors},
                 "objectors": ", ".join(verdict.objectors) if verdict else "",

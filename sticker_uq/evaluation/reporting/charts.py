@@ -42,6 +42,21 @@ def course_chart(course: Course) -> Markup:
     return svg(draw, 4.0, 1.1, f"{course.label}, highest {highest:.3g}")
 
 
+def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
+    """How many objects each limit blocked, as horizontal bars in the order of ``names``; ``alone``: nothing else blocked them."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        places = np.arange(len(names))[::-1]
+        axes.barh(places, blocked, color=COLOURS[1], alpha=0.45, label="together with another limit")
+        axes.barh(places, alone, color=COLOURS[1], label="alone")
+        axes.set_yticks(places, names)
+        axes.grid(False, axis="y")
+        legend_below(figure, axes)
+
+    return svg(draw, 7.5, 0.9 + 0.28 * len(names), "Objects that each limit kept from being released")
+
+
 def error_scatter(classes: Sequence[str], series: Sequence[tuple[str, FloatArray]], unit: str) -> Markup:
     """ACE of the subsets by class, one column of points per detector, its mean as a line (Ullah et al., figures 2a and 3a).
 

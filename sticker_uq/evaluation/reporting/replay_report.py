@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sticker_uq.evaluation.replay.label_errors import LabelErrors
+from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
+from sticker_uq.evaluation.reporting.charts import blocked_bars
 from sticker_uq.evaluation.reporting.report_model import (
     Course,
     Headline,
     Report,
     ReportEntry,
     ReportLaptop,
+    Section,
     Tone,
 )
 from sticker_uq.gate import Policy
@@ -25,9 +29,14 @@ _TONES = {"WORK": Tone.GOOD, "CLEAN": Tone.GOOD, "ASK": Tone.WARN, "BLOCKED": To
 
 
 def replay_report(
-    summary: ReplaySummary, tally: Tally, entries: Sequence[ReportEntry], policy: Policy
+    summary: ReplaySummary,
+    tally: Tally,
+    entries: Sequence[ReportEntry],
+    policy: Policy,
+    limits: Sequence[Row] = (),
+    label_errors: LabelErrors | None = None,
 ) -> Report:
-    """The report of a replay: `tally` of its images, `entries` the images it shows."""
+    """The report of a replay: `tally` of its images, `entries` the images it shows, `limits` the rows of the table of limits."""
     per_second = summary.images / summary.seconds if summary.seconds > 0 else float("nan")
     unusable = (
         f"{summary.failed} of them could not be used" if summary.failed else "All of them could be used"
@@ -61,6 +70,10 @@ def replay_report(
         headlines=tuple(headlines),
         summary_columns=("image that could not be used", "reason") if tally.failures else (),
         summary_rows=tuple(tally.failures),
+        sections=(
+            *([_limits(limits)] if limits else []),
+            *([_label_errors(label_errors, summary.images)] if label_errors is not None else []),
+        ),
         limits=policy_limits(policy),
         timings=summary.timings_ms,
         environment={
@@ -73,6 +86,48 @@ def replay_report(
             "policy (SHA-256)": summary.policy_hash,
             **summary.environment,
         },
+    )
+
+
+def _limits(rows: Sequence[Row]) -> Section:
+    """Which limit blocked how often and by how much."""
+    objects = [row for row in rows if row["about"] == "object"]
+    columns = ([row[name] for row in objects] for name in ("name", "blocked", "alone"))
+    chart = blocked_bars(*columns) if objects else ""
+    return Section(
+        title="What kept objects and scenes from being released",
+        note="Alone: nothing else blocked it, so that only this limit decides about it. The values are those measured on "
+        "what was blocked: 10th percentile, median, 90th percentile.",
+        chart=chart,
+        columns=("about", "reason", "blocked", "alone", "limit", "10 %", "median", "90 %"),
+        rows=tuple(
+            (
+                row["about"],
+                row["name"],
+                row["blocked"],
+                row["alone"],
+                *(row[name] for name in ("limit", "value_p10", "value_median", "value_p90")),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _label_errors(found: LabelErrors, images: int) -> Section:
+    """The surest detections that the labels contradict."""
+    without = f" {found.unlabelled} of {images} images have no labels." if found.unlabelled else ""
+    shown = found.pictures()
+    return Section(
+        title="Labels that may be wrong",
+        note=f"{len(found.rows)} detections are certain enough for the policy, but the labels say something else: either the "
+        f"label is wrong, or the detector is confidently wrong. The surest are shown; label_errors has all.{without}",
+        pictures=tuple(
+            (
+                f"{row['image']} #{row['object']}: {row['detected']} {row['probability']:.3f}, labelled {row['labelled']}",
+                crop,
+            )
+            for row, crop in shown
+        ),
     )
 
 

@@ -105,6 +105,10 @@ def render_report(report: Report) -> str:
         for e in laptop.entries
         for kind, picture in (("picture", e.picture), ("attention", e.attention))
         if picture is not None
+    } | {
+        (id(section), number): picture
+        for section in report.sections
+        for number, (_, picture) in enumerate(section.pictures)
     }
     jpegs = _jpegs(list(drawn.values()))
     images = {place: base64.b64encode(jpeg).decode() for place, jpeg in zip(drawn, jpegs, strict=True)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from sticker_uq.scene import SceneAssessment, SceneDecision
@@ -83,13 +84,25 @@ class Headline:
 
 
 @dataclass(frozen=True)
+class Section:
+    """A part of the report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions."""
+
+    title: str
+    note: str
+    chart: Markup | str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str | int | float | None, ...], ...] = ()
+    pictures: tuple[tuple[str, NDArray[np.uint8]], ...] = ()
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole report.
 
     ``lead``: what was done and how it went, in plain sentences; ``summary_columns`` and ``summary_rows`` make the table, cells
     are shown as they are (floats with three digits, None as a dash); ``limits`` maps a metric of ``ObservedObject`` or ``dil``
     to the largest value the policy allows; ``timings`` maps a stage to its median milliseconds per image;
-    ``environment`` lists versions, hashes and settings.
+    ``environment`` lists versions, hashes and settings; ``sections``: what is said about all images together.
     """
 
     title: str
@@ -102,3 +115,4 @@ class Report:
     timings: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()

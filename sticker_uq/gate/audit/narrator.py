@@ -100,18 +100,18 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
                 "answer",
                 {
                     "request_id": event.request_id,
-                    "person": event.person,
+                    **_person(event),
                     "scene_answer": event.scene_answer.name,
                     "answers": [{"answer": a.answer.name, "box": list(a.box)} for a in event.answers],
                     **replied,
                 },
             )
-        case ev.Hold(person):
-            yield "hold", {"person": person}
-        case ev.Release(person):
-            yield "release", {"person": person}
-        case ev.Reset(person):
-            yield "reset", {"person": person, **replied}
+        case ev.Hold():
+            yield "hold", _person(event)
+        case ev.Release():
+            yield "release", _person(event)
+        case ev.Reset():
+            yield "reset", {**_person(event), **replied}
         case ev.Fault(reasons):
             yield "fault", {"reasons": _plain(reasons)}
         case ev.WorkpieceChanged(workpiece_id, stamp_ns):
@@ -126,6 +126,10 @@ def _happened(event: ev.Event, effects: Sequence[ev.Effect]) -> Iterator[AuditRe
             yield "arm", {"ready": ready, "lost": False}
         case ev.ArmLost():
             yield "arm", {"ready": False, "lost": True}
+
+
+def _person(event: ev.AnswerGiven | ev.Hold | ev.Release | ev.Reset) -> dict[str, str]:
+    return {"person": event.person, "person_check": "checked" if event.checked else "unchecked"}
 
 
 def _permit_changes(before: Permit | None, after: Permit | None) -> Iterator[AuditRecord]:

@@ -7,11 +7,13 @@ and when a hold is released, because another one may lie there then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import combinations
 
 from sticker_uq.gate.box_overlap import Box, same_place
+from sticker_uq.scene import Reason
 
 
 class Answer(IntEnum):
@@ -60,11 +62,15 @@ class OperatorAnswers:
     scene_clean: bool = False
 
     def remember(self, answers: Iterable[OperatorAnswer]) -> OperatorAnswers:
-        """These answers and ``answers``; each replaces an earlier one about the same place."""
-        kept = list(self.answers)
+        """These answers and ``answers``; each replaces an earlier one about the same place.
+
+        An answer that wants something peeled also replaces an earlier one that no sticker is left.
+        """
+        kept, clean = list(self.answers), self.scene_clean
         for new in answers:
             kept = [old for old in kept if not same_place(old.box, new.box)] + [new]
-        return replace(self, answers=tuple(kept))
+            clean = clean and not new.removes
+        return replace(self, answers=tuple(kept), scene_clean=clean)
 
     def checked(self) -> OperatorAnswers:
         """These answers after an operator has checked the whole picture."""
@@ -94,3 +100,20 @@ class OperatorAnswers:
     def approvals(self) -> tuple[OperatorAnswer, ...]:
         """The answers that want something peeled, oldest first."""
         return tuple(answer for answer in self.answers if answer.removes)
+
+
+def contradiction(answers: Sequence[OperatorAnswer], scene: SceneAnswer) -> Reason | None:
+    """Why what an operator said at once cannot all be meant, with the box; None when it can.
+
+    An answer for the whole image excludes every removal: which of the two is a mistake is unknown, and one of them would leave a
+    sticker on a laptop that is called clean or move the arm although something is wrong. At one place there is one answer;
+    "peel it" and "missed" are the same one.
+    """
+    removal = next((answer for answer in answers if answer.removes), None)
+    if removal is not None and scene is not SceneAnswer.NONE:
+        return Reason("scene_answer_with_removal", box=removal.box)
+    for first, second in combinations(answers, 2):
+        alike = first.answer is second.answer or (first.removes and second.removes)
+        if not alike and same_place(first.box, second.box):
+            return Reason("answers_differ", box=second.box)
+    return None

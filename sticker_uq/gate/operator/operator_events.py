@@ -15,7 +15,7 @@ from sticker_uq.gate.events import (
     Severity,
     WorkpieceChanged,
 )
-from sticker_uq.gate.operator.answers import Answer, SceneAnswer
+from sticker_uq.gate.operator.answers import Answer, SceneAnswer, contradiction
 from sticker_uq.gate.state import NO_STREAK, GateState, Request
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import Reason
@@ -58,6 +58,8 @@ def _refusal(state: GateState, request: Request | None, event: AnswerGiven) -> R
     for given in event.answers:
         if problem := _unusable(given.answer, given.box, state):
             return problem
+    if problem := contradiction(event.answers, event.scene_answer):
+        return problem
     if event.scene_answer is not SceneAnswer.NONE:
         return None
     if not event.answers:

@@ -2,13 +2,14 @@
 
 Every answered intervention about objects gives one picture, labelled with the operator's answers and drawn boxes, earlier answers
 about the same laptop, and the confident decisions of the policy. A picture with an undecided object is left out, because a
-missing box would train the detector to miss it.
+missing box would train the detector to miss it. So is one whose answers contradict each other, which the gate of earlier versions
+accepted, and every later one of that laptop: what the gate decided then followed from the contradiction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,17 @@ from numpy.typing import NDArray
 
 from sticker_uq.gate.audit import Entry, entries, verify
 from sticker_uq.gate.box_overlap import Box, as_box, same_place
-from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers, SceneAnswer
+from sticker_uq.gate.operator.answers import (
+    Answer,
+    OperatorAnswer,
+    OperatorAnswers,
+    SceneAnswer,
+    contradiction,
+)
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
+from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
 
 _MESSAGES = "sticker_uq_msgs/msg/"
@@ -41,7 +49,7 @@ _UNUSABLE = {
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """An accepted answer of the audit log. ``before``: earlier answers about the same laptop."""
+    """An accepted answer of the audit log. ``before``: earlier ones about the same laptop; ``problem``: why it cannot be used."""
 
     request_id: str
     decision_id: str
@@ -51,6 +59,7 @@ class AnsweredQuestion:
     scene_answer: SceneAnswer
     answers: tuple[OperatorAnswer, ...]
     before: OperatorAnswers
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,12 +95,19 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
         )
     asked: dict[str, Entry] = {}
     memories: dict[str, OperatorAnswers] = {}
+    contradicted: set[str] = set()
     found = []
     for entry in entries(audit_folder):
         if entry.kind == "request":
             asked[str(entry.data["request_id"])] = entry
         elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
             question = _question(asked[str(entry.data["request_id"])], entry, memories)
+            problem = contradiction(question.answers, question.scene_answer)
+            if problem is not None:
+                question = replace(question, problem=f"contradiction: {text_of(problem)}")
+                contradicted |= {question.workpiece_id} - {""}
+            elif question.workpiece_id in contradicted:
+                question = replace(question, problem="an earlier answer about the laptop was a contradiction")
             found.append(question)
             memories[question.workpiece_id] = question.before.remember(question.answers)
     return found
@@ -116,6 +132,8 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
     """The boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
+    if question.problem:
+        return (), question.problem
     if question.scene_answer in _UNUSABLE:
         return (), _UNUSABLE[question.scene_answer]
     clean = question.scene_answer is SceneAnswer.CLEAN

@@ -1,4 +1,4 @@
-"""Prompts for image generators, sampled from the template of Table 1 of Wu et al. (S000)."""
+"""Prompts for image generators, sampled from the template of Table 1 of Lu et al. (S000)."""
 
 from __future__ import annotations
 

@@ -111,8 +111,10 @@ def check_relation(
     """Whether ``metric`` changes by at most ``epsilon`` (d) from source to target.
 
     It holds when the interval of the change lies within epsilon on both sides, is violated when the interval lies beyond it, and
-    is undecided otherwise. Epsilon is that of each resample's own d. The interval is the percentile interval over source images;
-    where no resample changes anything it is that of an effect which none of n images showed, +- 1 - (alpha / 2)^(1 / n).
+    is undecided otherwise. Epsilon is that of each resample's own d. The interval is the percentile interval over source images,
+    widened by the images that were not seen: a share u = 1 - (alpha / 2)^(1 / n) of all images may show an effect that none of
+    n did, and changes a metric between 0 and 1 by up to u. Without it a rare effect makes the percentile interval too narrow;
+    with it the interval contains that of Clopper and Pearson where the metric is a share of the images.
     ``values``: the metric on source and target for each of :func:`resampled_weights`, if they are known already.
     """
     images = len(paired.source.images)
@@ -149,19 +151,19 @@ def check_relation(
     usable = np.isfinite(changes)
     if usable.sum() < resamples / 2:
         return result(math.nan, math.nan, Finding.UNDECIDED, "too few objects for an interval")
-    tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
+    tail = (1 - confidence) / 2
+    tails = [tail, 1 - tail]
     low, high = np.quantile(changes[usable], tails)
-    above, below = changes[usable] - margins[usable], -changes[usable] - margins[usable]
-    if np.ptp(changes[usable]) == 0:
-        unseen = 1 - float(tails[0]) ** (1 / images)
-        low, high = low - unseen, high + unseen
-        above, below = np.array([high - allowed, low - allowed]), np.array([-low - allowed, -high - allowed])
-        tails = np.array([0.0, 1.0])
+    unseen = 1 - tail ** (1 / images)
+    down, up = unseen * (1 + low), unseen * (1 - high)
+    above = np.quantile(changes[usable] - margins[usable], tails) + np.array([-down, up])
+    below = np.quantile(-changes[usable] - margins[usable], tails) + np.array([-up, down])
+    low, high = low - down, high + up
     if images < FEWEST_IMAGES:
         return result(low, high, Finding.UNDECIDED, f"fewer than {FEWEST_IMAGES} source images")
-    if max(np.quantile(above, tails[1]), np.quantile(below, tails[1])) <= 0:
+    if max(above[1], below[1]) <= 0:
         return result(low, high, Finding.HOLDS)
-    if max(np.quantile(above, tails[0]), np.quantile(below, tails[0])) > 0:
+    if max(above[0], below[0]) > 0:
         return result(low, high, Finding.VIOLATED)
     return result(low, high, Finding.UNDECIDED)
 

@@ -8,7 +8,7 @@ from typing import Any
 from rclpy.client import Client
 from rclpy.node import Node
 
-from sticker_uq.console.app import Accepted, PersonsAnswer, PersonsCommand
+from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
 from sticker_uq.nodes.console.scene import ANSWERS, SCENE_ANSWERS, shown_reason, shown_reasons
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.msg import Box, ObjectAnswer
@@ -29,23 +29,26 @@ class SupervisorCalls:
         self._answers = node.create_client(ResolveIntervention, "intervention/resolve")
         self.operations = node.create_client(OperateGate, "operate")
 
-    async def answer(self, said: PersonsAnswer) -> Accepted:
-        """Hand an answer over."""
+    async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
+        """Hand an answer of ``person`` over."""
         answers = [
             ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
         ]
         request = ResolveIntervention.Request(
             request_id=said.request_id,
-            person=said.person,
+            person=person.name,
+            person_checked=person.checked,
             scene_answer=SCENE_ANSWERS.index(said.scene),
             answers=answers,
         )
         return await self._call(self._answers, request)
 
-    async def command(self, wanted: PersonsCommand) -> Accepted:
+    async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
         """Hold, release or reset the gate."""
-        request = OperateGate.Request(command=_COMMANDS[wanted.command], person=wanted.person)
+        request = OperateGate.Request(
+            command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
+        )
         return await self._call(self.operations, request)
 
     async def _call(self, client: Client, request: Any) -> Accepted:

@@ -15,7 +15,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.cell.processes import LIFECYCLE_NODES
 from sticker_uq.console.album import Album, heat, jpeg
-from sticker_uq.console.app import Accepted, PersonsAnswer, PersonsCommand
+from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.messages import stamp_to_ns
@@ -218,16 +218,16 @@ class Console(Node):
             self.destroy_subscription(self._heats)
             self._heats = None
 
-    async def answer(self, said: PersonsAnswer) -> Accepted:
+    async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
         """Hand an answer to the supervisor; called in the web server's thread."""
-        return await self.supervisor.answer(said)
+        return await self.supervisor.answer(said, person)
 
-    async def command(self, wanted: PersonsCommand) -> Accepted:
+    async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
         """Hold, release or reset the gate; called in the web server's thread."""
-        self.get_logger().info(f"{wanted.person}: {wanted.command}")
-        reply = await self.supervisor.command(wanted)
+        self.get_logger().info(f"{wanted.command} by {person.name or 'somebody without a name'}")
+        reply = await self.supervisor.command(wanted, person)
         if reply.accepted:
-            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=wanted.person)
+            self.state.happened(self.get_clock().now().nanoseconds, wanted.command, name=person.name)
         return reply
 
 

@@ -62,7 +62,13 @@ class OperatorServices:
             for a in request.answers
         )
         workpiece_id = self._state().workpiece_id
-        event = ev.AnswerGiven(request.request_id, request.person, SceneAnswer(request.scene_answer), answers)
+        event = ev.AnswerGiven(
+            request.request_id,
+            request.person,
+            SceneAnswer(request.scene_answer),
+            answers,
+            request.person_checked,
+        )
         reply = self._happen(event)
         if reply.accepted:
             reference = self._state().reference
@@ -70,15 +76,18 @@ class OperatorServices:
         return _filled(response, reply)
 
     def _on_hold(self, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
-        reply = self._hold(request.data, "")
+        reply = self._hold(ev.Hold() if request.data else ev.Release())
         response.success, response.message = reply.accepted, log_line(reply.reasons)
         return response
 
-    def _hold(self, held: bool, person: str) -> ev.Reply:
-        self._happen(ev.Hold(person) if held else ev.Release(person))
+    def _hold(self, event: ev.Hold | ev.Release) -> ev.Reply:
+        self._happen(event)
         state = self._state()
         stands = Reason("gate_stands", state.phase.name.lower())
-        return ev.Reply(state.held == held, (stands, *map(Reason, state.reasons.codes), *state.details))
+        return ev.Reply(
+            state.held == isinstance(event, ev.Hold),
+            (stands, *map(Reason, state.reasons.codes), *state.details),
+        )
 
     def _on_reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         reply = self._happen(ev.Reset())
@@ -88,16 +97,21 @@ class OperatorServices:
     def _on_operate(
         self, request: OperateGate.Request, response: OperateGate.Response
     ) -> OperateGate.Response:
-        return _filled(response, self._operate(request.command, request.person.strip()))
+        person = request.person.strip()
+        return _filled(
+            response, self._operate(request.command, person, bool(person and request.person_checked))
+        )
 
-    def _operate(self, command: int, person: str) -> ev.Reply:
+    def _operate(self, command: int, person: str, checked: bool) -> ev.Reply:
+        if command == OperateGate.Request.COMMAND_HOLD:  # by anybody: nothing may delay it
+            return self._hold(ev.Hold(person, checked))
         if not person:
             return ev.Reply(False, (Reason("person_missing"),))
         match command:
-            case OperateGate.Request.COMMAND_HOLD | OperateGate.Request.COMMAND_RELEASE:
-                return self._hold(command == OperateGate.Request.COMMAND_HOLD, person)
+            case OperateGate.Request.COMMAND_RELEASE:
+                return self._hold(ev.Release(person, checked))
             case OperateGate.Request.COMMAND_RESET:
-                return self._happen(ev.Reset(person))
+                return self._happen(ev.Reset(person, checked))
         return ev.Reply(False, (Reason.of("command_unknown", number=command),))
 
 

@@ -143,6 +143,7 @@ class SupervisorOutputs:
                 request_id=given.request_id,
                 workpiece_id=workpiece_id,
                 person=given.person,
+                person_checked=given.person_checked,
                 scene_answer=given.scene_answer,
                 answers=given.answers,
             )

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchmetrics.detection.mean_ap import MeanAveragePrecision
 
 from sticker_uq.evaluation.metrics.accuracy import coco_summary, count_matches
+from sticker_uq.evaluation.metrics.average_precision import TORCHMETRICS_RECALLS
 from sticker_uq.evaluation.metrics.match_table import MatchTable
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput
@@ -52,6 +55,46 @@ def test_every_figure_is_that_of_the_reference(seed: int) -> None:
     assert table.average_precision()[5] == pytest.approx(reference["ap75"], abs=1e-6, nan_ok=True)
     for most in (1, 10):
         assert table.average_recall(most) == pytest.approx(reference[f"ar_{most}"], abs=1e-6, nan_ok=True)
+
+
+@settings(max_examples=15)
+@given(order=st.permutations([True] * 10 + [False] * 6))
+def test_recalls_that_land_on_a_threshold_count_as_in_coco_or_as_in_torchmetrics(order: list[bool]) -> None:
+    """Ten stickers: every recall is a threshold. Published figures have torchmetrics' thresholds, in single precision."""
+    spots = np.arange(16)[:, None] * np.array([50, 0, 50, 0]) + np.array([0, 0, 40, 30])
+    scores = np.linspace(0.95, 0.5, 16)
+    found = Detections(spots.astype(np.float32), np.float32([[1 - s, 0, s] for s in scores]))
+    there = spots[np.array(order)].astype(np.float32)
+    truth = LabelledImage(Path("x.png"), 0, 1000, 100, there, np.full(10, 2))
+    table = MatchTable([found], [truth])
+    assert table.average_precision()[0] == pytest.approx(coco_summary([found], [truth])["ap50"], abs=1e-6)
+    theirs = MeanAveragePrecision(iou_thresholds=[0.5], backend="faster_coco_eval")
+    theirs.update(
+        [
+            {
+                "boxes": torch.tensor(found.boxes),
+                "scores": torch.tensor(found.scores),
+                "labels": torch.tensor(truth.labels[:1]).repeat(16),
+            }
+        ],
+        [{"boxes": torch.tensor(there), "labels": torch.tensor(truth.labels)}],
+    )
+    own = table.average_precision(recalls=TORCHMETRICS_RECALLS)[0]
+    assert own == pytest.approx(float(theirs.compute()["map"]), abs=1e-6)
+
+
+def test_a_first_hit_on_a_threshold_differs_between_the_two() -> None:
+    """The case in words: 6 of 10 found before the first mistake; single precision's 0.6 is above a recall of 6 in 10."""
+    spots = np.arange(11)[:, None] * np.array([50, 0, 50, 0]) + np.array([0, 0, 40, 30])
+    rows = np.float32([[1 - s, 0, s] for s in np.linspace(0.95, 0.5, 11)])
+    truth = LabelledImage(
+        Path("x.png"), 0, 1000, 100, np.delete(spots, 6, 0).astype(np.float32), np.full(10, 2)
+    )
+    table = MatchTable([Detections(spots.astype(np.float32), rows)], [truth])
+    # the precision is 1 up to a recall of 0.6, and 10 / 11 beyond it
+    assert table.average_precision()[0] == pytest.approx((61 + 40 * 10 / 11) / 101)
+    lower = table.average_precision(recalls=TORCHMETRICS_RECALLS)[0]
+    assert lower == pytest.approx((60 + 41 * 10 / 11) / 101)
 
 
 def test_a_weight_is_as_many_copies_of_the_image() -> None:

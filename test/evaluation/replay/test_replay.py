@@ -9,6 +9,7 @@ import itertools
 import json
 import tracemalloc
 from dataclasses import replace as changed
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -21,8 +22,9 @@ from sticker_uq.evaluation.replay.gallery import SHOWN, Spread
 from sticker_uq.evaluation.replay.replay import replay
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io import files
+from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import open_source
-from sticker_uq.scene import InvalidInput, Status, to_plain
+from sticker_uq.scene import InvalidInput, Status, Verdict, to_plain
 
 NAN = float("nan")
 
@@ -183,6 +185,24 @@ def test_the_report_and_the_summary_tell_what_was_done(folder, perception, tmp_p
     assert stored["environment"] == {"Python": "3"}
     assert stored["timings_ms"] == {"encode": 10.0, "sample": 30.0, "total": 40.0}
     assert [scene.stamp_ns for scene in seen] == [0, 1, 2, 3]
+
+
+def test_limits_and_contradicted_labels_are_tables_and_in_the_report(folder, perception, tmp_path, decision):
+    nothing = LabelledImage(
+        Path("lid1.png"), 0, 640, 480, np.zeros((0, 4), np.float32), np.zeros(0, np.int64)
+    )
+    summary = run(folder, perception, tmp_path / "out", labels={"lid1": nothing})
+    assert {"limits.parquet", "label_errors.parquet"} <= set(summary.files)
+    blocked = pq.read_table(tmp_path / "out/limits.parquet").to_pylist()
+    assert {row["reason"] for row in blocked if row["about"] == "scene"} == {"perception_failed"}
+    contradicted = pq.read_table(tmp_path / "out/label_errors.parquet").to_pylist()
+    certain = [v for v in decision.verdicts if v.verdict in (Verdict.REMOVE, Verdict.KEEP)]
+    assert {row["labelled"] for row in contradicted} == {"nothing"}
+    assert 0 < len(contradicted) <= len(certain)
+    report = (tmp_path / "out/report.html").read_text()
+    assert "Labels that may be wrong" in report
+    assert "3 of 4 images have no labels" in report
+    assert "What kept objects and scenes from being released" in report
 
 
 def test_a_folder_with_files_is_not_touched(folder, perception, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,10 +105,12 @@ def test_who_answered_what_is_told_and_what_was_refused_too() -> None:
     story = Story(asking())
     request = story.cell.state.request
     assert request is not None
-    answer = AnswerGiven(request.request_id, "Ada", answers=(OperatorAnswer(Answer.REMOVE, HERE),))
-    story.send(answer).send(answer)  # the second one comes too late
+    said = (OperatorAnswer(Answer.REMOVE, HERE),)
+    answer = AnswerGiven(request.request_id, "Ada", answers=said, checked=True)
+    story.send(answer).send(replace(answer, checked=False))  # the second one comes too late
     first, second = [data for kind, data in story.told if kind == "answer"]
-    assert (first["person"], first["accepted"]) == ("Ada", True)
+    assert (first["person"], first["person_check"], first["accepted"]) == ("Ada", "checked", True)
+    assert second["person_check"] == "unchecked"
     assert first["answers"] == [{"answer": "REMOVE", "box": list(HERE)}]
     assert second["accepted"] is False
     assert second["reasons"][0]["code"] == "request_not_open"

@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
-from sticker_uq.detection import MODEL_NAMES, DetectorSettings, load_detector
+from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
 from sticker_uq.lab.attacks import dag_targets
 from sticker_uq.lab.attacks.dag import DagSettings, attack, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.studies.detectors.measures import PAPER_MODELS
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
 
@@ -48,7 +49,7 @@ def belief(detector, item, *images):
     return [p.gather(1, targets.labels[:, None]).mean().item() for p in found]
 
 
-@pytest.mark.parametrize("name", MODEL_NAMES)
+@pytest.mark.parametrize("name", PAPER_MODELS)
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
     monkeypatch.setattr(dag_targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)

@@ -136,6 +136,24 @@ def test_only_accepted_answers_count_and_each_laptop_has_its_own_past(tmp_path):
     assert third.before.answers == ()
 
 
+def test_answers_that_contradict_each_other_are_left_out_with_all_that_follows_from_them(tmp_path):
+    kind, both = answered("r1", Answer.REMOVE)
+    write_log(
+        tmp_path,
+        asked("r1"), (kind, {**both, "scene_answer": "CLEAN"}),
+        asked("r2"), answered("r2", Answer.KEEP),
+        asked("r3", "laptop-2"), answered("r3", Answer.KEEP),
+        asked("r4", ""), answered("r4", Answer.KEEP),
+    )  # fmt: skip
+    seen = decision((HERE, STICKER, Verdict.ASK))
+    cases = [label_case(case, seen) for case in answered_questions(tmp_path)]
+    assert [len(boxes) for boxes, _ in cases] == [0, 0, 1, 1]
+    first, second, *rest = [problem for _, problem in cases]
+    assert first.startswith("contradiction: an answer for the whole image")
+    assert second == "an earlier answer about the laptop was a contradiction"
+    assert rest == ["", ""]
+
+
 def test_a_log_that_somebody_changed_teaches_nothing(tmp_path):
     write_log(tmp_path, asked("r1"), answered("r1", Answer.KEEP), asked("r2"), answered("r2", Answer.KEEP))
     [file] = tmp_path.glob("*.jsonl")

@@ -16,6 +16,7 @@ from sticker_uq.lab.robustness.sheet import write_sheet
 from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
+from test.lab.robustness.published import mds_specification
 
 
 def test_the_laptop_cell_uses_every_transformation_once() -> None:
@@ -85,6 +86,9 @@ def test_init_writes_a_file_that_explains_its_strengths(tmp_path: Path) -> None:
     again = CliRunner().invoke(cli.app, ["init", str(out)])
     assert isinstance(again.exception, InvalidInput)
     assert "exists already" in str(again.exception)
+    published = CliRunner().invoke(cli.app, ["init", str(out), "--start", "medical-diagnosis", "--force"])
+    assert published.exit_code == 0, published.output
+    assert Specification.load(out) == mds_specification()
 
 
 def test_init_asks_and_takes_no_impossible_answer(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.performance import Judged, Performance
@@ -57,11 +59,12 @@ def test_the_published_significances() -> None:
     assert sum(c.frequency for c in mds_specification().circumstances) == pytest.approx(1)
 
 
-def pairs(images: int, lost: int, distance: float = 0.1) -> Paired:
-    """``images`` pictures with one sticker each, all found in the source, ``lost`` of them not in the follow-up."""
-    source = [Judged(STICKER_THERE, Answer(found(BOX))) for _ in range(images)]
-    nothing = Answer(found(np.zeros((0, 4))))
-    target = [Judged(STICKER_THERE, nothing) if i < lost else source[i] for i in range(images)]
+def pairs(images: int, lost: int, distance: float = 0.1, gained: int = 0) -> Paired:
+    """``images`` pictures with one sticker each, the first ``lost`` found only in the source, the last ``gained`` only later."""
+    there = Judged(STICKER_THERE, Answer(found(BOX)))
+    nothing = Judged(STICKER_THERE, Answer(found(np.zeros((0, 4)))))
+    source = [nothing if i >= images - gained else there for i in range(images)]
+    target = [nothing if i < lost else there for i in range(images)]
     return Paired(
         Performance(source, 0.5, 0.5),
         Performance(target, 0.5, 0.5),
@@ -83,8 +86,8 @@ def test_the_interval_decides(lost: int, allowed: float, expected: Finding) -> N
     assert check.finding is expected
     assert check.change == pytest.approx(-lost / 60)
     assert check.low < check.change < check.high
-    exact = 1.96 * np.sqrt(lost / 60 * (1 - lost / 60) / 60)
-    assert check.high - check.low == pytest.approx(2 * exact, rel=0.25)
+    low, high = clopper_pearson(lost, 60)
+    assert check.low < -high < -low < check.high, "no narrower than the exact interval"
 
 
 def test_no_change_in_few_images_is_no_proof() -> None:
@@ -97,9 +100,41 @@ def test_no_change_in_few_images_is_no_proof() -> None:
     assert (tiny.finding, tiny.reason) == (Finding.UNDECIDED, "fewer than 10 source images")
 
 
+@pytest.mark.parametrize(("images", "allowed"), [(150, 0.02), (185, 0.02), (73, 0.05), (60, 0.2)])
+def test_the_chance_of_a_false_holds_is_what_was_promised(images: int, allowed: float) -> None:
+    """By exact sums: of images which a change of just above epsilon befalls, at most 2.5 % of the samples may say "holds"."""
+    most = int(images * allowed)
+    found = [
+        check_relation(pairs(images, lost), "recall", lambda d: allowed, resamples=400).finding
+        for lost in range(most + 1)
+    ]
+    held = [finding is Finding.HOLDS for finding in found]
+    assert held == sorted(held, reverse=True), "more evidence against it never helps"
+    assert held[0] is bool(1 - 0.025 ** (1 / images) <= allowed)
+    assert stats.binom.cdf(sum(held) - 1, images, allowed) <= 0.025
+
+
+@pytest.mark.parametrize("better", [0, 1, 5])
+def test_rare_changes_in_both_directions_keep_the_level(better: int) -> None:
+    """Simulated: in 100 images a share of epsilon + r loses its sticker and r gains one; neither verdict is often wrong."""
+    images, allowed, trials = 100, 0.05, 200
+    rng = np.random.default_rng(1)
+    gains = better / images
+    drawn = rng.multinomial(images, [allowed + gains, gains, 1 - allowed - 2 * gains], size=trials)
+    wrong = 0
+    for worse, gained, _ in drawn:
+        paired = pairs(images, worse, gained=gained)
+        wrong += (
+            check_relation(paired, "recall", lambda d: allowed, resamples=200).finding
+            is not Finding.UNDECIDED
+        )
+    # each of the two verdicts is promised at most 0.025
+    assert wrong <= stats.binom.ppf(0.999, trials, 0.05)
+
+
 def test_epsilon_is_taken_at_each_resamples_own_distance() -> None:
     """The jump of the published relation at d = 0.25: d on both sides of it leaves the verdict open."""
-    paired = pairs(40, 6)
+    paired = pairs(40, 12)
     distances = np.where(np.arange(40) % 2, 0.05, 0.47)
     check = check_relation(replace(paired, distances=distances), "recall", paper_relation().epsilon)
     assert check.finding is Finding.UNDECIDED

@@ -42,11 +42,12 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
         assert not refused.accepted
         assert codes(refused.reasons) == [code]
         assert refused.message
-    assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_REMOVE)]).accepted
+    assert cell.resolve(answers=[answer(ObjectAnswer.ANSWER_REMOVE)], person_checked=True).accepted
     cell.goal(1)
     assert cell.requests[-1].request_id == ""
     (told,) = cell.answers
     assert (told.request_id, told.person, told.workpiece_id) == (request.request_id, "Ada", "laptop-1")
+    assert told.person_checked
     assert told.header.frame_id == "camera"
     assert told.answers[0].answer == ObjectAnswer.ANSWER_REMOVE
 
@@ -67,10 +68,12 @@ def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tm
     cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
     known = OperateGate.Request
 
-    def operate(command: int, person: str = "Ada") -> OperateGate.Response:
-        return bench.call(OperateGate, "operate", known(command=command, person=person))
+    def operate(command: int, person: str = "Ada", checked: bool = False) -> OperateGate.Response:
+        request = known(command=command, person=person, person_checked=checked)
+        return bench.call(OperateGate, "operate", request)
 
-    assert operate(known.COMMAND_HOLD).accepted
+    assert operate(known.COMMAND_HOLD, " ", checked=True).accepted, "nobody needs a name to hold"
+    assert operate(known.COMMAND_HOLD, checked=True).accepted
     cell.until_gate(GateState.STATE_BLOCKED, BlockReason.HELD)
     assert codes(operate(known.COMMAND_RELEASE, person=" ").reasons) == ["person_missing"]
     assert codes(operate(known.COMMAND_UNKNOWN).reasons) == ["command_unknown"]
@@ -79,5 +82,11 @@ def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tm
     assert codes(operate(known.COMMAND_RESET).reasons) == ["no_fault"]
     cell.until_gate(GateState.STATE_BLOCKED)
     assert cell.node._audit._log.flush(30.0)
-    said = [(e.kind, e.data["person"]) for e in entries(tmp_path / "audit") if "person" in e.data]
-    assert said == [("hold", "Ada"), ("release", "Grace"), ("reset", "Ada")]
+    said = [
+        (e.kind, e.data["person"], e.data["person_check"])
+        for e in entries(tmp_path / "audit")
+        if "person" in e.data
+    ]
+    assert said == [
+        ("hold", "", "unchecked"), ("hold", "Ada", "checked"), ("release", "Grace", "unchecked"), ("reset", "Ada", "unchecked"),
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The statistics of a study from its per-image results: the tables of Wu et al., and the same with intervals."""
+"""The statistics of a study from its per-image results: the tables of Lu et al., and the same with intervals."""
 
 from __future__ import annotations
 

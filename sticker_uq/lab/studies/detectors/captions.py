@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sticker_uq.lab.studies.detectors.analysis import Analysis
-from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order, label
+from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, BY_NAME, in_order, label
 from sticker_uq.lab.studies.detectors.study_run import Study
-from sticker_uq.lab.studies.detectors.summaries import reference_rate
+from sticker_uq.lab.studies.detectors.summaries import accuracies, reference_rate
 
 _WORDS = {
     "dataset": "data set",
@@ -80,19 +80,24 @@ def lead(study: Study) -> str:
 
 
 def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
-    """Questions and answers about the first tiers at the reference rate, for every data set; none for a single model."""
+    """Questions and answers about the first tiers at the reference rate, for every data set; none for a single model.
+
+    Models with less than ACCURACY_FLOOR are left out of the answers, and named.
+    """
     rate, found = reference_rate(study), []
     tiers = analysis.tiers
     if tiers.empty:
         return []
+    weak = {model: ap for model, ap in accuracies(study, rate).items() if not ap >= ACCURACY_FLOOR}
     datasets = list(dict.fromkeys(tiers["dataset"]))
     for dataset in datasets:
         for measure, question in _QUESTIONS.items():
             own = tiers[(tiers["dataset"] == dataset) & (tiers["measure"] == measure)]
+            own = own[~own["model"].isin(weak)]
             own = own[own["dropout_rate"] == rate]
             if own.empty:
                 continue
-            first = in_order(set(own.loc[own["tier"] == 1, "model"]))
+            first = in_order(set(own.loc[own["tier"] == own["tier"].min(), "model"]))
             where = f"{dataset}: " if len(datasets) > 1 else ""
             answer = " and ".join(first)
             if len(first) == own["model"].nunique():
@@ -100,6 +105,13 @@ def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
             elif len(first) > 1:
                 answer += ", between which there is no significant and relevant difference"
             found.append((f"{where}{question}", answer))
+    for model, accuracy in weak.items():
+        found.append(
+            (
+                f"Sees too little to be compared: {model}",
+                f"mAP {accuracy:.2f} on clean images, below {ACCURACY_FLOOR:g}; what it does not see, no attack can take from it",
+            )
+        )
     return found
 
 
@@ -121,7 +133,8 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTab
             "headline",
             tables["headline"],
             "Means over the clean images with 95 % bootstrap intervals; an arrow says what is better. Attacked: mean over the "
-            "attacks on the model itself. The time is the median of one encode and all passes.",
+            "attacks on the model itself; RS_mAP is worth what there was to lose, the mAP on clean images. The time is the "
+            "median of one encode and all passes.",
         ),
         CaptionedTable(
             "Best models at every dropout rate",

@@ -1,4 +1,4 @@
-"""Does uncertainty tell where a model is wrong: rank correlation of mAP with each uncertainty metric (Wu et al., RQ4)."""
+"""Does uncertainty tell where a model is wrong: rank correlation of mAP with each uncertainty metric (Lu et al., RQ4)."""
 
 from __future__ import annotations
 

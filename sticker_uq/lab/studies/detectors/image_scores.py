@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sticker_uq.evaluation.metrics.accuracy import as_detections
+from sticker_uq.evaluation.metrics.average_precision import RECALLS, TORCHMETRICS_RECALLS
 from sticker_uq.evaluation.metrics.match_table import MatchTable
 from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.io.coco import LabelledImage
@@ -27,7 +29,7 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
     ``map``: mAP@0.5 over the detections of all passes, each pass an image with the same labels, as published; classes without an
     object in the image do not count, NaN without any object. Metrics are means over the clusters, NaN where nothing was
     clustered. ``detection_rate``: mean share of the passes that saw a cluster. Profile ``simula_rp``: see `legacy`, and mAP of
-    stickers with a score from 0.6 on.
+    stickers with a score from 0.6 on, at torchmetrics' recall thresholds.
     """
     objects, unstable, uncertainty = observe(samples)
     passes = _passes(samples)
@@ -54,7 +56,9 @@ def score(samples: StochasticSamples, truth: LabelledImage, profile: Profile) ->
     }
     if profile == "simula_rp":
         strong = [_only(found, ObjectClass.STICKER, MIN_SCORE) for found in passes]
-        row |= legacy_metrics(samples) | {"map": _average_precision(strong, truth, ObjectClass.STICKER)}
+        row |= legacy_metrics(samples) | {
+            "map": _average_precision(strong, truth, ObjectClass.STICKER, TORCHMETRICS_RECALLS)
+        }
     found = as_detections(objects)
     matched = match([found], [truth])
     rows = [
@@ -82,13 +86,18 @@ def _only(found: Detections, label: ObjectClass, score: float = 0.0) -> Detectio
     return Detections(found.boxes[chosen], found.probabilities[chosen])
 
 
-def _average_precision(passes: list[Detections], truth: LabelledImage, label: ObjectClass) -> float:
+def _average_precision(
+    passes: list[Detections],
+    truth: LabelledImage,
+    label: ObjectClass,
+    recalls: NDArray[np.float64] = RECALLS,
+) -> float:
     own = truth.labels == label
     if not own.any():
         return math.nan
     wanted = replace(truth, boxes=truth.boxes[own], labels=truth.labels[own])
     table = MatchTable([_only(found, label) for found in passes], [wanted] * len(passes))
-    return float(table.average_precision()[0])
+    return float(table.average_precision(recalls=recalls)[0])
 
 
 def _mean(values: list[float]) -> float:

@@ -9,7 +9,7 @@ from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.scene import METRICS, InvalidInput
 
 Profile = Literal["paper", "simula_rp"]
-"""``paper``: the definitions of Wu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
+"""``paper``: the definitions of Lu et al., correctly; ``simula_rp``: as their published code computes them, for regression."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ UNCERTAINTY = tuple(
 """The paper's five uncertainty quantification metrics (UQMs)."""
 RELATIVE = tuple(_OF_METRICS[metric.relative] for metric in METRICS.values() if metric.relative)
 """TV and PS divided by the area of the box, so that images of different sizes compare."""
+ACCURACY_FLOOR = 0.3
+"""Mean mAP on clean images below which a model sees too little for its certainty or robustness to mean anything: an attack cannot
+disturb one that detects nothing."""
 SCORES = (Measure("rs_map", "RS_mAP", True), Measure("rs_uqm", "RS_UQM", True))
 """Robustness scores (eq 14-16)."""
 MEASURES = (ACCURACY, *_OF_METRICS.values(), *SCORES)
@@ -55,12 +58,16 @@ def check_profile(profile: str) -> Profile:
     raise InvalidInput(f"profile {profile!r}: expected paper or simula_rp")
 
 
+PAPER_MODELS = MODEL_NAMES[:6]
+"""M1..M6 of the paper; a detector that came later has no number."""
+
+
 def in_order(models: set[str]) -> list[str]:
     """``models`` in the order of the paper (M1..M6), others after them by name."""
-    known = [name for name in MODEL_NAMES if name in models]
-    return known + sorted(models.difference(MODEL_NAMES))
+    known = [name for name in PAPER_MODELS if name in models]
+    return known + sorted(models.difference(PAPER_MODELS))
 
 
 def label(model: str) -> str:
     """M1..M6 for the paper's models, any other name as it is."""
-    return f"M{MODEL_NAMES.index(model) + 1}" if model in MODEL_NAMES else model
+    return f"M{PAPER_MODELS.index(model) + 1}" if model in PAPER_MODELS else model

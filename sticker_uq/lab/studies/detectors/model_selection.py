@@ -1,4 +1,4 @@
-"""Which model to take for what: the paper's guideline (Wu et al., figure 6) on the results of a study."""
+"""Which model to take for what: the paper's guideline (Lu et al., figure 6) on the results of a study."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from sticker_uq.lab.studies.detectors.analysis import analyse
-from sticker_uq.lab.studies.detectors.measures import in_order, label
+from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR, in_order, label
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.robustness_score import robustness_scores
 from sticker_uq.lab.studies.detectors.study_run import Study
+from sticker_uq.lab.studies.detectors.summaries import accuracies
 from sticker_uq.scene import InvalidInput
 
 LATENCY = "latency"
@@ -32,9 +33,11 @@ _KEYS = ["dataset", "dropout_rate", "model", "image"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model in a ranking. ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over
+    """A model in a ranking.
 
-    measures and data sets; ``ms``: median time of encoding and T passes; ``tied``: other models with the same score.
+    ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over measures and data sets;
+    ``ms``: median time of encoding and T passes; ``tied``: other models with the same score; ``clean`` and ``attacked``: mean mAP
+    on clean and on attacked images, NaN without attacks: what there was to lose, and what was left.
     """
 
     model: str
@@ -42,14 +45,28 @@ class Candidate:
     tiers: Mapping[str, float]
     ms: float
     tied: tuple[str, ...]
+    clean: float
+    attacked: float
 
 
-def rank(study: Study, weights: Mapping[str, float], rate: float) -> list[Candidate]:
+@dataclass(frozen=True)
+class Ranking:
+    """Candidates, the best first, and the models that see too little to be ranked, with their mean mAP on clean images."""
+
+    candidates: list[Candidate]
+    too_weak: Mapping[str, float]
+
+
+def rank(
+    study: Study, weights: Mapping[str, float], rate: float, accuracy_floor: float = ACCURACY_FLOOR
+) -> Ranking:
     """The models of ``study`` at the dropout rate ``rate``, the best first, for requirements with positive ``weights``.
 
     Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
-    have the same score. Among models with one score the quicker comes first. Raises InvalidInput for an unknown requirement, a
-    weight that is not positive, a rate that the study lacks, and robustness without attacked pictures.
+    have the same score. Among models with one score the quicker comes first. A model with a mean mAP below ``accuracy_floor`` on
+    the clean images is not ranked: one that sees nothing is sure and robust. Raises InvalidInput for an unknown requirement, a
+    weight that is not positive, a rate that the study lacks, robustness without attacked pictures, and when every model is too
+    weak.
     """
     for name, weight in weights.items():
         if name not in REQUIREMENTS:
@@ -61,8 +78,17 @@ def rank(study: Study, weights: Mapping[str, float], rate: float) -> list[Candid
     if rate not in study.settings.rates or rate == 0:
         known = ", ".join(f"{r:g}" for r in study.settings.rates if r)
         raise InvalidInput(f"dropout rate {rate:g}: expected one that was studied: {known}")
-    here = study.images[(study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)]
-    scores = robustness_scores(study.images[study.images["dropout_rate"] == rate], study.settings.profile)
+    accuracy = accuracies(study, rate)
+    too_weak = {model: value for model, value in accuracy.items() if not value >= accuracy_floor}
+    if len(too_weak) == len(accuracy):
+        best = max(accuracy.values(), default=np.nan)
+        raise InvalidInput(
+            f"no model reaches a mean mAP of {accuracy_floor:g} on clean images, the best has {best:.2f}: train longer, or lower "
+            "the floor (--min-map)"
+        )
+    images = study.images[~study.images["model"].isin(too_weak)]
+    here = images[(images["dropout_rate"] == rate) & (images["variant"] == CLEAN)]
+    scores = robustness_scores(images[images["dropout_rate"] == rate], study.settings.profile)
     if scores.empty and "robustness" in weights:
         raise InvalidInput(
             "robustness: the study has no attacked pictures, expected --adversarial of 1 or more"
@@ -78,15 +104,32 @@ def rank(study: Study, weights: Mapping[str, float], rate: float) -> list[Candid
         score = sum(weight * tiers[name] for name, weight in weights.items()) / total
         drafts.append((round(score, 9), times[model], model, tiers))
     drafts.sort(key=lambda draft: draft[:2])
-    return [
-        Candidate(model, score, tiers, ms, tuple(m for s, _, m, _ in drafts if s == score and m != model))
-        for score, ms, model, tiers in drafts
-    ]
+    left = {} if scores.empty else scores.groupby("model")["map_adversarial"].mean().to_dict()
+    return Ranking(
+        [
+            Candidate(
+                model,
+                score,
+                tiers,
+                ms,
+                tuple(m for s, _, m, _ in drafts if s == score and m != model),
+                accuracy[model],
+                float(left.get(model, np.nan)),
+            )
+            for score, ms, model, tiers in drafts
+        ],
+        too_weak,
+    )
 
 
-def advice(ranking: list[Candidate]) -> str:
-    """The recommendation in a sentence, with the models that are statistically as good."""
-    best = ranking[0]
+def advice(ranking: Ranking) -> str:
+    """The recommendation in a sentence, with the models that are statistically as good, and those that were not ranked."""
+    best = ranking.candidates[0]
+    weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
+    return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")
+
+
+def _advice(best: Candidate) -> str:
     words = f"{label(best.model)} ({best.model})" if label(best.model) != best.model else best.model
     if not best.tied:
         return f"Take {words}: no other model of the study is as good for this."

@@ -1,4 +1,4 @@
-"""Which of two models is better: paired tests, effect sizes, corrections (Wu et al., section 4.6).
+"""Which of two models is better: paired tests, effect sizes, corrections (Lu et al., section 4.6).
 
 Everything is paired by image. Values that cannot be computed are NaN.
 """

@@ -25,6 +25,13 @@ def reference_rate(study: Study) -> float:
     return min(rates, key=lambda rate: abs(rate - REFERENCE_RATE))
 
 
+def accuracies(study: Study, rate: float) -> dict[str, float]:
+    """Mean mAP of every model on the clean images, 0..1, over all data sets."""
+    chosen = (study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)
+    found = study.images[chosen].groupby("model")["map"].mean()
+    return {model: float(found[model]) for model in in_order(set(found.index))}
+
+
 def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
     """One row per data set and model at the reference rate: mAP, uncertainty and scores with intervals, mAP attacked, time."""
     rate = reference_rate(study)

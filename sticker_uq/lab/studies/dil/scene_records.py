@@ -11,7 +11,6 @@ from typing import get_args
 
 import numpy as np
 from scipy.special import expit, logit
-from scipy.stats import entropy
 
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.weights import checksum
@@ -26,6 +25,7 @@ from sticker_uq.novelty.network import NoveltyNetwork, novelty_maps
 from sticker_uq.novelty.regions import background_novelty, missed_sticker_probability, scene_novelty
 from sticker_uq.scene import METRICS, Detections, ObjectClass, to_plain
 from sticker_uq.uncertainty import observe
+from sticker_uq.uncertainty.metrics import entropy
 
 FLOOR = 0.01
 """Score from which detections are kept, so that precision-recall curves are complete."""
@@ -113,7 +113,7 @@ class SceneRecord:
         """See :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
         found = self.detections
         vectors = found.probabilities[found.scores >= ENTROPY_FLOOR].astype(np.float64)
-        return float(entropy(vectors, base=2, axis=1).sum())
+        return float(entropy(vectors).sum())
 
     @property
     def deterministic_uncertainty(self) -> float:

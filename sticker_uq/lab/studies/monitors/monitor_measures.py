@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.monitors.class_vectors import entropy
 from sticker_uq.scene import FloatArray, IntArray
+from sticker_uq.uncertainty.metrics import entropy
 
 
 @dataclass(frozen=True)

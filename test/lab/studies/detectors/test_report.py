@@ -99,10 +99,8 @@ def written(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser():
-    expect.set_options(timeout=60_000)
     with chromium() as running:
         yield running
-    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture

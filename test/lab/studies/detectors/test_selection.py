@@ -14,6 +14,8 @@ from sticker_uq.cli.select import command as select
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.parameter_files import read_parameters
+from sticker_uq.lab.studies.detectors.analysis import analyse
+from sticker_uq.lab.studies.detectors.captions import in_short
 from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank
 from sticker_uq.lab.studies.detectors.study_plan import DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import ATTACKS, IMAGES, OBJECTS, PLAN, Study
@@ -67,25 +69,47 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_a_tie_is_named_and_the_quicker_comes_first(study: Study) -> None:
-    found = rank(study, {"accuracy": 1.0}, 0.2)
+    ranking = rank(study, {"accuracy": 1.0}, 0.2)
+    found = ranking.candidates
     assert [one.model for one in found] == ["b", "a", "c"]
     assert found[0].tied == ("a",)
     assert found[0].score == found[1].score == 1
     assert found[2].score == 2
-    assert "a is statistically as good" in advice(found)
+    assert "a is statistically as good" in advice(ranking)
 
 
 def test_each_requirement_has_its_own_winner(study: Study) -> None:
-    assert rank(study, {"label-uncertainty": 1.0}, 0.2)[0].model == "c"
-    assert rank(study, {"robustness": 1.0}, 0.2)[0].model == "a"
-    latency = rank(study, {"latency": 1.0}, 0.2)
+    assert rank(study, {"label-uncertainty": 1.0}, 0.2).candidates[0].model == "c"
+    assert rank(study, {"robustness": 1.0}, 0.2).candidates[0].model == "a"
+    latency = rank(study, {"latency": 1.0}, 0.2).candidates
     assert [one.tiers["latency"] for one in latency] == [1, 1, 2]  # 31 ms are as quick as 30
     assert "no other model" in advice(rank(study, {"robustness": 1.0}, 0.2))
 
 
+def test_a_model_that_sees_nothing_is_not_called_robust(study: Study) -> None:
+    """mAP 0.04 clean, 0 attacked: nothing to lose, so nothing lost."""
+    images = study.images.copy()
+    weak = images["model"] == "c"
+    images.loc[weak, "map"] = np.where(images.loc[weak, "variant"] == "clean", 0.04, 0.0)
+    blind = replace(study, images=images)
+    assert rank(blind, {"robustness": 1.0}, 0.2, accuracy_floor=0.0).candidates[0].model == "a"
+    ranking = rank(blind, {"label-uncertainty": 1.0, "robustness": 1.0}, 0.2)
+    assert {one.model for one in ranking.candidates} == {"a", "b"}
+    assert ranking.too_weak == {"c": pytest.approx(0.04)}
+    assert "Not ranked, because they see too little: c (mAP 0.04)." in advice(ranking)
+    best = ranking.candidates[0]
+    assert (best.clean, best.attacked) == (pytest.approx(0.9, abs=0.01), pytest.approx(0.8, abs=0.01))
+    clean = images[images["variant"] == "clean"]
+    answers = dict(in_short(blind, analyse(clean, "paper", resamples=0)))
+    assert answers["Surest what an object is (SE)"] == "no difference that is significant and relevant"
+    assert answers["Sees too little to be compared: c"].startswith("mAP 0.04 on clean images")
+    with pytest.raises(InvalidInput, match=r"no model reaches a mean mAP of 0\.95 .* the best has 0\.90"):
+        rank(study, {"robustness": 1.0}, 0.2, accuracy_floor=0.95)
+
+
 def test_weights_decide_a_mix(study: Study) -> None:
-    assert rank(study, {"accuracy": 5.0, "label-uncertainty": 1.0}, 0.2)[0].model == "b"
-    assert rank(study, {"accuracy": 1.0, "label-uncertainty": 20.0}, 0.2)[0].model == "c"
+    assert rank(study, {"accuracy": 5.0, "label-uncertainty": 1.0}, 0.2).candidates[0].model == "b"
+    assert rank(study, {"accuracy": 1.0, "label-uncertainty": 20.0}, 0.2).candidates[0].model == "c"
 
 
 def test_bad_requests_are_named(study: Study) -> None:

@@ -1,0 +1,118 @@
+"""The Python interface: images in, scenes with their uncertainty and decisions out. ``from sticker_uq import ...`` has it all.
+
+Example:
+    >>> from sticker_uq import Detector, judge, packaged_policy, read_image
+    >>> detector = Detector(passes=20)
+    >>> scene = detector.assess(read_image("lid.jpg"))
+    >>> decision = judge(scene, packaged_policy())
+    >>> for verdict in decision.verdicts:
+    ...     print(verdict.verdict.name, verdict.object.label.name, verdict.object.mutual_information)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+# everything else is imported where it is used: importing this module loads neither torch nor SciPy
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sticker_uq.gate import Policy
+    from sticker_uq.io.images import Picture
+    from sticker_uq.scene import SceneAssessment, SceneDecision
+
+
+class AssessedImage(NamedTuple):
+    """One image of a source: its ``name`` there, its pixels (H, W, 3) uint8 BGR (None if unreadable), and its assessment."""
+
+    name: str
+    image: Picture | None
+    scene: SceneAssessment
+
+
+class Detector:
+    """A sticker detector that measures its own uncertainty by Monte Carlo dropout, with everything the live node computes.
+
+    Without arguments it has the packaged weights, which know rendered laptops only. Loading takes some seconds.
+    """
+
+    def __init__(self, weights: str | Path = "", **settings: Any) -> None:
+        """``weights``: a file of ``sticker-uq train``; ``settings``: fields of :class:`~sticker_uq.perception.PerceptionSettings`
+        (``passes``, ``dropout_rate``, ``device``, ``seed``, ...; docs/parameters.md describes each).
+
+        Raises :class:`~sticker_uq.InvalidInput` naming every unknown or impossible setting, and for weights that do not load.
+        """
+        from sticker_uq.io.parameter_files import refuse_unknown
+        from sticker_uq.io.setting_fields import validated
+        from sticker_uq.perception.factory import load_perception
+        from sticker_uq.perception.settings import PerceptionSettings
+
+        refuse_unknown(settings, list(PerceptionSettings.model_fields))
+        self.settings = validated(PerceptionSettings, settings | {"weights": str(weights)})
+        self._perception = load_perception(self.settings)
+
+    def assess(self, image: Picture) -> SceneAssessment:
+        """The assessment of ``image`` (H, W, 3) uint8 BGR: objects, their class probabilities and uncertainty (S000), DiL (S002),
+        novelty, with the saliency map. The same pixels and settings give the same result.
+
+        Raises :class:`~sticker_uq.InvalidInput` for anything that is no such image.
+        """
+        return self._perception.assess(image, keep_saliency=True)
+
+    def assess_all(self, source: str | Path, topic: str | None = None) -> Iterator[AssessedImage]:
+        """Every image of ``source`` with its assessment, in order: a picture, a folder of pictures, a recording (rosbag2 folder,
+        .mcap, .db3; ``topic`` where it has several image topics), or a video.
+
+        An image that cannot be read is yielded with status FAILED and the reason. Raises :class:`~sticker_uq.InvalidInput` for a
+        source that does not exist or has no images.
+        """
+        from sticker_uq.evaluation.replay.assessing import one_by_one
+        from sticker_uq.io.sources import open_source
+
+        for item, scene in one_by_one(open_source(source, topic), self._perception):
+            yield AssessedImage(item.name, item.image, scene)
+
+
+def read_image(path: str | Path) -> Picture:
+    """The picture in the file ``path``, (H, W, 3) uint8 BGR. Raises :class:`~sticker_uq.InvalidInput` if it is none."""
+    from sticker_uq.io.sources import open_source
+    from sticker_uq.scene import InvalidInput
+
+    (item,) = open_source(path) if Path(path).is_file() else (None,)
+    if item is None or item.image is None:
+        raise InvalidInput(f"{path}: expected a picture" + (f", {item.error}" if item is not None else ""))
+    return item.image
+
+
+def packaged_policy() -> Policy:
+    """The policy for the packaged weights, ``config/policy.yaml``. A real cell needs one of its own: ``sticker-uq calibrate``."""
+    from sticker_uq.gate import Policy
+    from sticker_uq.io.share import share_folder
+
+    return Policy.load(share_folder() / "config" / "policy.yaml")
+
+
+def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None = None) -> Picture:
+    """A copy of ``image`` (H, W, 3) uint8 BGR with the objects of ``scene``, their uncertainty and, if given, the ``decision``.
+
+    Raises :class:`~sticker_uq.InvalidInput` when ``scene`` is about an image of another size.
+    """
+    from sticker_uq.evaluation.reporting.annotated_images import annotate
+
+    return annotate(image, scene, decision)
+
+
+def objects_table(images: Iterable[AssessedImage], policy: Policy | None = None) -> pd.DataFrame:
+    """One row per object of ``images``: name of the image, box, probabilities, detection rate, every uncertainty metric, and what
+    ``policy`` (default: :func:`packaged_policy`) says. The columns are those of ``sticker-uq replay``'s table of objects.
+    """
+    import pandas as pd
+
+    from sticker_uq.evaluation.replay.tables import OBJECT_SCHEMA, object_rows
+    from sticker_uq.gate import judge
+
+    rules = packaged_policy() if policy is None else policy
+    rows = [row for name, _, scene in images for row in object_rows(name, scene, judge(scene, rules))]
+    return pd.DataFrame(rows, columns=OBJECT_SCHEMA.names)

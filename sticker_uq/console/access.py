@@ -1,0 +1,264 @@
+"""Who may use the operator's page: the addresses it is opened under, the sign-in, and sessions. No web server in here."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from sticker_uq.console.operators import HashedSecret, find_operator, read_operators
+from sticker_uq.scene import InvalidInput
+
+SESSION_S = 12 * 3600.0
+"""So long after the sign-in a session may answer, release and reset. It may watch and hold until it is signed out."""
+EVERY_ADDRESS = ("0.0.0.0", "::")
+"""Hosts that are listened on but are no address of a page."""
+_MOST_SESSIONS = 256
+_MOST_CLIENTS = 1024
+_FREE_ATTEMPTS = 3
+_LONGEST_WAIT_S = 60.0
+_FORGIVEN_S = 900.0
+_WAITING_CHECKS = 8
+_SHORTEST_TOKEN = 16
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
+
+Address = tuple[str, str, int]
+"""Scheme, host in lower case (an IPv6 address in brackets), port."""
+
+
+def address_of(origin: str) -> Address | None:
+    """The parts of an ``Origin``; None when it is none that a page of http or https has."""
+    scheme, separator, host = origin.lower().partition("://")
+    match = _HOST.fullmatch(host)
+    if not separator or scheme not in _PORTS or match is None:
+        return None
+    return scheme, match[1], int(match[2] or _PORTS[scheme])
+
+
+def origins_of(text: str) -> tuple[Address, ...]:
+    """The addresses in a comma-separated list; raises :class:`InvalidInput` naming the one that is none."""
+    found = []
+    for origin in filter(None, (part.strip() for part in text.split(","))):
+        address = address_of(origin)
+        if address is None:
+            raise InvalidInput(f"origins: {origin!r}: expected https://NAME or http://NAME:PORT")
+        found.append(address)
+    return tuple(found)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def in_url(host: str) -> str:
+    """``host`` as it stands in an address: an IPv6 address has brackets."""
+    return f"[{host}]" if ":" in host else host.lower()
+
+
+class Addresses:
+    """The addresses under which the page may be opened: loopback, the host that is listened on, and ``origins``.
+
+    The IP address that a connection came to counts too, so that a page on all interfaces can be opened by address. No website can
+    take the place of one of them: DNS rebinding brings the website's own name.
+    """
+
+    def __init__(self, host: str, port: int, origins: Iterable[Address] = ()) -> None:
+        self._port = port
+        names = {"127.0.0.1", "localhost", "[::1]", in_url(host)} - {in_url(every) for every in EVERY_ADDRESS}
+        self._known = frozenset({("http", name, port) for name in names} | set(origins))
+
+    def has_host(self, host: str, local: str) -> bool:
+        """Whether a request with this ``Host`` that came to the IP address ``local`` is meant for the page."""
+        return any(_is_host(host, address) for address in self._all(local))
+
+    def has_origin(self, origin: str | None, host: str, local: str) -> bool:
+        """Whether a request comes from the page itself: scheme, host and port of ``Origin`` are those of an address of the page,
+        the one in ``Host``. A browser always sends both.
+        """
+        address = address_of(origin or "")
+        return address is not None and address in self._all(local) and _is_host(host, address)
+
+    def _all(self, local: str) -> frozenset[Address]:
+        return self._known | {("http", in_url(local), self._port)}
+
+
+def _is_host(host: str, address: Address) -> bool:
+    match = _HOST.fullmatch(host.lower())
+    scheme, name, port = address
+    return match is not None and (match[1], int(match[2] or _PORTS[scheme])) == (name, port)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A signed-in browser. ``name``: whose, empty where names are not checked; ``entry``: the operator's hash then."""
+
+    name: str = ""
+    entry: HashedSecret | None = None
+    since_s: float = 0.0
+
+
+OPEN = Session()
+"""The session of everybody where no sign-in is asked for."""
+
+
+class SignInRefused(Exception):
+    """Wrong name or secret, or ``wait_s`` seconds to wait before the next attempt counts."""
+
+    def __init__(self, wait_s: float = 0.0) -> None:
+        super().__init__()
+        self.wait_s = wait_s
+
+
+class Access:
+    """Sign-in and sessions. With neither ``token`` nor ``operators_file`` the page is open to whoever reaches it.
+
+    ``token``: the secret that all share. ``operators_file``: named operators instead, see :mod:`sticker_uq.console.operators`;
+    read again whenever it counts, so that a removed operator or a new secret ends the right to answer at once.
+    """
+
+    def __init__(
+        self, token: str = "", operators_file: Path | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._token = token
+        self._operators_file = operators_file
+        self._clock = clock
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._attempts = Attempts(clock)
+        self._checks = 0
+        # one at a time: a check takes 16 MiB and a core
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="sign-in")
+
+    @property
+    def named(self) -> bool:
+        """Whether operators sign in with names, which then are checked."""
+        return self._operators_file is not None
+
+    def session(self, cookie: str) -> Session | None:
+        """The session of a cookie; None when there is none."""
+        if not self._token and not self.named:
+            return OPEN
+        return self._sessions.get(_digest(cookie))
+
+    def may_answer(self, session: Session) -> bool:
+        """Whether ``session`` may do more than watch and hold: it is not too old, and its operator has the same secret."""
+        if session is OPEN:
+            return True
+        if self._clock() - session.since_s > SESSION_S:
+            return False
+        if self._operators_file is None:
+            return True
+        try:
+            return read_operators(self._operators_file).get(session.name) == session.entry
+        except (InvalidInput, OSError):
+            return False
+
+    async def sign_in(self, name: str, secret: str, client: str, cookie: str = "") -> str:
+        """The cookie of a new session; raises :class:`SignInRefused`.
+
+        Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser that has
+        signed in before, so that others at the same address do not keep it out.
+        """
+        known = _digest(cookie)
+        counted = known if known in self._sessions else client
+        wait_s = self._attempts.wait(counted)
+        if wait_s > 0.0 or self._checks >= _WAITING_CHECKS:
+            raise SignInRefused(max(wait_s, 1.0))
+        self._attempts.count(counted)  # before the check, so that attempts at the same time count too
+        self._checks += 1
+        try:
+            session = await asyncio.get_running_loop().run_in_executor(
+                self._worker, self._check, name, secret
+            )
+        finally:
+            self._checks -= 1
+        if session is None:
+            raise SignInRefused
+        self._attempts.forget(counted)
+        self.sign_out(cookie)
+        cookie = secrets.token_urlsafe(32)
+        self._sessions[_digest(cookie)] = session
+        while len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return cookie
+
+    def sign_out(self, cookie: str) -> None:
+        """End the session of a cookie, if there is one."""
+        self._sessions.pop(_digest(cookie), None)
+
+    def _check(self, name: str, secret: str) -> Session | None:
+        if self._operators_file is None:
+            fits = bool(self._token) and hmac.compare_digest(_digest(secret), _digest(self._token))
+            return Session(since_s=self._clock()) if fits else None
+        try:
+            entry = find_operator(read_operators(self._operators_file), name.strip(), secret)
+        except (InvalidInput, OSError):
+            return None
+        return None if entry is None else Session(name.strip(), entry, self._clock())
+
+
+class Attempts:
+    """Counts wrong sign-ins by client. After some that are free, each makes the next one wait twice as long, up to a minute."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._counted: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait(self, client: str) -> float:
+        """Seconds until the next attempt of ``client`` counts; 0 when it does now."""
+        count, since = self._counted.get(client, (0, 0.0))
+        if count < _FREE_ATTEMPTS:
+            return 0.0
+        wait_s = min(2.0 ** (count - _FREE_ATTEMPTS), _LONGEST_WAIT_S)
+        return max(0.0, since + wait_s - self._clock())
+
+    def count(self, client: str) -> None:
+        """One more attempt of ``client``."""
+        count, since = self._counted.pop(client, (0, 0.0))
+        now = self._clock()
+        self._counted[client] = (1 if now - since > _FORGIVEN_S else count + 1, now)
+        while len(self._counted) > _MOST_CLIENTS:
+            self._counted.popitem(last=False)
+
+    def forget(self, client: str) -> None:
+        """``client`` has signed in."""
+        self._counted.pop(client, None)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that only its owner can read; made when there is none.
+
+    Raises :class:`InvalidInput` when others can read it or it is too short to withstand guessing, OSError when it cannot be read
+    or made.
+    """
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(secrets.token_urlsafe(18) + "\n")
+    if path.stat().st_mode & 0o077:
+        raise InvalidInput(f"token_file {path}: others can read it: chmod 600 {path}")
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < _SHORTEST_TOKEN:
+        raise InvalidInput(
+            f"token_file {path}: the token has {len(token)} characters, expected at least {_SHORTEST_TOKEN}; "
+            "delete the file to have one made"
+        )
+    return token
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

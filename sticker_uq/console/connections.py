@@ -1,0 +1,90 @@
+"""A bound on the connections of the operator's page, and on how long each may take with a request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST_CONNECTIONS = 256
+MOST_OF_ONE_ADDRESS = 64
+REQUEST_S = 5.0
+"""A connection is closed when it has been without a whole request head for so long."""
+
+
+class BoundedHttp(H11Protocol):
+    """uvicorn's HTTP protocol, which alone would wait for a request for ever and refuse everybody when there are too many.
+
+    When there are too many connections, of one address or in all, the one that has waited longest for its request gives way, so
+    that idle ones never keep a new one out.
+    """
+
+    _idle_since = 0.0
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, or the one in whose place it comes is closed."""
+        super().connection_made(transport)
+        self._watch()
+        host = _host_of(self)
+        everybody = list(self.connections)
+        neighbours = [other for other in everybody if _host_of(other) == host]
+        if len(neighbours) > MOST_OF_ONE_ADDRESS:
+            _make_way(neighbours)
+        elif len(everybody) > MOST_CONNECTIONS:
+            _make_way(everybody)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request: they stop the clock only when its head is whole."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """The next request may come."""
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        super().connection_lost(exc)
+        self._stop()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """From here on it is a websocket."""
+        self._stop()
+        super().handle_websocket_upgrade(event)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self._deadline is not None
+
+    def _watch(self) -> None:
+        waits = self.cycle is None or self.cycle.response_complete
+        if not waits or self.transport.get_protocol() is not self:
+            self._stop()
+        elif self._deadline is None:
+            self._idle_since = time.monotonic()
+            self._deadline = self.loop.call_later(REQUEST_S, self.transport.abort)
+
+    def _stop(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _host_of(connection: Any) -> str:
+    return connection.client[0] if connection.client else ""
+
+
+def _make_way(connections: list[Any]) -> None:
+    """Close the one that has waited longest for a request; of websockets none."""
+    idle = [one for one in connections if isinstance(one, BoundedHttp) and one.idle]
+    if idle:
+        oldest = min(idle, key=lambda one: one._idle_since)
+        # it ends in the next round of the loop; whoever comes in this one must find another
+        oldest._stop()
+        oldest.connections.discard(oldest)
+        oldest.transport.abort()

@@ -1,0 +1,101 @@
+"""Which limits of the policy kept how many objects and scenes from being released, and by how much."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from sticker_uq.evaluation.replay.tables import Row
+from sticker_uq.messages import MEASURES, text_of
+from sticker_uq.scene import Outcome, Reason, SceneDecision, Verdict
+
+LIMIT_SCHEMA = pa.schema(
+    [
+        ("about", pa.string()),
+        ("reason", pa.string()),
+        ("subject", pa.string()),
+        ("name", pa.string()),
+        ("limit", pa.float64()),
+        ("blocked", pa.int64()),
+        ("alone", pa.int64()),
+        ("value_p10", pa.float64()),
+        ("value_median", pa.float64()),
+        ("value_p90", pa.float64()),
+    ]
+)
+"""One row per reason why an "object" or a "scene" was not released: code and subject of the reason; ``name`` in words; the limit
+of the policy; how many it ``blocked``, and how many of these nothing else did; 10th percentile, median and 90th percentile of
+what was measured on them, in the unit of the limit, NaN where the reason has no value.
+"""
+
+
+@dataclass
+class _Reason:
+    name: str
+    limit: float
+    blocked: int = 0
+    alone: int = 0
+    values: array[float] = field(default_factory=lambda: array("d"))
+
+
+class BlockedBy:
+    """Counts of the reasons why objects are asked about and why scenes are not released, over the images so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], _Reason] = {}
+
+    def add(self, decision: SceneDecision) -> None:
+        """Take up the decision about the next image."""
+        for verdict in decision.verdicts:
+            if verdict.verdict is Verdict.ASK:
+                # of an object seen in few passes the other reasons say what it may be
+                rare = verdict.reasons[0].code == "few_passes"
+                self._count("object", verdict.reasons[:1] if rare else verdict.reasons)
+        if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
+            self._count("scene", decision.reasons)
+
+    def rows(self) -> list[Row]:
+        """The rows of the table with LIMIT_SCHEMA: objects first, what blocked most on top."""
+        ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
+        return [
+            {
+                "about": about,
+                "reason": code,
+                "subject": subject,
+                "name": found.name,
+                "limit": found.limit,
+                "blocked": found.blocked,
+                "alone": found.alone,
+                **dict(
+                    zip(("value_p10", "value_median", "value_p90"), _percentiles(found.values), strict=True)
+                ),
+            }
+            for (about, code, subject), found in ordered
+        ]
+
+    def _count(self, about: str, reasons: Iterable[Reason]) -> None:
+        # several places of one scene may be above the same limit: the first one is the highest
+        distinct: dict[tuple[str, str, str], Reason] = {}
+        for reason in reasons:
+            distinct.setdefault((about, reason.code, reason.subject), reason)
+        for key, reason in distinct.items():
+            found = self._found.setdefault(key, _Reason(_name(reason), reason.limit))
+            found.blocked += 1
+            found.alone += len(distinct) == 1
+            found.values.append(reason.value)
+
+
+def _name(reason: Reason) -> str:
+    """What blocked, in words without values."""
+    if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
+        return MEASURES[reason.subject]
+    return text_of(Reason(reason.code, reason.subject)).split(":")[0]
+
+
+def _percentiles(values: Sequence[float]) -> Sequence[float]:
+    known = np.asarray(values)[~np.isnan(values)]
+    return np.percentile(known, [10, 50, 90]).tolist() if len(known) else [float("nan")] * 3

@@ -1,0 +1,104 @@
+"""What blocked whom, counted from the decisions, and labels that certain detections contradict."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
+from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, LabelErrors
+from sticker_uq.gate import Policy, judge
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.io.sources import SourceImage
+from sticker_uq.scene import ObjectClass, SceneAssessment, SceneDecision, Verdict
+from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
+
+POLICY = Policy(max_dil=1.0, max_dil_clean=1.0, max_unexplained_objectness=0.1)
+
+
+def decided(scene: SceneAssessment) -> SceneDecision:
+    return judge(scene, POLICY)
+
+
+def rows_of(*scenes: SceneAssessment) -> dict[tuple[str, str, str], dict[str, object]]:
+    blocked = BlockedBy()
+    for scene in scenes:
+        blocked.add(decided(scene))
+    rows = blocked.rows()
+    assert all(list(row) == LIMIT_SCHEMA.names for row in rows)
+    return {(row["about"], row["reason"], row["subject"]): row for row in rows}
+
+
+def test_every_limit_counts_what_it_blocked_and_what_it_blocked_alone() -> None:
+    doubtful = observed(HERE, shannon_entropy=1.2)
+    more_so = observed(HERE, shannon_entropy=1.4, variation_ratio=0.5)
+    rows = rows_of(
+        assessment(doubtful),
+        assessment(more_so, unstable=[rarely_seen(THERE, passes=10)]),
+        assessment(observed(HERE)),
+    )
+    entropy = rows["object", "above_limit", "shannon_entropy"]
+    assert (entropy["blocked"], entropy["alone"], entropy["limit"]) == (2, 1, POLICY.max_shannon_entropy)
+    assert entropy["value_median"] == pytest.approx(1.3)
+    assert entropy["name"] == "Shannon entropy"
+    assert rows["object", "above_limit", "variation_ratio"]["alone"] == 0
+    rare = rows["object", "few_passes", ""]
+    assert (rare["blocked"], rare["alone"]) == (1, 1)
+    assert np.isnan(rare["value_median"])
+    assert rare["name"] == "too few passes detected it"
+    assert len(rows) == 3
+
+
+def test_a_scene_is_blocked_as_a_whole() -> None:
+    scene = assessment()
+    seen = replace(scene.localization, unexplained_objectness=0.5)
+    scene = replace(scene, localization=seen)
+    (row,) = rows_of(scene, scene).values()
+    assert (row["about"], row["subject"], row["blocked"], row["alone"]) == (
+        "scene",
+        "unexplained_objectness",
+        2,
+        2,
+    )
+
+
+def labelled(*objects: tuple[tuple[float, float, float, float], ObjectClass]) -> dict[str, LabelledImage]:
+    boxes = np.float32([box for box, _ in objects]).reshape(-1, 4)
+    labels = np.array([label for _, label in objects], np.int64)
+    return {"lid": LabelledImage(Path("lid.png"), 0, 640, 480, boxes, labels)}
+
+
+@pytest.mark.parametrize(
+    ("truth", "expected"),
+    [
+        ([(HERE, ObjectClass.STICKER)], []),
+        ([(HERE, ObjectClass.LOGO)], ["logo"]),
+        ([(THERE, ObjectClass.STICKER)], ["nothing"]),
+        ([], ["nothing"]),
+    ],
+)
+def test_a_certain_detection_that_the_labels_contradict_is_listed(truth, expected) -> None:
+    errors = LabelErrors(labelled(*truth))
+    image = np.arange(480 * 640 * 3, dtype=np.uint8).reshape(480, 640, 3)
+    errors.add(SourceImage(image, 0, "", "lid.png"), decided(assessment(observed(HERE))))
+    errors.add(SourceImage(image, 0, "", "lid.png"), decided(assessment(observed(HERE, shannon_entropy=1.2))))
+    assert [row["labelled"] for row in errors.rows] == expected
+    assert all(list(row) == LABEL_SCHEMA.names for row in errors.rows)
+    for row, crop in errors.pictures():
+        assert row["detected"] == "sticker"
+        assert 0 < crop.shape[0] < 480
+        assert 0 < crop.shape[1] < 640
+
+
+def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> None:
+    errors = LabelErrors(labelled())
+    image = np.zeros((480, 640, 3), np.uint8)
+    certain = decided(assessment(observed(HERE)))
+    assert certain.verdicts[0].verdict is Verdict.REMOVE
+    errors.add(SourceImage(image, 0, "", "other.png"), certain)
+    for _ in range(SHOWN + 5):
+        errors.add(SourceImage(image, 0, "", "lid.png"), certain)
+    assert errors.unlabelled == 1
+    assert len(errors.rows) == SHOWN + 5
+    assert len(errors.pictures()) == SHOWN

@@ -1,0 +1,88 @@
+"""The Python interface: what a notebook imports, in a fresh interpreter and on real images."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import sticker_uq
+from sticker_uq import (
+    Detector,
+    InvalidInput,
+    Verdict,
+    draw,
+    judge,
+    objects_table,
+    packaged_policy,
+    read_image,
+)
+from sticker_uq.lab.rendering import render, sample_scene
+
+
+@pytest.fixture(scope="module")
+def detector() -> Detector:
+    return Detector(passes=5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rendered lids and a file that is no picture."""
+    folder = tmp_path_factory.mktemp("lids")
+    for seed in (1, 2):
+        cv2.imwrite(str(folder / f"{seed}.png"), render(sample_scene(seed), (480, 360)).image)
+    (folder / "3.png").write_bytes(b"no picture")
+    return folder
+
+
+def test_every_name_is_there_and_importing_loads_no_network() -> None:
+    assert {name for name in sticker_uq.__all__ if hasattr(sticker_uq, name)} == set(sticker_uq.__all__)
+    assert set(sticker_uq.__all__) <= set(dir(sticker_uq))
+    code = "from sticker_uq import Detector, Policy, judge, draw; import sys; print({'torch', 'rclpy'} & set(sys.modules))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "set()"
+    with pytest.raises(AttributeError, match="no attribute 'Detektor'"):
+        _ = sticker_uq.Detektor  # type: ignore[attr-defined]
+
+
+def test_an_image_is_assessed_judged_and_drawn(detector: Detector, folder: Path) -> None:
+    image = read_image(folder / "1.png")
+    scene = detector.assess(image)
+    assert scene.passes == 5
+    assert scene.localization is not None
+    assert scene.localization.saliency is not None
+    assert detector.assess(image).digest == scene.digest
+    decision = judge(scene, packaged_policy())
+    assert {verdict.verdict for verdict in decision.verdicts} <= set(Verdict)
+    drawn = draw(image, scene, decision)
+    assert drawn.shape == image.shape
+    assert (drawn != image).any()
+
+
+def test_a_folder_becomes_a_table_and_what_is_unreadable_is_told(detector: Detector, folder: Path) -> None:
+    seen = list(detector.assess_all(folder))
+    assert [one.name for one in seen] == ["1.png", "2.png", "3.png"]
+    assert seen[2].image is None
+    assert (seen[2].scene.status.name, "3.png" in seen[2].scene.status_text) == ("FAILED", True)
+    alone = detector.assess(read_image(folder / "1.png"))
+    assert [o.box.tolist() for o in seen[0].scene.objects] == [o.box.tolist() for o in alone.objects]
+    table = objects_table(seen)
+    assert len(table) == sum(len(one.scene.objects) + len(one.scene.unstable) for one in seen)
+    assert {"image", "label", "p_sticker", "mutual_information", "verdict"} <= set(table.columns)
+
+
+def test_mistakes_are_named(folder: Path) -> None:
+    with pytest.raises(InvalidInput, match="unknown parameter pases; did you mean passes"):
+        Detector(pases=3)
+    with pytest.raises(InvalidInput, match="passes = 0: expected an integer from 1 to 200"):
+        Detector(passes=0)
+    with pytest.raises(InvalidInput, match=r"none\.safetensors does not exist"):
+        Detector(weights="none.safetensors")
+    with pytest.raises(InvalidInput, match=r"3\.png: expected a picture"):
+        read_image(folder / "3.png")
+    with pytest.raises(InvalidInput, match=r"none\.png: expected a picture"):
+        read_image("none.png")
+    with pytest.raises(InvalidInput, match="image"):
+        Detector(passes=1).assess(np.zeros((10, 10), np.uint8))

@@ -1,0 +1,80 @@
+"""What the documentation tells to type exists: commands, options, modules, scripts, files; the tutorials' Python runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import pytest
+import typer
+
+import sticker_uq.cli as cli
+from sticker_uq.lab.rendering import render, sample_scene
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def code_lines(page: Path) -> Iterator[str]:
+    """Lines of the code blocks of a page that are not Python, joined where a backslash continues them."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    shown = [block for kind, block in FENCE.findall(text) if kind not in ("python", "diff")]
+    shown += re.findall(r"^    (.*)$", FENCE.sub("", text), re.M)
+    for block in shown:
+        yield from block.splitlines()
+
+
+def commands(page: Path, name: str) -> Iterator[list[str]]:
+    """The words after ``name`` in every line that runs it."""
+    for line in code_lines(page):
+        found = re.match(
+            rf"\s*(?:[A-Z_]+=\S+ |time |nohup |scripts/run )*{name}(\s.*)?$", line.split("  #")[0]
+        )
+        if found:
+            yield shlex.split(found[1] or "", comments=True)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_and_option_exists(page: Path) -> None:
+    group = typer.main.get_command(cli.app)
+    for words in commands(page, "sticker-uq"):
+        command: object = group
+        known = {"--help", "--version", "--install-completion"}
+        for word in words:
+            inner = getattr(command, "get_command", lambda *_: None)(None, word) if word[:1] != "-" else None
+            if inner is not None:
+                command = inner.load() if hasattr(inner, "load") else inner
+                known |= {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+            elif word.startswith("--"):
+                assert word.partition("=")[0] in known, f"sticker-uq {' '.join(words)}: {word}"
+        assert not words or command is not group or words[0].startswith("-"), f"sticker-uq {' '.join(words)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_module_script_and_test_exists(page: Path) -> None:
+    for words in commands(page, "python"):
+        if words[:1] == ["-m"] and words[1].partition(".")[0] in ("benchmarks", "sticker_uq", "test"):
+            assert find_spec(words[1]) is not None, words
+    for script in re.findall(r"(?<![\w/.])scripts/\w+", page.read_text(encoding="utf-8")):
+        assert (ROOT / script).is_file(), script
+    for words in commands(page, "scripts/test"):
+        for path in words:
+            assert not path.startswith("test/") or (ROOT / path.partition("::")[0]).exists(), path
+
+
+def test_the_python_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    cv2.imwrite(str(tmp_path / "lid.jpg"), render(sample_scene(3, stickers=2), (480, 360)).image)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/tutorials/python.md").read_text(encoding="utf-8")
+    blocks = [block for kind, block in FENCE.findall(text) if kind == "python"]
+    assert len(blocks) == 4
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "python.md", "exec"), names)
+    assert "STICKER" in capsys.readouterr().out
+    assert (tmp_path / "assessed.png").stat().st_size > 10_000
