@@ -142,8 +142,8 @@ class _Recorder:
         self.features = self._detector.encode(image)
         return self.features
 
-    def sample(self, features: Features, passes: int, seed: int, first_pass: int = 0) -> StochasticSamples:
-        self.samples = self._detector.sample(features, passes, seed, first_pass)
+    def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
+        self.samples = self._detector.sample(features, passes, seed)
         return self.samples
 
 

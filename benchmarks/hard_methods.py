@@ -18,7 +18,7 @@ from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.metrics.matching import best_overlap
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy
 from sticker_uq.gate.box_overlap import as_box
-from sticker_uq.gate.judge import rule
+from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.signals import object_signals
 from sticker_uq.io.share import share_folder
 from sticker_uq.monitors.objects import Objects
@@ -125,15 +125,16 @@ class PolicyMethod:
             with_limits(self.policy, limit, self.policy.max_left_probability) if self.limited else self.policy
         )
         shown = scene.assessment if self.panel else without_panel(scene.assessment)
-        outcome, verdicts, _ = rule(shown, policy)
-        asked = any(v.verdict is Verdict.ASK for v in verdicts)
+        decision = judge(shown, policy)
+        outcome = decision.outcome
+        asked = any(v.verdict is Verdict.ASK for v in decision.verdicts)
         released = []
         if outcome is Outcome.WORK:
-            released = [v.object.box for v in verdicts if v.verdict is Verdict.REMOVE]
+            released = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
             gone = OperatorAnswers().remember(
                 OperatorAnswer(Answer.NOT_THERE, as_box(box)) for box in released
             )
-            outcome = rule(shown, policy, gone)[0]
+            outcome = judge(shown, policy, gone).outcome
         asked |= outcome is not Outcome.CLEAN
         return Decision(np.array(released, np.float32).reshape(-1, 4), asked)
 
