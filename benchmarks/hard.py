@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +129,26 @@ def shares(
     if not counts[:, :, 1].sum(axis=1).all():
         return events, of, NOTHING
 
-    def value(drawn: Any) -> float:
-        sums = counts[:, drawn].sum(axis=1)
-        ratios = sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], np.nan)
-        return float(ratios[0] - (ratios[1] if len(ratios) > 1 else 0.0))
-
-    everyone = value(np.arange(counts.shape[1]))
+    everyone = float(_difference(counts.sum(axis=1)))
     if reference is None and events in (0, of):
         low, high = clopper_pearson(*((0, len(parts[0])) if not events else (len(parts[0]), len(parts[0]))))
         return events, of, Interval(everyone, low, high)
-    low, high = bootstrap(value, [counts.shape[1]], _RESAMPLES)
+    drawn = _difference(_redrawn(counts.shape[1]) @ counts)
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
     return events, of, Interval(everyone, float(low), float(high))
+
+
+def _difference(sums: FloatArray) -> FloatArray:
+    """Share of the first of ``sums`` (1 or 2, ..., 2) of events and chances, minus that of the second; NaN without a chance."""
+    ratios = sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
+    return ratios[0] - (ratios[1] if len(ratios) > 1 else 0.0)
+
+
+@cache
+def _redrawn(laptops: int) -> FloatArray:
+    """How often each of ``laptops`` is in every resample of the bootstrap, (resamples, laptops)."""
+    drawn = np.random.default_rng(0).integers(0, laptops, (_RESAMPLES, laptops))
+    return np.stack([np.bincount(one, minlength=laptops) for one in drawn]).astype(float)
 
 
 def _by_laptop(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
