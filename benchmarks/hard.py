@@ -103,13 +103,13 @@ def results_of(
 
 
 def groups_of(rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """Which rows each line of the tables is about: unchanged, every strength over all shifts, every case of novelty."""
+    """Which rows each column of the tables is about: unchanged, each strength over all shifts, each novelty, all photographs."""
     found = {NONE: rows.case == NONE}
     for strength in STRENGTHS:
         found[f"{strength} shift"] = (rows.part == "shift") & (rows.strength == strength)
-    for part in ("novelty", "photographs"):
-        names = dict.fromkeys(rows.case[rows.part == part])
-        found |= {name: (rows.part == part) & (rows.case == name) for name in names}
+    for name in dict.fromkeys(rows.case[rows.part == "novelty"]):
+        found[name] = (rows.part == "novelty") & (rows.case == name)
+    found["photographs"] = rows.part == "photographs"
     return {name: chosen for name, chosen in found.items() if chosen.any()}
 
 
