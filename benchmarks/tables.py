@@ -2,8 +2,8 @@
 
     python -m benchmarks.tables
 
-A line ``<!-- benchmarks/results/NAME.json -->`` in a page is followed by the table of that file, made by ``benchmarks.NAME``; of
-several tables one is named after the file, ``<!-- benchmarks/results/NAME.json TABLE -->``.
+A line ``<!-- benchmarks/results/NAME.json -->``, or ``.jsonl``, in a page is followed by the table of that file, made by
+``benchmarks.NAME``; of several tables one is named after the file, ``<!-- benchmarks/results/NAME.json TABLE -->``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.json(?: (\w+))? -->\n)(?:\n(?:\|.*\n)+)?")
+_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.(jsonl?)(?: (\w+))? -->\n)(?:\n(?:\|.*\n)+)?")
 
 
 def filled(text: str) -> str:
-    """``text`` of a page with the tables that its marks ask for. Raises FileNotFoundError for a mark without its result file."""
+    """``text`` of a page with the tables that its marks ask for. A missing file is an error or
+    "not measured", as the module has it.
+    """
 
     def table(mark: re.Match[str]) -> str:
         module = importlib.import_module(f"benchmarks.{mark[2]}")
-        rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.json")
-        named = () if mark[3] is None else (mark[3],)
+        rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.{mark[3]}")
+        named = () if mark[4] is None else (mark[4],)
         return f"{mark[1]}\n{module.table(rows, *named)}\n"
 
     return _MARK.sub(table, text)

@@ -7,12 +7,13 @@ of a signed-in operator. Whether the session may answer is decided here: it may 
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from fastapi import FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
+from fastapi import Depends, FastAPI, HTTPException, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -119,7 +120,13 @@ def make_app(
     state: ConsoleState, cell: Cell, access: Access, addresses: Addresses, cookie: str = "sticker_uq"
 ) -> FastAPI:
     """The page's server. ``cookie``: the name of its cookie; pages at other ports of the same host get it too."""
-    app = FastAPI(title="sticker_uq console", docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="sticker_uq console",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(in_time)],
+    )
     app.add_middleware(Guard, access=access, addresses=addresses, cookie=cookie)
     pages: dict[WebSocket, bool] = {}
     waiting = ThreadPoolExecutor(MOST_PAGES, thread_name_prefix="page")
@@ -244,6 +251,15 @@ def make_app(
                     tell()
 
     return app
+
+
+async def in_time(until: float | None = None) -> None:
+    """Refuse what the page has reported as not done meanwhile, because this process or the network stood still.
+
+    ``until``: the end of the page's patience, s of the monotonic clock of :meth:`ConsoleState.snapshot`.
+    """
+    if until is not None and not time.monotonic() <= until:
+        raise HTTPException(408, "it came too late: the page has reported it as not done")
 
 
 def _image(data: bytes, media_type: str) -> Response:

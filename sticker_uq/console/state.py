@@ -78,12 +78,16 @@ class ConsoleState:
                 self._bump()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything but the pictures; ``connected`` says whether the supervisor still speaks."""
+        """Everything but the pictures; ``connected`` says whether the supervisor still speaks.
+
+        ``sent_s`` is the time of this snapshot on the monotonic clock: a page tells by it how old a message is on arrival.
+        """
         with self._changed:
             now = time.monotonic()
             return {
                 **self._values,
                 "version": self.version,
+                "sent_s": now,
                 "connected": now - self._gate_seen < FRESH_S,
                 "history": list(self._history),
                 "health": [self._node_health(name, parts, now) for name, parts in self._health.items()],

@@ -12,7 +12,11 @@ from typer.testing import CliRunner
 
 import sticker_uq.cli as cli
 from sticker_uq.evaluation.replay.recording import read_recording
+from sticker_uq.gate import Policy
+from sticker_uq.gate.judge import judge
 from sticker_uq.io.bags import Bag
+from sticker_uq.scene import ObjectClass, Outcome
+from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.cell import write_parameters
 
 pytestmark = pytest.mark.timeout(600)  # four processes start, two of them load torch
@@ -100,3 +104,13 @@ def test_it_does_not_overwrite_what_it_did_not_make(tmp_path):
     assert run.returncode == 2
     assert str(Path(tmp_path)) in run.stderr
     assert (tmp_path / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(("options", "outcome"), [((), Outcome.WORK), (("--person", "console"), Outcome.ASK)])
+def test_who_wants_to_answer_is_asked(tmp_path, monkeypatch, options, outcome):
+    started = []
+    monkeypatch.setattr("sticker_uq.cli.demo._run", lambda specs, *_: started.extend(specs) or "not started")
+    CliRunner().invoke(cli.app, ["demo", *options, "--out", str(tmp_path / "out")])
+    [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
+    certain = assessment(observed(label=ObjectClass.STICKER))
+    assert judge(certain, Policy.load(policy)).outcome is outcome

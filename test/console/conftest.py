@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext
+from playwright.sync_api import Browser, BrowserContext, expect
 
 from test.helpers.browser import TABLET, chromium
 
@@ -19,5 +19,6 @@ def tablet(browser: Browser) -> Iterator[BrowserContext]:
     """A browser like the tablet beside a cell: 1024x768, a finger instead of a mouse is possible, nothing stored yet."""
     context = browser.new_context(viewport=TABLET, has_touch=True)
     context.set_default_timeout(60_000)
+    expect.set_options(timeout=60_000)
     yield context
     context.close()

@@ -22,7 +22,6 @@ from sticker_uq.nodes.common.conversions import box_from_msg
 from sticker_uq.nodes.common.qos import LATCHED
 from sticker_uq.scene import ObjectClass
 from sticker_uq_msgs.msg import GateState, InterventionAnswer, InterventionRequest, ObjectAnswer
-from test.helpers.browser import screenshot
 
 pytestmark = pytest.mark.timeout(400)  # four processes start
 
@@ -93,7 +92,6 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
         asked = len(heard[InterventionRequest][-1].objects)
         assert asked == 2, "this laptop was chosen because the detector sees two stickers on it"
         expect(page.locator("#picture")).to_have_js_property("naturalWidth", 640)
-        screenshot(page, "console-cell")
         rejected, approved = (as_box(box_from_msg(v.box)) for v in heard[InterventionRequest][-1].objects)
         page.keyboard.press("l")
         page.keyboard.press("2")
@@ -105,7 +103,6 @@ def test_what_a_person_rejects_is_not_touched_and_what_they_approve_is_removed(h
         page.click("#layer-heat")
         expect(page.locator("#heat")).to_be_visible()
         expect(page.locator("#heat")).to_have_js_property("naturalWidth", 640, timeout=WORK_MS)
-        screenshot(page, "console-removing")
         ended = group.wait_for_exit(WORK_MS / 1000)
         assert ended == ("cell_sim", 0), "\n".join(lines)
         expect(page.locator("#history")).to_contain_text("Ada: Leave it, Peel it")

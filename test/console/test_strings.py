@@ -11,8 +11,9 @@ from sticker_uq.gate.policy.policy import LIMITED_METRICS
 from sticker_uq.messages import BLOCK_REASONS, MESSAGES, SUBJECTS, placeholders
 from sticker_uq.nodes.console.scene import shown_reason
 from sticker_uq.scene import METRICS, Reason
-from test.console.test_page import BOX, OTHER, SCENE, asked, reason, request
+from test.console.test_page import BOX, OTHER, SCENE
 from test.helpers.browser import FakeCell, served
+from test.helpers.operator_page import asked, reason, request
 
 BOX_EDGES = {"x1", "y1", "x2", "y2"}
 """The page marks a place instead of naming it."""
@@ -56,6 +57,11 @@ def test_the_page_has_the_codes_and_the_placeholders_of_the_catalogue(page_and_s
     assert SUBJECTS.keys() - unlimited <= strings["subjects"].keys() <= SUBJECTS.keys()
     for code, template in MESSAGES.items():
         assert placeholders(strings["messages"][code]) == placeholders(template) - BOX_EDGES, code
+    # what comes before the details is about the same things, and has no numbers
+    assert strings["plain"].keys() <= MESSAGES.keys()
+    assert strings["doubts"].keys() <= SUBJECTS.keys()
+    for words in (*strings["plain"].values(), *strings["doubts"].values()):
+        assert placeholders(words) <= {"subject"}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     state.put("gate", {"state": "fault", "closed": closed, "details": everything, "held": True})
     state.put("workpiece", "17")
     state.put("scene", SCENE)
-    state.put("request", request(asked(reasons=everything), asked(1, OTHER), reasons=[reason(box=BOX)]))
+    state.put("request", request(asked(BOX, *everything), asked(OTHER), reasons=[reason(box=BOX)]))
     for kind in ("arrived", "asked", "answered", "done_left", "hold", "gate_blocked"):
         state.happened(10**9, kind, everything[:3], name="17", answers=["remove", "clean"])
     state.report("detector", "images", 1, "17")
@@ -132,7 +138,7 @@ def test_no_word_of_the_page_comes_from_anywhere_else(page_and_state):
     for title in ("#health-title", "#history-title", "#keys-title"):
         page.click(title)
     page.keyboard.press("d")
-    page.click("#send")
+    page.click("#send", force=True)
     expect(page.locator("#message")).not_to_be_empty()
     shown = page.locator("body").inner_text() + "\n" + page.title() + "\n".join(page.evaluate("window.drawn"))
     attributes = page.evaluate(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import cv2
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from fastapi import FastAPI
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from sticker_uq.console.app import Accepted, Person
+from sticker_uq.console.app import Accepted, Person, in_time, make_app
 from sticker_uq.console.server import ConsoleSettings, PageServer
 from sticker_uq.console.state import ConsoleState
 
@@ -46,13 +47,6 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
-
-
-def screenshot(page: Page, name: str) -> None:
-    """Save what the page shows for the documentation, when STICKER_UQ_SCREENSHOTS names a folder."""
-    folder = os.environ.get("STICKER_UQ_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.jpg", type="jpeg", quality=80)
 
 
 class FakeCell:
@@ -92,9 +86,16 @@ class FakeCell:
 
 
 @contextmanager
-def served(state: ConsoleState, cell: FakeCell, **settings: Any) -> Iterator[str]:
-    """The address of the page with ``cell`` behind it."""
-    server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
+def served(state: ConsoleState, cell: FakeCell, punctual: bool = False, **settings: Any) -> Iterator[str]:
+    """The address of the page with ``cell`` behind it. ``punctual``: what comes too late is refused, also on a busy machine."""
+
+    def patient(*arguments: Any) -> FastAPI:
+        app = make_app(*arguments)
+        app.dependency_overrides[in_time] = lambda: None
+        return app
+
+    with patch("sticker_uq.console.server.make_app", make_app if punctual else patient):
+        server = PageServer(state, cell, ConsoleSettings(**{"port": 0} | settings))
     try:
         yield server.address
     finally:

@@ -2,20 +2,25 @@
 import { STRINGS, fill, sayAll } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
-import { showGate, showHealth, showHistory, showLost } from "./panels.js";
+import { showGate, showHealth, showHistory, showStale } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
+const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250;
 const view = new View();
 const question = new Question(view, post);
-let state = null, socket = null;
+let state = null, socket = null, commands = 0, holdAgain = false;
+// On the page's clock, ms: the last attempt to connect, the last message, when what it says was so, and the least that a message
+// was behind the cell's clock, the offset of the two clocks.
+let triedAt = 0, heardAt = 0, trueAt = performance.now(), offset = Infinity;
 
 function start() {
   document.documentElement.lang = STRINGS.lang;
   const texts = {
-    title: STRINGS.title, "no-picture": STRINGS.noPicture, draw: STRINGS.draw, "draw-hint": STRINGS.drawHint, undo: STRINGS.undo,
-    send: STRINGS.send, "who-label": STRINGS.who, "sign-out": STRINGS.signOut, "scene-title": STRINGS.sceneTitle, reset: STRINGS.reset, hold: STRINGS.hold, "keys-title": STRINGS.keysTitle,
+    title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
+    reset: STRINGS.reset, hold: STRINGS.hold, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
+  $("view").setAttribute("aria-label", STRINGS.picture);
   for (const [key, meaning] of Object.entries(STRINGS.keys)) {
     const term = document.createElement("dt"), what = document.createElement("dd");
     term.textContent = STRINGS.keyNames[key] || key; what.textContent = meaning;
@@ -29,21 +34,24 @@ function start() {
   }
   $("who").value = localStorage.getItem("person") || "";
   $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
-  $("hold").addEventListener("click", hold);
+  for (const name of ["hold", "release", "reset"]) $(name).addEventListener("click", () => command(name));
   $("sign-out").addEventListener("click", signOut);
-  $("reset").addEventListener("click", () => post("command", { command: "reset" }));
   document.addEventListener("keydown", onKey);
-  // the attention of a picture is there only if it was wanted when the picture came, so the wish is remembered
+  document.addEventListener("visibilitychange", watch);
+  // the saliency of an image is there only if it was wanted when the image came, so the wish is remembered
   Object.assign(view.layers, JSON.parse(localStorage.getItem("layers") || "{}"), { live: false });
   showLayers();
   connect();
+  setInterval(watch, CHECK_MS);
 }
 
 function connect() {
+  if (socket) { socket.onclose = socket.onmessage = null; socket.close(); }
+  triedAt = performance.now(); offset = Infinity;
   socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live");
   socket.onopen = () => socket.send(JSON.stringify({ heat: view.layers.heat }));
-  socket.onmessage = (event) => { state = JSON.parse(event.data); show(); };
-  socket.onclose = () => { showLost(); askToSignIn(); setTimeout(connect, 1000); };
+  socket.onmessage = (event) => { state = JSON.parse(event.data); hear(); show(); };
+  socket.onclose = () => { trueAt = Math.min(trueAt, performance.now() - STALE_MS); watch(); askToSignIn(); };
 }
 
 // Without a session the server serves the sign-in in place of this page.
@@ -53,21 +61,37 @@ async function askToSignIn() {
 }
 
 async function signOut() {
-  await fetch("sign_out", { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}" }).catch(() => null);
-  location.reload();
+  const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: "{}", signal: AbortSignal.timeout(ANSWER_MS) };
+  if (await fetch("sign_out", request).catch(() => null)) location.reload();
+  else question.hint(STRINGS.signOut + ": " + STRINGS.notDone + fill(STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
 }
 
 // A name that was proved at the sign-in is shown; otherwise one is asked for, and the page says that it is not checked.
 function showOperator({ name, checked, signed_in }) {
+  const words = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
   $("who").hidden = checked; $("sign-out").hidden = !signed_in;
-  $("who-label").textContent = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
+  if ($("who-label").textContent !== words) $("who-label").textContent = words;
+}
+
+// A message on a slow link is old news: it comes later than the quickest one did. 1 ms per s is left to the drift of the clocks.
+function hear() {
+  const now = performance.now(), behind = now - state.sent_s * 1000;
+  offset = Math.min(behind, offset + (now - heardAt) / 1000);
+  heardAt = now; trueAt = now - (behind - offset);
+  watch();
+  if (holdAgain) { holdAgain = false; command("hold"); }
+}
+
+// What is shown is true only while messages come: a stopped process closes no connection.
+function watch() {
+  const now = performance.now(), stale = now - trueAt >= STALE_MS;
+  showStale(stale, now - trueAt);
+  if (stale && now - triedAt >= (socket.readyState === WebSocket.CLOSED ? RETRY_MS : STALE_MS)) connect();
 }
 
 function show() {
-  if (!state) return;
-  document.body.classList.toggle("old", !state.connected);
   showGate(state); showOperator(state.operator);
-  question.update(state.request || null, state.answered);
+  question.update(state.request || null, state.answered, state.connected);
   view.update(state.scene || null, state.request || null, state.heat);
   showHealth(state.health);
   showHistory(state.history);
@@ -77,33 +101,43 @@ function toggle(layer) {
   view.layers[layer] = !view.layers[layer];
   localStorage.setItem("layers", JSON.stringify(view.layers));
   if (layer === "heat" && socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ heat: view.layers.heat }));
-  showLayers(); show();
+  showLayers();
+  if (state) show();
 }
 
 function showLayers() {
   for (const [name, on] of Object.entries(view.layers)) $("layer-" + name).setAttribute("aria-pressed", String(on));
 }
 
-function hold() {
-  const held = Boolean(state && state.gate && state.gate.held);
-  post("command", { command: held ? "release" : "hold" });
-}
+function command(name) { return post("command", STRINGS[name], { command: name }, $("said")); }
 
-async function post(where, body) {
-  const person = $("who").hidden ? "" : $("who").value.trim();
-  // nothing delays a hold
-  if (!person && !$("who").hidden && body.command !== "hold") { $("message").textContent = STRINGS.whoMissing; $("who").focus(); return; }
+// Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell, and who has proved one
+// enters none.
+async function post(where, what, body, line) {
+  const holds = body.command === "hold", named = $("who").hidden, person = named ? "" : $("who").value.trim();
+  const number = ++commands;
+  const tell = (words, bad) => { if (number === commands) { line.textContent = what + ": " + words; line.classList.toggle("bad", Boolean(bad)); } };
+  const wanted = !person && !named && !holds;
+  $("who").classList.toggle("wanted", wanted);
+  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return; }
   if (person) localStorage.setItem("person", person);
+  tell(STRINGS.sending);
+  const parameters = new URLSearchParams();
+  // A hold is right however late it comes. Anything else must not come true after the page has said that it is not done.
+  if (!holds) parameters.set("until", state ? ((performance.now() - offset + ANSWER_MS) / 1000).toFixed(3) : 0);
+  const patience = new AbortController(), timer = setTimeout(() => patience.abort(), ANSWER_MS);
   try {
-    const response = await fetch(where, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }),
+    const response = await fetch(where + "?" + parameters, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }), signal: patience.signal,
     });
     const reply = await response.json();
-    const said = where === "answer" ? STRINGS.sent : "";
-    $("message").textContent = reply.accepted ? said : STRINGS.refused + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status));
+    if (reply.accepted) tell(STRINGS.done);
+    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)), true);
   } catch {
-    $("message").textContent = STRINGS.refused + STRINGS.unreachable;
+    tell(STRINGS.notDone + fill(holds ? STRINGS.noReplyToHold : STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
+    holdAgain = holdAgain || holds;
   }
+  clearTimeout(timer);
 }
 
 function onKey(event) {
@@ -114,16 +148,18 @@ function onKey(event) {
 
 // Does what the key says; false when it means nothing here, so that the browser may use it.
 function act(event) {
+  const key = event.key.toLowerCase();
+  if (key === "h") { if (!event.repeat) command("hold"); return true; }
+  if (!$("stale").hidden) return false;
   if (view.key(event)) return true;
   const onButton = event.target instanceof HTMLButtonElement || event.target.tagName === "SUMMARY";
   const says = {
-    p: () => question.say("remove"), l: () => question.say("keep"), n: () => question.say("not_there"), d: () => question.toggleDrawing(),
+    p: () => question.say("remove"), l: () => question.say("keep"), n: () => question.say("not_there"), d: () => question.toggleDrawing(true),
     r: () => question.sayOfScene("rescan"), c: () => question.sayOfScene("clean"), s: () => question.sayOfScene("skip_laptop"),
-    f: () => question.sayOfScene("fault"), h: hold, b: () => toggle("boxes"), k: () => toggle("hulls"), a: () => toggle("heat"), v: () => toggle("live"),
-    u: () => question.undo(),
+    f: () => question.sayOfScene("fault"), b: () => toggle("boxes"), k: () => toggle("hulls"), a: () => toggle("heat"), v: () => toggle("live"),
+    u: () => question.takeBack(view.drawn.length - 1),
     arrowup: () => question.choose(view.focus - 1), arrowdown: () => question.choose(view.focus + 1),
   };
-  const key = event.key.toLowerCase();
   if (/^[1-9]$/.test(key)) question.choose(Number(key) - 1);
   else if (key === "enter" && !onButton) question.send();
   else if (says[key]) says[key]();

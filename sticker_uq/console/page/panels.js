@@ -1,32 +1,51 @@
 // The gate in one glance, how the nodes are, and what happened lately.
-import { STRINGS, sayAll } from "./strings.js";
+import { STRINGS, fill, plain, numbers } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
-const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", intervention: "?", fault: "!", lost: "✕" };
+const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", intervention: "?", fault: "!", held: "‖", lost: "✕" };
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
+let last = "unknown"; // the state before the contact was lost
 
 export function showGate(state) {
   const gate = state.gate || { state: "unknown", closed: [], details: [], held: false };
-  const kind = state.connected ? gate.state : "lost";
-  $("state").className = "state " + kind;
-  text("symbol", SYMBOLS[kind]);
-  text("state-name", STRINGS.states[state.connected ? gate.state : "unknown"]);
-  text("closed", sayAll(gate.closed));
-  text("why", sayAll(gate.details));
-  text("title", state.workpiece ? STRINGS.laptop + " " + state.workpiece : STRINGS.title);
-  document.title = STRINGS.states[state.connected ? gate.state : "unknown"] + " – " + STRINGS.title;
-  text("hold", gate.held ? STRINGS.release : STRINGS.hold);
-  $("hold").setAttribute("aria-pressed", String(gate.held));
-  $("reset").hidden = gate.state !== "fault";
-  alarm(state.connected ? "" : STRINGS.lost);
+  document.body.classList.toggle("old", !state.connected);
+  // a question and a fault want something of a person while the gate is held, too
+  last = !state.connected ? "lost" : gate.held && !["intervention", "fault"].includes(gate.state) ? "held" : gate.state;
+  if (!$("stale").hidden) return; // old news
+  tile(last);
+  text("meaning", state.connected ? STRINGS.meanings[last] : "");
+  text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code))));
+  text("why", plain(gate.details));
+  details($("gate-details"), [...gate.closed, ...gate.details]);
+  text("title", state.workpiece ? fill(STRINGS.laptop, { name: state.workpiece.replace(/^laptop[-_ ]*/i, "") }) : STRINGS.title);
+  banner("held", gate.held ? STRINGS.held : "");
+  banner("alarm", !state.connected ? STRINGS.lost : gate.state === "fault" ? STRINGS.fault : "");
+  $("reset").hidden = !state.connected || gate.state !== "fault";
 }
 
-export function showLost() {
-  $("state").className = "state lost";
-  text("symbol", SYMBOLS.lost); text("state-name", STRINGS.states.unknown);
-  document.body.classList.add("old");
-  alarm(STRINGS.disconnected);
+// The page has heard nothing for `age` ms: whatever it shows is covered.
+export function showStale(stale, age) {
+  if (stale) {
+    text("stale-for", fill(STRINGS.staleFor, { seconds: Math.round(age / 1000) }));
+    if ($("stale").hidden) { $("stale").querySelector("h2").textContent = STRINGS.stale; $("stale").querySelector("p").textContent = STRINGS.staleHint; }
+  }
+  if ($("stale").hidden === !stale) return;
+  $("stale").hidden = !stale;
+  for (const id of ["panel", "foot", "left"]) $(id).inert = stale;
+  tile(stale ? "lost" : last);
+  if (!stale) return;
+  for (const id of ["meaning", "closed", "why"]) text(id, "");
+  for (const id of ["held", "alarm"]) banner(id, "");
+  $("gate-details").hidden = true;
+  text("title", STRINGS.title);
+}
+
+function tile(kind) {
+  const words = STRINGS.states[kind];
+  if ($("state").className !== "state " + kind) $("state").className = "state " + kind;
+  text("symbol", SYMBOLS[kind]); text("state-name", words);
+  document.title = words + " – " + STRINGS.title;
 }
 
 export function showHealth(health) {
@@ -34,7 +53,7 @@ export function showHealth(health) {
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
   $("health").replaceChildren(...health.flatMap((node) => [
     line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
-    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + part.message)),
+    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message || STRINGS.levels[part.level]))),
   ]));
 }
 
@@ -44,8 +63,15 @@ export function showHistory(history) {
     const time = new Date(event.stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false });
     const answers = event.answers.map((answer) => STRINGS.answers[answer] || STRINGS.scenes[answer] || answer).join(", ");
     const what = STRINGS.kinds[event.kind] || event.kind;
-    return line(event.kind, time + "  " + [what, event.name, answers, sayAll(event.reasons)].filter(Boolean).join(": "));
+    return line(event.kind, time + "  " + [what, event.name, answers, plain(event.reasons)].filter(Boolean).join(": "));
   }));
+}
+
+// The numbers behind `reasons` in the folded `box`, which stays as it is while they change.
+export function details(box, reasons) {
+  const words = numbers(reasons);
+  box.hidden = !words;
+  box.firstElementChild.textContent = STRINGS.details; box.lastElementChild.textContent = words;
 }
 
 function line(kind, words) {
@@ -54,6 +80,11 @@ function line(kind, words) {
   return item;
 }
 
-function alarm(words) { text("alarm", words); $("alarm").hidden = !words; }
+function banner(id, words) {
+  const place = $(id).querySelector("span");
+  if (place.textContent !== words) place.textContent = words;
+  $(id).hidden = !words;
+}
 
-function text(id, value) { $(id).textContent = value; }
+// Written only when it differs: what is written into a live region is read aloud.
+function text(id, value) { if ($(id).textContent !== value) $(id).textContent = value; }

@@ -1,6 +1,7 @@
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
-import { STRINGS, fill, say } from "./strings.js";
-import { sameBox } from "./view.js";
+import { STRINGS, fill, plain } from "./strings.js";
+import { details } from "./panels.js";
+import { letter, sameBox } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWERS = ["remove", "keep", "not_there"];
@@ -8,72 +9,121 @@ const ANSWERS = ["remove", "keep", "not_there"];
 export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
-    this.request = null; this.scene = "none"; this.waiting = false;
-    view.onDrawn = () => this.takeDrawn();
-    for (const key of Object.keys(STRINGS.scenes)) {
-      const button = choice(STRINGS.scenes[key], () => this.sayOfScene(key));
-      button.dataset.key = key;
+    this.request = null; this.scene = "none"; this.waiting = false; this.connected = true;
+    view.accept = (box) => this.addDrawn(box);
+    view.onPick = (index) => (index < 0 ? this.hint(STRINGS.pressDraw) : this.choose(index));
+    view.onTool = () => this.mark();
+    for (const [key, words] of Object.entries(STRINGS.scenes)) {
+      const button = choice(words, () => this.sayOfScene(key)), hint = document.createElement("small");
+      hint.textContent = STRINGS.sceneHints[key];
+      button.dataset.key = key; button.append(hint);
       $("scene").append(button);
     }
-    $("draw").addEventListener("click", () => this.toggleDrawing());
-    $("undo").addEventListener("click", () => this.undo());
+    // a click without a pointer comes from a key
+    $("draw").addEventListener("click", (event) => this.toggleDrawing(event.detail === 0));
     $("send").addEventListener("click", () => this.send());
     this.show();
   }
 
-  update(request, answered) {
+  // `connected`: whether the supervisor speaks; a question that it does not stand by is neither shown as open nor as none.
+  update(request, answered, connected) {
+    if (connected !== this.connected) {
+      this.connected = connected;
+      for (const id of ["panel", "foot"]) $(id).classList.toggle("old", !connected);
+      this.head();
+    }
     if ((request && request.request_id) === (this.request && this.request.request_id)) return;
     const before = this.request;
     this.request = request; this.scene = "none";
     this.view.drawn = []; this.view.choices = request ? request.objects.map(() => null) : []; this.view.focus = request && request.objects.length ? 0 : -1;
-    this.view.draw(false);
+    this.view.request = request; this.view.draw(false);
     const kept = request && recall(request.request_id);
     if (kept && kept.choices.length === request.objects.length) { this.view.choices = kept.choices; this.view.drawn = kept.drawn; this.scene = kept.scene; }
-    if (request) text("message", "");
-    else if (before && answered && answered.request_id === before.request_id) text("message", fill(STRINGS.answeredBy, { name: answered.person }));
+    if (before && answered && answered.request_id === before.request_id) this.hint(fill(STRINGS.answeredBy, { name: answered.person }));
+    else if (!before || !this.waiting) this.hint("");
     this.show();
+  }
+
+  head() {
+    const { request, connected } = this;
+    text("asked", !connected ? STRINGS.askedUnknown : request ? STRINGS.question : STRINGS.nothingAsked);
+    text("look", request ? (request.objects.length ? "" : STRINGS.toLook) : connected ? STRINGS.nothingAskedHint : "");
+    $("panel").classList.toggle("open", Boolean(request) && connected);
   }
 
   show() {
     const request = this.request;
-    text("asked", request ? STRINGS.question : STRINGS.nothingAsked);
-    text("todo", request ? request.objects.length ? "" : STRINGS.toLook : STRINGS.nothingAskedHint);
-    $("panel").classList.toggle("open", Boolean(request));
+    this.head();
+    $("panel").scrollTop = 0;
     $("actions").hidden = $("send").hidden = !request;
-    $("reasons").replaceChildren(...(request ? request.reasons.map(reasonLine) : []));
+    $("reasons").className = "said";
+    $("reasons").replaceChildren(...(request ? whys(request.reasons) : []));
     $("objects").replaceChildren(...(request ? request.objects.map((object, index) => this.item(object, index)) : []));
-    this.mark(); this.showDrawing();
+    this.mark();
   }
 
   item(object, index) {
-    const item = document.createElement("li");
-    const name = document.createElement("strong");
-    name.textContent = (index + 1) + "  " + STRINGS.object + ": " + (STRINGS.labels[object.label] || "?");
-    const row = document.createElement("div");
+    const item = document.createElement("li"), words = document.createElement("div"), name = document.createElement("strong"), row = document.createElement("div");
+    name.textContent = index + 1 + "  " + fill(STRINGS.object, { label: STRINGS.labels[object.label] || "?" });
+    name.id = "object-" + index;
     row.className = "row";
+    row.setAttribute("role", "group"); row.setAttribute("aria-labelledby", name.id);
     for (const key of ANSWERS) {
       const button = choice(STRINGS.answers[key], () => { this.view.focus = index; this.say(key); });
       button.dataset.key = key;
       row.append(button);
     }
-    item.append(name, ...object.reasons.map(reasonLine), row);
-    item.addEventListener("pointerdown", () => this.choose(index));
+    words.className = "said"; words.append(name, ...whys(object.reasons));
+    item.append(this.view.crop(object.box), words, row);
+    // without scrolling: the button under the finger would move away
+    item.addEventListener("pointerdown", () => { this.view.focus = index; this.mark(); });
+    return item;
+  }
+
+  drawnItem(box, index) {
+    const item = document.createElement("li"), words = document.createElement("div"), name = document.createElement("strong");
+    name.textContent = letter(index) + "  " + STRINGS.answers.missed;
+    const back = choice(STRINGS.takeBack, () => this.takeBack(index));
+    back.removeAttribute("aria-pressed"); back.setAttribute("aria-label", STRINGS.takeBack + " " + letter(index));
+    words.className = "row"; words.append(name, back);
+    item.append(this.view.crop(box), words);
     return item;
   }
 
   mark() {
+    const { view } = this, whole = this.scene !== "none";
     [...$("objects").children].forEach((item, index) => {
-      item.className = (this.view.choices[index] ? "" : "open") + (index === this.view.focus ? " focus" : "");
-      for (const button of item.querySelectorAll("button")) press(button, button.dataset.key === this.view.choices[index]);
+      item.className = (view.choices[index] || whole ? "" : "open") + (index === view.focus && !whole ? " focus" : "");
+      for (const button of item.querySelectorAll(".row button")) press(button, button.dataset.key === view.choices[index]);
     });
-    for (const button of $("scene").children) press(button, button.dataset.key === this.scene);
-    this.view.redraw();
+    $("drawn").replaceChildren(...view.drawn.map((box, index) => this.drawnItem(box, index)));
+    for (const id of ["objects", "drawn"]) $(id).classList.toggle("off", whole);
+    for (const button of $("scene").children) {
+      press(button, button.dataset.key === this.scene);
+      button.setAttribute("aria-disabled", String(button.dataset.key === "clean" && this.peels));
+    }
+    text("draw", view.drawing ? STRINGS.stopDrawing : STRINGS.draw); press($("draw"), view.drawing);
+    $("send").setAttribute("aria-disabled", String(Boolean(this.missing)));
+    text("send", whole ? fill(STRINGS.sendScene, { answer: STRINGS.scenes[this.scene] }) : STRINGS.send);
+    if (this.request && !this.told) text("message", this.missing);
+    view.whole = whole; view.redraw();
   }
 
-  showDrawing() {
-    press($("draw"), this.view.drawing);
-    $("draw-hint").hidden = !this.view.drawing;
-    $("undo").hidden = !this.view.drawn.length;
+  // Whether something is to be peeled by what is said so far.
+  get peels() { return this.view.choices.includes("remove") || this.view.drawn.length > 0; }
+
+  // What is still to be said before the answer can be sent; empty when nothing is.
+  get missing() {
+    const { choices, drawn } = this.view;
+    if (!this.request || this.scene !== "none") return "";
+    const open = choices.flatMap((said, index) => (said ? [] : [index + 1]));
+    if (open.length) return fill(STRINGS.openObjects, { objects: open.join(", ") });
+    if (!choices.length && !drawn.length) return STRINGS.nothingSaid;
+    const boxes = this.request.objects.map((object) => object.box);
+    for (let a = 0; a < boxes.length; a++) for (let b = a + 1; b < boxes.length; b++) {
+      if (choices[a] !== choices[b] && sameBox(boxes[a], boxes[b])) return fill(STRINGS.samePlace, { first: a + 1, second: b + 1 });
+    }
+    return "";
   }
 
   choose(index) {
@@ -83,44 +133,48 @@ export class Question {
     this.mark();
   }
 
+  // Something is said: it stands in place of an answer for the whole image, which is of the opposite.
+  changed() { this.hint(""); this.mark(); this.keep(); }
+
   say(answer) {
     if (!this.request || this.view.focus < 0) return;
-    this.decide(this.view.focus, answer);
-    this.mark(); this.keep();
-  }
-
-  // The gate takes one answer for one place, however many objects lie there, and none for the whole picture beside something to
-  // peel: what is said last counts.
-  decide(index, answer) {
-    const { objects } = this.request, place = objects[index].box;
-    objects.forEach((object, other) => { if (other === index || sameBox(object.box, place)) this.view.choices[other] = answer; });
-    this.view.drawn = this.view.drawn.filter((box) => !sameBox(box, place));
-    if (answer === "remove") this.scene = "none";
-  }
-
-  takeDrawn() {
-    const { objects } = this.request;
-    for (const box of this.view.drawn) {
-      const index = objects.findIndex((object) => sameBox(object.box, box));
-      if (index >= 0) this.decide(index, "remove");
-    }
-    if (this.view.drawn.length) this.scene = "none";
-    this.mark(); this.showDrawing(); this.keep();
+    this.view.choices[this.view.focus] = answer; this.scene = "none";
+    this.changed();
   }
 
   sayOfScene(key) {
     if (!this.request) return;
+    if (key === "clean" && this.peels) { this.hint(STRINGS.peelsFirst, true); return; }
     this.scene = this.scene === key ? "none" : key;
-    if (this.scene !== "none") {
-      this.view.choices = this.view.choices.map((said) => (said === "remove" ? null : said));
-      this.view.drawn = [];
-    }
-    this.mark(); this.showDrawing(); this.keep();
+    this.view.draw(false);
+    this.changed();
   }
 
-  undo() { this.view.drawn.pop(); this.view.onDrawn(); this.view.redraw(); }
+  // Whether a box that was drawn is taken; not where an object is asked about already, which has its own answer.
+  addDrawn(box) {
+    const there = this.request.objects.findIndex((object) => sameBox(object.box, box));
+    if (there >= 0) { this.choose(there); this.hint(fill(STRINGS.askedThere, { object: there + 1 }), true); return; }
+    this.view.drawn.push(box); this.scene = "none";
+    this.changed();
+    $("drawn").lastElementChild.scrollIntoView({ block: "nearest" });
+  }
 
-  toggleDrawing() { this.view.draw(!this.view.drawing); this.showDrawing(); }
+  takeBack(index) {
+    this.view.drawn.splice(index, 1);
+    this.changed();
+  }
+
+  toggleDrawing(byKey) {
+    if (!this.request) return;
+    this.scene = "none";
+    this.view.draw(!this.view.drawing, byKey);
+    this.changed();
+  }
+
+  hint(words, bad = false) {
+    this.told = Boolean(words);
+    text("message", words || this.missing); $("message").classList.toggle("bad", bad);
+  }
 
   keep() {
     if (this.request) sessionStorage.setItem("answer", JSON.stringify({ id: this.request.request_id, choices: this.view.choices, drawn: this.view.drawn, scene: this.scene }));
@@ -129,12 +183,12 @@ export class Question {
   async send() {
     const { request, view } = this;
     if (!request || this.waiting) return;
-    if (this.scene === "none" && view.choices.includes(null)) { text("message", STRINGS.openObjects); return; }
-    if (this.scene === "none" && !view.choices.length && !view.drawn.length) { text("message", STRINGS.nothingSaid); return; }
-    const answers = request.objects.map((object, index) => ({ answer: view.choices[index], ...object.box })).filter((said) => said.answer);
-    answers.push(...view.drawn.map((box) => ({ answer: "missed", ...box })));
-    this.waiting = true;
-    await this.post("answer", { request_id: request.request_id, scene: this.scene, answers });
+    if (this.missing) { this.choose(view.choices.indexOf(null)); this.hint(this.missing, true); return; }
+    // an answer for the whole image stands alone
+    const answers = this.scene !== "none" ? [] : request.objects.map((object, index) => ({ answer: view.choices[index], ...object.box }));
+    if (this.scene === "none") answers.push(...view.drawn.map((box) => ({ answer: "missed", ...box })));
+    this.waiting = this.told = true;
+    await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene: this.scene, answers }, $("message"));
     this.waiting = false;
   }
 }
@@ -144,10 +198,13 @@ function recall(id) {
   return kept && kept.id === id ? kept : null;
 }
 
-function reasonLine(reason) {
-  const line = document.createElement("div");
-  line.className = "why"; line.textContent = say(reason);
-  return line;
+// Reasons in plain words, and the numbers behind them in a box to be opened.
+function whys(reasons) {
+  const line = document.createElement("div"), box = document.createElement("details");
+  line.className = "why"; line.textContent = plain(reasons);
+  box.append(document.createElement("summary"), document.createElement("p"));
+  details(box, reasons);
+  return [line, box];
 }
 
 function choice(label, act) {
@@ -159,4 +216,4 @@ function choice(label, act) {
 
 function press(button, on) { button.setAttribute("aria-pressed", String(on)); }
 
-function text(id, value) { $(id).textContent = value; }
+function text(id, value) { if ($(id).textContent !== value) $(id).textContent = value; }

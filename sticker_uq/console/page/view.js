@@ -5,23 +5,26 @@ const $ = (id) => document.getElementById(id);
 // Okabe and Ito's colours; each verdict has a line of its own kind too, so that nothing depends on colour.
 const STYLES = {
   remove: { colour: "#009e73", dash: [] }, keep: { colour: "#56b4e9", dash: [3, 5] },
-  ask: { colour: "#e69f00", dash: [14, 7] }, unknown: { colour: "#e69f00", dash: [14, 7] },
+  ask: { colour: "#e69f00", dash: [14, 7] }, unknown: { colour: "#c6ced7", dash: [3, 5] },
 };
-const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6;
+const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6, MARGIN = 0.25;
 const UNEXPLAINED = { colour: "#d55e00", dash: [2, 6] };
 
 export class View {
   constructor() {
     this.scene = null; this.request = null;
-    this.layers = { boxes: true, hulls: true, heat: false, live: false };
+    this.layers = { boxes: true, hulls: false, heat: false, live: false };
     this.drawn = []; this.choices = []; this.focus = -1;
+    this.whole = false;   // whether the answer is for the whole image
     this.size = { width: 0, height: 0 };
     this.pen = null;      // the box being drawn
     this.drawing = false; // whether the drawing tool is on
-    this.onDrawn = () => {};
-    this.shown = "";
-    $("picture").addEventListener("load", () => this.redraw());
-    window.addEventListener("resize", () => this.redraw());
+    this.accept = this.onPick = this.onTool = () => {};
+    this.shown = ""; this.loaded = "";
+    this.crops = [];
+    $("picture").addEventListener("load", () => { this.loaded = this.shown; this.showPicture(); });
+    $("picture").addEventListener("error", () => { this.loaded = ""; this.showPicture(); });
+    new ResizeObserver(() => this.redraw()).observe($("view"));
     this.listen();
   }
 
@@ -34,10 +37,10 @@ export class View {
   update(scene, request, heat) {
     this.scene = scene; this.request = request;
     const stamp = this.frozen ? request.stamp : scene && scene.picture ? scene.stamp : "";
-    if (stamp && stamp !== this.shown) {
+    if (stamp !== this.shown) {
       this.shown = stamp;
-      $("picture").src = "picture/" + stamp + ".jpg";
-      $("no-picture").hidden = true;
+      if (stamp) $("picture").src = "picture/" + stamp + ".jpg";
+      else { this.loaded = ""; this.showPicture(); }
     }
     const shownHeat = this.layers.heat && stamp ? (this.frozen ? (request.heat ? stamp : "") : heat || "") : "";
     $("heat").hidden = !shownHeat;
@@ -46,41 +49,73 @@ export class View {
       $("heat").src = "heat/" + shownHeat + ".png";
     }
     const sized = this.seen || scene;
-    if (sized) this.size = { width: sized.width, height: sized.height };
-    const which = !stamp ? "" : this.frozen ? STRINGS.frozen : STRINGS.live;
+    if (sized && sized.width > 0 && sized.height > 0) this.size = { width: sized.width, height: sized.height };
+    if (this.size.width) $("view").style.setProperty("--aspect", this.size.width / this.size.height);
+    $("layer-live").hidden = !request || !request.picture; // otherwise it is shown anyway
+    const which = !stamp ? "" : this.frozen ? STRINGS.frozen : request && !request.picture ? STRINGS.notKept : STRINGS.live;
     $("which").textContent = which + (stamp && this.layers.heat && !shownHeat ? ". " + STRINGS.noHeat : "");
     this.redraw();
+  }
+
+  // A picture that did not come leaves none: another one under these boxes would be a wrong one.
+  showPicture() {
+    $("picture").classList.toggle("none", !this.loaded); $("no-picture").hidden = Boolean(this.loaded);
+    this.crops = this.crops.filter(([canvas]) => canvas.isConnected);
+    for (const [canvas, box] of this.crops) this.cut(canvas, box);
+    this.redraw();
+  }
+
+  // What lies in `box` with a margin, without anything drawn over it; empty until the picture of the question is there.
+  crop(box) {
+    const canvas = document.createElement("canvas");
+    canvas.className = "crop none"; canvas.width = 192; canvas.height = 144; canvas.setAttribute("aria-hidden", "true");
+    this.crops.push([canvas, box]);
+    this.cut(canvas, box);
+    return canvas;
+  }
+
+  cut(canvas, box) {
+    if (!this.frozen || this.loaded !== this.request.stamp) return;
+    const wide = (box.x2 - box.x1) * (1 + 2 * MARGIN), high = (box.y2 - box.y1) * (1 + 2 * MARGIN), scale = Math.min(canvas.width / wide, canvas.height / high);
+    const [w, h] = [canvas.width / scale, canvas.height / scale];
+    canvas.getContext("2d").drawImage($("picture"), (box.x1 + box.x2 - w) / 2, (box.y1 + box.y2 - h) / 2, w, h, 0, 0, canvas.width, canvas.height);
+    canvas.classList.remove("none");
   }
 
   redraw() {
     const canvas = $("overlay");
     canvas.width = canvas.clientWidth * devicePixelRatio; canvas.height = canvas.clientHeight * devicePixelRatio;
-    if (!this.size.width) return;
+    if (!this.size.width || !this.loaded) return;
     const scale = canvas.width / this.size.width, pen = canvas.getContext("2d");
-    pen.font = "bold " + 17 * devicePixelRatio + "px system-ui, sans-serif";
-    const asked = this.request ? this.request.objects : [];
+    // boxes of the question belong to its own picture
+    const request = this.request && (this.frozen || !this.request.picture) ? this.request : null;
+    const asked = request ? request.objects : [], marks = [];
+    const mark = (box, style, words, width, needed) => { this.frame(pen, scale, box, style, width); if (words) marks.push({ box, words, needed }); };
     for (const object of this.seen ? this.seen.objects : []) {
       const inQuestion = asked.some((other) => sameBox(other.box, object.box));
-      if (this.layers.boxes && !inQuestion) this.frame(pen, scale, object.box, STYLES[object.verdict], label(object), 2);
+      // while a question is open, only what it asks about looks open
+      const style = request && object.verdict === "ask" ? STYLES.unknown : STYLES[object.verdict];
+      if (this.layers.boxes && !inQuestion) mark(object.box, style, label(object), 2, false);
       if (this.layers.hulls) this.hulls(pen, scale, object);
     }
     // what may have been missed, thick where the question is about it
-    const causes = this.request ? this.request.reasons.flatMap((reason) => (reason.box ? [reason.box] : [])) : [];
+    const causes = request ? request.reasons.flatMap((reason) => (reason.box ? [reason.box] : [])) : [];
     const places = (this.seen ? this.seen.unexplained : []).map((region) => region.box);
     if (this.layers.boxes) {
-      for (const box of places.filter((place) => !causes.some((cause) => sameBox(cause, place)))) this.frame(pen, scale, box, UNEXPLAINED, STRINGS.unexplained, 2);
-      for (const box of causes) this.frame(pen, scale, box, UNEXPLAINED, STRINGS.unexplained, 5);
+      for (const box of places.filter((place) => !causes.some((cause) => sameBox(cause, place)))) mark(box, UNEXPLAINED, "", 2, false);
+      for (const box of causes) mark(box, UNEXPLAINED, STRINGS.unexplained, 5, true);
     }
     asked.forEach((object, index) => {
-      const style = this.choices[index] ? { colour: STYLES[{ remove: "remove" }[this.choices[index]] || "keep"].colour, dash: [] } : STYLES.ask;
-      const words = (index + 1) + (this.choices[index] ? " " + STRINGS.answers[this.choices[index]] : " ?");
-      this.frame(pen, scale, object.box, style, words, index === this.focus ? 6 : 4);
+      const said = this.whole ? null : this.choices[index];
+      const style = said ? { colour: STYLES[said === "remove" ? "remove" : "keep"].colour, dash: [] } : this.whole ? STYLES.unknown : STYLES.ask;
+      mark(object.box, style, index + 1 + (said ? " " + STRINGS.answers[said] : this.whole ? "" : " ?"), index === this.focus ? 6 : 4, true);
     });
-    for (const box of this.drawn) this.frame(pen, scale, box, { colour: DRAWN, dash: [] }, STRINGS.answers.missed, 4);
-    if (this.pen) this.frame(pen, scale, this.pen, { colour: DRAWN, dash: [6, 4] }, "", 4);
+    if (request && !this.whole) this.drawn.forEach((box, index) => mark(box, { colour: DRAWN, dash: [] }, letter(index), 4, true));
+    if (this.pen) this.frame(pen, scale, this.pen, { colour: DRAWN, dash: [6, 4] }, 4);
+    this.labels(pen, scale, marks);
   }
 
-  frame(pen, scale, box, style, words, width) {
+  frame(pen, scale, box, style, width) {
     const x = box.x1 * scale, y = box.y1 * scale, w = (box.x2 - box.x1) * scale, h = (box.y2 - box.y1) * scale;
     pen.setLineDash([]); pen.lineWidth = (width + 3) * devicePixelRatio; pen.strokeStyle = "rgba(0,0,0,.55)";
     pen.strokeRect(x, y, w, h);
@@ -88,10 +123,28 @@ export class View {
     pen.lineWidth = width * devicePixelRatio; pen.strokeStyle = style.colour;
     pen.strokeRect(x, y, w, h);
     pen.setLineDash([]);
-    if (!words) return;
-    const high = 24 * devicePixelRatio, wide = pen.measureText(words).width + 10 * devicePixelRatio, top = y > high ? y - high : y;
-    pen.fillStyle = "rgba(16,20,26,.85)"; pen.fillRect(x, top, wide, high);
-    pen.fillStyle = CHOSEN; pen.fillText(words, x + 5 * devicePixelRatio, top + 18 * devicePixelRatio);
+  }
+
+  // Writes the labels beside their boxes, those of the question first. One that would cover a box or another label is left out, or, of
+  // the question, put where it covers least.
+  labels(pen, scale, marks) {
+    const high = 24 * devicePixelRatio, pad = 5 * devicePixelRatio, { width, height } = $("overlay");
+    pen.font = "bold " + 17 * devicePixelRatio + "px system-ui, sans-serif";
+    const taken = marks.map(({ box }) => ({ x1: box.x1 * scale - pad, y1: box.y1 * scale - pad, x2: box.x2 * scale + pad, y2: box.y2 * scale + pad }));
+    const frames = [...taken];
+    this.labelled = [];
+    for (const needed of [true, false]) marks.forEach((mark, index) => {
+      if (mark.needed !== needed) return;
+      const wide = pen.measureText(mark.words).width + 2 * pad, { x1, y1, x2, y2 } = frames[index];
+      const places = [[x1, y1 - high], [x2 - wide, y1 - high], [x1, y2], [x2 - wide, y2], [x2, y1], [x1 - wide, y1], [x2, y2 - high], [x1 - wide, y2 - high]];
+      const options = places.map(([x, y]) => ({ x1: x, y1: y, x2: x + wide, y2: y + high })).filter((spot) => spot.x1 >= 0 && spot.y1 >= 0 && spot.x2 <= width && spot.y2 <= height);
+      const covers = (spot) => taken.reduce((sum, other) => sum + shared(spot, other), 0);
+      const best = options.reduce((a, b) => (a && covers(a) <= covers(b) ? a : b), null);
+      if (!best || (!needed && covers(best) > 0)) return;
+      taken.push(best); this.labelled.push(mark.words);
+      pen.fillStyle = "rgba(16,20,26,.85)"; pen.fillRect(best.x1, best.y1, wide, high);
+      pen.fillStyle = CHOSEN; pen.fillText(mark.words, best.x1 + pad, best.y1 + 18 * devicePixelRatio);
+    });
   }
 
   hulls(pen, scale, object) {
@@ -103,35 +156,38 @@ export class View {
     }
   }
 
-  // The drawing tool
+  // The drawing tool. `byKey`: it begins with a box in the middle, which the arrows move.
 
-  draw(on) {
+  draw(on, byKey = false) {
     this.drawing = on && Boolean(this.request) && this.size.width > 0;
     this.pen = null;
-    if (this.drawing) {
+    if (this.drawing && this.layers.live) $("layer-live").click(); // a box belongs to the picture in question
+    if (this.drawing && byKey) {
       const { width, height } = this.size;
       this.pen = { x1: width * 0.4, y1: height * 0.4, x2: width * 0.6, y2: height * 0.6 };
       $("view").focus();
     }
+    $("view").classList.toggle("drawing", this.drawing);
+    $("draw-hint").hidden = !this.drawing; $("draw-hint").textContent = byKey ? STRINGS.drawKeys : STRINGS.drawHint;
     this.redraw();
-    return this.drawing;
   }
 
   take() {
-    if (!this.pen || this.pen.x2 - this.pen.x1 < SMALLEST || this.pen.y2 - this.pen.y1 < SMALLEST) return false;
-    this.drawn.push(this.pen);
-    this.pen = null; this.drawing = false;
-    this.onDrawn(); this.redraw();
-    return true;
+    if (!this.pen || this.pen.x2 - this.pen.x1 < SMALLEST || this.pen.y2 - this.pen.y1 < SMALLEST) { this.pen = null; $("draw-hint").textContent = STRINGS.tooSmall; this.redraw(); return; }
+    const box = this.pen;
+    this.draw(false);
+    this.accept(box);
+    this.onTool();
   }
 
   // Moves or sizes the box by a step of the picture; returns whether the key meant something here.
   key(event) {
-    if (!this.drawing || !this.pen) return false;
+    if (!this.drawing) return false;
+    if (event.key === "Escape") { this.draw(false); this.onTool(); return true; }
+    if (!this.pen) return false;
     const step = Math.max(1, Math.round(this.size.width / 100));
     const [dx, dy] = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key] || [0, 0];
-    if (event.key === "Enter") return this.take();
-    if (event.key === "Escape") { this.pen = null; this.drawing = false; this.onDrawn(); this.redraw(); return true; }
+    if (event.key === "Enter") { this.take(); return true; }
     if (!dx && !dy) return false;
     const box = { ...this.pen };
     if (event.shiftKey) { box.x2 += dx; box.y2 += dy; } else { box.x1 += dx; box.x2 += dx; box.y1 += dy; box.y2 += dy; }
@@ -151,7 +207,9 @@ export class View {
     let from = null;
     canvas.addEventListener("pointerdown", (event) => {
       if (!this.request || !this.size.width) return;
-      from = at(event); canvas.setPointerCapture(event.pointerId);
+      const { x, y } = at(event);
+      if (this.drawing) { from = { x, y }; canvas.setPointerCapture(event.pointerId); return; }
+      this.onPick(this.request.objects.findIndex(({ box }) => x >= box.x1 && x <= box.x2 && y >= box.y1 && y <= box.y2));
     });
     canvas.addEventListener("pointermove", (event) => {
       if (!from) return;
@@ -159,24 +217,24 @@ export class View {
       this.pen = { x1: Math.min(from.x, to.x), y1: Math.min(from.y, to.y), x2: Math.max(from.x, to.x), y2: Math.max(from.y, to.y) };
       this.redraw();
     });
-    const end = () => {
-      if (from && !this.take()) { this.pen = null; this.redraw(); }
-      from = null;
-    };
-    canvas.addEventListener("pointerup", end);
+    canvas.addEventListener("pointerup", () => { if (from) this.take(); from = null; });
     canvas.addEventListener("pointercancel", () => { from = null; this.pen = null; this.redraw(); });
   }
 }
 
+// The name of a drawn box: A, B, ... Z, A1, ...
+export function letter(index) { return String.fromCharCode(65 + (index % 26)) + (Math.floor(index / 26) || ""); }
+
 function label(object) {
-  const sure = object.probability === null ? "" : " " + Math.round(object.probability * 100) + "%";
-  return STRINGS.labels[object.label] + sure + ", " + STRINGS.verdicts[object.verdict];
+  return STRINGS.verdicts[object.verdict] && STRINGS.labels[object.label] + ": " + STRINGS.verdicts[object.verdict];
 }
 
-// Whether two boxes mean the same place, as the gate has it.
+// Whether two boxes are the same place, as the gate has it (gate/box_overlap.py).
 export function sameBox(a, b) {
-  const w = Math.min(a.x2, b.x2) - Math.max(a.x1, b.x1), h = Math.min(a.y2, b.y2) - Math.max(a.y1, b.y1);
-  if (w <= 0 || h <= 0) return false;
-  const area = (box) => (box.x2 - box.x1) * (box.y2 - box.y1);
-  return (w * h) / (area(a) + area(b) - w * h) >= 0.5;
+  const both = shared(a, b), area = (box) => (box.x2 - box.x1) * (box.y2 - box.y1);
+  return both > 0 && both / (area(a) + area(b) - both) >= 0.5;
+}
+
+function shared(a, b) {
+  return Math.max(0, Math.min(a.x2, b.x2) - Math.max(a.x1, b.x1)) * Math.max(0, Math.min(a.y2, b.y2) - Math.max(a.y1, b.y1));
 }

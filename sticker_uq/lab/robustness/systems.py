@@ -6,7 +6,6 @@ A ROS node reached over topics is one too: :mod:`sticker_uq.nodes.robustness.bla
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.images import Picture
+from sticker_uq.io.reading import MOST_JSON, parse_json, read_text
 from sticker_uq.lab.robustness.systems_interface import Answer, act_on_decision, no_detections
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import single_perception
@@ -39,7 +39,9 @@ class DetectorSystem:
         lowered = settings.model_copy(update={"score_floor": LOWEST_FLOOR})
         self._detector = load_detector(lowered)
         self.name = f"{settings.model}, one pass, no gate"
-        self.identity = f"detector {self._detector.weights_hash} {lowered.hash}"
+        self.identity = (
+            f"detector {self._detector.weights_hash} {lowered.hash_on(self._detector.device.type)}"
+        )
 
     def answer(self, image: Picture, key: str) -> Answer:
         """Detections by falling score, with the features of the backbone."""
@@ -63,7 +65,7 @@ class CellSystem:
         self._perception = single_perception(settings, self._detector)
         self._policy = policy
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
-        self.identity = f"cell {loaded.weights_hash} {settings.hash} {policy.hash}"
+        self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"
 
     def answer(self, image: Picture, key: str) -> Answer:
         """The clustered objects, what the gate would do, and the features of the backbone."""
@@ -114,13 +116,8 @@ class ResultsSystem:
 
 def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], str]:
     """The detections of a results file by image id, and the digest of the file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        entries = json.loads(text)
-    except OSError as error:
-        raise InvalidInput(f"results {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InvalidInput(f"results {path}: not valid JSON ({error})") from None
+    text = read_text(path, MOST_JSON, f"results {path}")
+    entries = parse_json(text, f"results {path}")
     if not isinstance(entries, list):
         raise InvalidInput(f"results {path}: expected a list of detections, got {type(entries).__name__}")
     rows: dict[int, list[_Row]] = {}

@@ -1,0 +1,333 @@
+"""The operator's page with prepared states instead of a cell: to try it out, to look at it, and for the pictures of the docs.
+
+python -m test.helpers.operator_page                              # serves all scenes, one address each
+python -m test.helpers.operator_page --screenshots docs/images    # the pictures of docs/console.md
+python -m test.helpers.operator_page --screenshots DIR --all      # every scene in three sizes, as PNG
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+from sticker_uq.console.album import jpeg
+from sticker_uq.console.app import Accepted, Person
+from sticker_uq.console.state import ConsoleState
+from sticker_uq.lab.rendering import RenderedScene, render, sample_scene
+from test.helpers.browser import FakeCell, chromium, served
+
+SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
+GATE_PERIOD_S = 0.1
+SEED = 20
+"""A laptop with a logo and two stickers."""
+LOGO, STICKER = 1, 2
+Box = dict[str, float]
+
+
+def reason(
+    code: str = "above_limit",
+    subject: str = "shannon_entropy",
+    value: float | None = 1.02,
+    limit: float | None = 0.9,
+    box: Box | None = None,
+    text: str = "",
+    **values: Any,
+) -> dict[str, Any]:
+    """A reason as the node shows it to the page."""
+    return {
+        "code": code,
+        "subject": subject,
+        "value": value,
+        "limit": limit,
+        "values": values,
+        "box": box,
+        "text": text,
+    }
+
+
+def gate(state: str, *closed: str, details: Sequence[Any] = (), held: bool = False) -> dict[str, Any]:
+    """The state of the gate as the node shows it to the page."""
+    codes = (*closed, "held") if held and "held" not in closed else closed
+    return {
+        "state": state,
+        "closed": [reason(code) for code in codes],
+        "details": list(details),
+        "held": held,
+    }
+
+
+def asked(box: Box, *reasons: dict[str, Any], label: int = STICKER) -> dict[str, Any]:
+    """An object in question."""
+    return {"id": 0, "label": label, "box": box, "reasons": list(reasons) or [reason()]}
+
+
+def request(
+    *objects: dict[str, Any], identity: str = "r1", reasons: Sequence[Any] = (), **rest: Any
+) -> dict[str, Any]:
+    """An open question."""
+    return {
+        "request_id": identity, "stamp": "1000", "picture": True, "heat": False, "scene": None, **rest,
+        "reasons": list(reasons), "objects": list(objects),
+    }  # fmt: skip
+
+
+@cache
+def _laptop() -> RenderedScene:
+    return render(sample_scene(SEED, stickers=2))
+
+
+class PreparedCell(FakeCell):
+    """Shows a rendered laptop, holds and releases, and closes a question that is answered."""
+
+    def __init__(self, state: ConsoleState) -> None:
+        super().__init__()
+        self.state = state
+        rendered = _laptop()
+        self._picture = jpeg(rendered.image)
+        self.boxes = [
+            dict(zip(("x1", "y1", "x2", "y2"), map(float, box), strict=True)) for box in rendered.boxes
+        ]
+        self.labels = [int(label) for label in rendered.labels]
+        self.gate = gate("monitoring", "inconsistent")
+
+    def box(self, label: int, number: int = 0) -> Box:
+        """Where the laptop has an object of that class."""
+        return [box for box, each in zip(self.boxes, self.labels, strict=True) if each == label][number]
+
+    def scene(self, *verdicts: str, stamp: str = "1000", **rest: Any) -> dict[str, Any]:
+        """What the detector sees: all objects of the picture, with these verdicts, logos first."""
+        order = sorted(range(len(self.boxes)), key=lambda index: self.labels[index])
+        objects = [
+            {
+                "id": number, "label": self.labels[index], "box": self.boxes[index], "hulls": [], "probability": 0.97,
+                "seen_in": 20, "unstable": False, "verdict": verdict, "by_operator": False,
+            }
+            for number, (index, verdict) in enumerate(zip(order, verdicts, strict=False))
+        ]  # fmt: skip
+        return {
+            "stamp": stamp, "picture": True, "width": 960, "height": 720, "passes": 20, "status": 1, "status_text": "",
+            "dil": 0.2, "outcome": "ask", "reasons": [], "unexplained": [], "objects": objects, **rest,
+        }  # fmt: skip
+
+    async def answer(self, said: Any, person: Person) -> Accepted:
+        """Take an answer and close the question."""
+        reply = await super().answer(said, person)
+        if reply.accepted:
+            self.state.put(
+                "answered",
+                {"request_id": said.request_id, "person": person.name, "scene": said.scene, "answers": []},
+            )
+            self.state.put("request", None)
+            self.gate = gate("monitoring", "inconsistent")
+        return reply
+
+    async def command(self, wanted: Any, person: Person) -> Accepted:
+        """Hold, release or reset."""
+        if wanted.command == "reset":
+            self.gate = gate("monitoring", "inconsistent", held=self.gate["held"])
+        else:
+            closed = [each["code"] for each in self.gate["closed"] if each["code"] != "held"]
+            self.gate = gate(
+                self.gate["state"],
+                *closed,
+                details=tuple(self.gate["details"]),
+                held=wanted.command == "hold",
+            )
+        self.state.put("gate", self.gate)
+        return await super().command(wanted, person)
+
+
+def _one_object(cell: PreparedCell) -> None:
+    edges = reason("above_limit", "relative_predictive_surface", 0.034, 0.02)
+    _ask(cell, asked(cell.box(STICKER), reason(), edges), scene=cell.scene("keep", "ask", "remove"))
+
+
+def _two_objects(cell: PreparedCell) -> None:
+    edges = reason("above_limit", "relative_predictive_surface", 0.034, 0.02)
+    _ask(
+        cell,
+        asked(cell.box(STICKER)),
+        asked(cell.box(STICKER, 1), edges),
+        scene=cell.scene("keep", "ask", "ask"),
+    )
+
+
+def _on_a_logo(cell: PreparedCell) -> None:
+    logo = cell.box(LOGO)
+    over = {"x1": logo["x1"] + 40, "y1": logo["y1"] + 30, "x2": logo["x2"] + 40, "y2": logo["y2"] + 30}
+    doubtful = asked(logo, reason("below_limit", "logo_probability", 0.55, 0.7), label=LOGO)
+    _ask(
+        cell,
+        doubtful,
+        asked(over, reason("above_limit", "logo_overlap", 0.156, 0.1)),
+        scene=cell.scene("ask", "remove", "remove"),
+    )
+
+
+def _missed(cell: PreparedCell) -> None:
+    place = cell.box(STICKER)
+    why = reason("missed_place", "unexplained_objectness", 0.42, 0.1, box=place)
+    _ask(cell, reasons=(why,), scene=cell.scene("keep", unexplained=[{"box": place, "objectness": 0.42}]))
+
+
+def _spot_check(cell: PreparedCell) -> None:
+    _ask(cell, reasons=(reason("spot_check"),), scene=cell.scene("keep"))
+
+
+def _held(cell: PreparedCell) -> None:
+    cell.gate = gate("blocked", held=True)
+
+
+def _fault(cell: PreparedCell) -> None:
+    cell.gate = gate(
+        "fault",
+        "fault",
+        "arm_failed",
+        details=(reason("arm_reported", "stale_permit", detail="the permit expired 50 ms ago"),),
+    )
+    cell.state.happened(time.time_ns(), "gate_fault", cell.gate["closed"])
+
+
+def _removing(cell: PreparedCell) -> None:
+    cell.gate = gate("removing")
+
+
+def _lost_supervisor(cell: PreparedCell) -> None:
+    cell.gate = gate("unknown")
+
+
+def _blocked(cell: PreparedCell) -> None:
+    cell.gate = gate("blocked", "exposure", details=(reason("above_limit", "dark_share", 0.81, 0.5),))
+    cell.state.report("detector", "images", 1, "waiting for first image on /camera: nobody publishes it yet")
+    cell.state.report("detector", "perception", 1, "")
+
+
+def _ask(cell: PreparedCell, *objects: dict[str, Any], scene: dict[str, Any], **rest: Any) -> None:
+    cell.gate = gate("intervention", "waiting_for_operator")
+    cell.state.put("request", request(*objects, scene=scene, **rest))
+
+
+SCENES: dict[str, Callable[[PreparedCell], None]] = {
+    "one-object": _one_object,
+    "two-objects": _two_objects,
+    "on-a-logo": _on_a_logo,
+    "missed": _missed,
+    "spot-check": _spot_check,
+    "held": _held,
+    "fault": _fault,
+    "removing": _removing,
+    "blocked": _blocked,
+    "lost-supervisor": _lost_supervisor,
+}
+"""What a person may find on the page."""
+
+
+@contextmanager
+def prepared(name: str, punctual: bool = False) -> Iterator[tuple[str, PreparedCell]]:
+    """The address of the page in the scene ``name``, and the cell behind it; ``punctual`` as in :func:`served`."""
+    state = ConsoleState(("detector", "supervisor"))
+    cell = PreparedCell(state)
+    state.put("workpiece", "laptop-7-5")
+    state.put("scene", cell.scene("keep", "remove", "remove", stamp="2000"))
+    state.happened(time.time_ns(), "arrived", name="laptop-7-5")
+    for node in ("detector", "supervisor"):
+        state.report(node, "lifecycle", 0, "active")
+    SCENES[name](cell)
+    ended = threading.Event()
+
+    def publish() -> None:
+        for _ in itertools.count():
+            if name != "lost-supervisor":
+                state.put("gate", cell.gate)
+                state.report("supervisor", "lifecycle", 0, "active")
+            state.report("detector", "lifecycle", 0, "active")
+            if ended.wait(GATE_PERIOD_S):
+                return
+
+    publisher = threading.Thread(target=publish, daemon=True)
+    publisher.start()
+    try:
+        with served(state, cell, punctual) as address:
+            yield address, cell
+    finally:
+        ended.set()
+        publisher.join()
+
+
+def _screenshots(
+    folder: Path, names: dict[str, Callable[[Page], None]], sizes: dict[str, tuple[int, int]], suffix: str
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with chromium() as browser:
+        for (name, prepare), (size, (width, height)) in itertools.product(names.items(), sizes.items()):
+            with prepared(name) as (address, _):
+                page = browser.new_page(viewport={"width": width, "height": height}, has_touch=True)
+                page.goto(address)
+                page.wait_for_function("() => document.getElementById('picture').naturalWidth > 0")
+                prepare(page)
+                page.wait_for_timeout(300)
+                path = folder / (f"{name}-{size}.png" if suffix == "png" else f"console-{name}.jpg")
+                page.screenshot(path=path, **({} if suffix == "png" else {"type": "jpeg", "quality": 80}))
+                page.close()
+
+
+def _as_found(page: Page) -> None:
+    """The page as it comes."""
+
+
+def _half_answered(page: Page) -> None:
+    page.keyboard.press("p")
+    page.click("#draw")
+    frame = page.locator("#overlay").bounding_box()
+    assert frame is not None
+    page.mouse.move(frame["x"] + frame["width"] * 0.6, frame["y"] + frame["height"] * 0.66)
+    page.mouse.down()
+    page.mouse.move(frame["x"] + frame["width"] * 0.75, frame["y"] + frame["height"] * 0.8)
+    page.mouse.up()
+
+
+def main() -> None:
+    """Serve the scenes, or save pictures of them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "scenes", nargs="*", metavar="SCENE", help=f"to serve; all without one: {', '.join(SCENES)}"
+    )
+    parser.add_argument(
+        "--screenshots", type=Path, metavar="DIR", help="save pictures to this folder and end"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="every scene in every size, instead of the pictures of the docs"
+    )
+    options = parser.parse_args()
+    if unknown := set(options.scenes) - SCENES.keys():
+        parser.error(f"no scene {', '.join(sorted(unknown))}: expected {', '.join(SCENES)}")
+    if options.screenshots is None:
+        with ExitStack() as stack:
+            for name in options.scenes or SCENES:
+                print(f"{name:>16}  {stack.enter_context(prepared(name, punctual=True))[0]}", flush=True)
+            threading.Event().wait()
+    elif options.all:
+        _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png")
+    else:
+        docs = {
+            "two-objects": _as_found,
+            "one-object": _half_answered,
+            "removing": _as_found,
+            "held": _as_found,
+        }
+        _screenshots(options.screenshots, docs, {"": SIZES["1024x768"]}, "jpg")
+
+
+if __name__ == "__main__":
+    main()
