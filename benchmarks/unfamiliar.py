@@ -4,7 +4,7 @@
     python -m benchmarks.unfamiliar --photographs photographs --out benchmarks/results/unfamiliar.json
 
 Every photograph and as many rendered laptops of unseen seeds are assessed with the packaged weights. Both shipped policies judge
-them as they are, and without their limits on scene distance and object novelty. No limit was chosen on any of these pictures: that
+of the distance comes from training pictures alone (`sticker-uq dil learn`), that of the object novelty from the seeds of FIT.
 of the distance comes from training pictures alone (``sticker-uq dil learn``), that of the object novelty from the seeds of FIT.
 """
 

@@ -10,7 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
+from sticker_uq.messages import text_of
 from sticker_uq.scene import (
+    Localization,
     ObjectClass,
     ObservedObject,
     Outcome,
@@ -52,7 +54,13 @@ def test_a_sure_sticker_is_removed_and_every_limit_is_named() -> None:
     verdict = only(decision)
     assert verdict.verdict is Verdict.REMOVE
     assert not verdict.by_operator
-    assert metrics_of(verdict) == {"sticker_probability", "detection_rate", "logo_overlap", *METRICS}
+    assert metrics_of(verdict) == {
+        "sticker_probability",
+        "detection_rate",
+        "logo_overlap",
+        "object_novelty",
+        *METRICS,
+    }
     assert decision.removable() == (verdict,)
 
 
@@ -154,11 +162,49 @@ def test_a_sure_sticker_is_removed_before_anybody_is_asked_about_another() -> No
 def test_unexplained_saliency_stops_everything(dil: float | None) -> None:
     decision = judge(assessment(observed(), dil=dil), POLICY)
     assert decision.outcome is Outcome.ASK
-    assert [reason.subject for reason in decision.reasons] == ["dil"]
+    assert [reason.subject for reason in decision.reasons] == ["dil"] + ["scene_distance"] * (dil is None)
     assert judge(assessment(observed(), dil=dil), POLICY, OperatorAnswers().checked()).outcome is Outcome.WORK
-    assert (
-        judge(assessment(observed(), dil=dil), Policy(max_dil=1.0, max_dil_clean=1.0)).outcome is Outcome.WORK
-    )
+    careless = Policy(max_dil=1.0, max_dil_clean=1.0, unmeasured_novelty="release")
+    assert judge(assessment(observed(), dil=dil), careless).outcome is Outcome.WORK
+
+
+def localized(scene_distance: float) -> Localization:
+    return Localization(100.0, 20.0, 0.2, 0.46, None, 0.0, scene_distance=scene_distance)
+
+
+@pytest.mark.parametrize("objects", [(observed(),), ()])
+def test_nothing_is_released_in_a_scene_that_is_unlike_the_training_pictures(
+    objects: tuple[Any, ...],
+) -> None:
+    decision = judge(assessment(*objects, localization=localized(1.3)), Policy(max_scene_distance=1.2))
+    assert decision.outcome is Outcome.ASK
+    assert [(r.code, r.subject, r.value) for r in decision.reasons] == [
+        ("above_limit", "scene_distance", 1.3)
+    ]
+    near = judge(assessment(*objects, localization=localized(1.1)), Policy(max_scene_distance=1.2))
+    assert near.outcome is (Outcome.WORK if objects else Outcome.CLEAN)
+
+
+def test_a_sticker_that_is_novel_itself_is_asked_about() -> None:
+    known, novel = observed(HERE), replace(observed(THERE), novelty=0.8)
+    decision = judge(assessment(known, novel), POLICY)
+    assert decision.outcome is Outcome.WORK
+    assert [v.object.id for v in decision.removable()] == [known.id]
+    asked = next(v for v in decision.verdicts if v.verdict is Verdict.ASK)
+    assert [r.subject for r in asked.reasons] == ["object_novelty"]
+    assert judge(assessment(novel), Policy(max_object_novelty=0.8)).outcome is Outcome.WORK
+
+
+@pytest.mark.parametrize("objects", [(replace(observed(), novelty=NAN),), ()])
+def test_without_novelty_everything_is_asked_unless_the_policy_says_so(objects: tuple[Any, ...]) -> None:
+    scene = assessment(*objects, localization=localized(NAN))
+    decision = judge(scene, Policy())
+    assert decision.outcome is Outcome.ASK
+    assert [r.code for r in decision.reasons] == ["no_novelty_network"]
+    assert "sticker-uq dil learn" in text_of(decision.reasons[0])
+    assert not decision.removable()
+    released = judge(scene, Policy(unmeasured_novelty="release")).outcome
+    assert released is (Outcome.WORK if objects else Outcome.CLEAN)
 
 
 def test_an_empty_lid_with_saliency_is_not_clean() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -43,6 +44,8 @@ from test.helpers.models import picture, tiny_detector
 
 PACKAGED = "ssdlite320_mobilenet_v3_large"
 NONE = np.zeros((0, 4), np.float32)
+UNIT = torch.zeros(112), torch.eye(112)
+"""A reference, as mean and root."""
 
 
 @pytest.fixture(scope="module")
@@ -224,6 +227,9 @@ def test_a_network_is_learned_kept_and_read_again(
     assert losses[-1] < losses[0]
 
     path = tmp_path / "network.safetensors"
+    with pytest.raises(InvalidInput, match="reference"):
+        save_network(network, detector, path)
+    network.reference.set(*UNIT)
     save_network(network, detector, path)
     kept = novelty_maps(load_network(path), picture())
     direct = novelty_maps(network, picture())
@@ -247,6 +253,7 @@ def test_a_network_is_learned_kept_and_read_again(
 def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:
     other = NoveltyNetwork()
     other.head[2] = nn.Conv2d(48, 3, 1)
+    other.reference.set(*UNIT)
     save_network(other, detector, tmp_path / "other.safetensors")
     with pytest.raises(InvalidInput, match="other layers than this version's network"):
         load_network(tmp_path / "other.safetensors")

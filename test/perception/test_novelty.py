@@ -7,23 +7,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sticker_uq.detection.features import Features
 from sticker_uq.detection.weights import packaged_weights
+from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene
 from sticker_uq.lab.rendering.render import render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene
 from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.novelty.head import save_head
-from sticker_uq.novelty.network import packaged_file
+from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.novelty.quality import Auroc, NoveltyQuality
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.novelty import ImageNovelty, cell_of
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Outcome, Status, Verdict
 from sticker_uq.testing.scenes import observed
 from test.helpers.models import tiny_detector
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
+GOOD = NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.99, 0.98, 1.0), 50)
 SETTINGS = PerceptionSettings(model=SSDLITE, passes=3, device="cpu", threads=1)
 
 
@@ -61,7 +65,7 @@ def test_padding_of_the_input_is_no_part_of_the_image() -> None:
 def test_nothing_is_measured_without_network_or_head() -> None:
     nowhere = ImageNovelty()
     assert math.isnan(nowhere.scene)
-    (one,) = nowhere.on([observed()])
+    (one,) = nowhere.on([replace(observed(), novelty=math.nan)])
     assert math.isnan(one.novelty)
     (one,) = places().on([replace(observed(), box=np.array([0, 0, 160, 120], np.float32))])
     assert one.novelty == pytest.approx(0.8)
@@ -106,6 +110,36 @@ def test_the_packaged_network_is_part_of_the_settings() -> None:
     assert without.settings_hash == without.settings.hash_on("cpu")
 
 
+@pytest.mark.parametrize(
+    ("quality", "said"),
+    [
+        (None, "the quality of mine_novelty.safetensors is unknown"),
+        (NoveltyQuality(Auroc(0.85, 0.79, 0.9), Auroc(1.0, 0.99, 1.0), 50), "unknown objects 0.850"),
+        (NoveltyQuality(Auroc(0.95, 0.9, 0.99), Auroc(0.6, 0.5, 0.7), 50), "foreign scenes 0.600"),
+    ],
+)
+def test_novelty_that_cannot_tell_the_unknown_from_the_known_is_not_used(
+    tmp_path: Path, quality: NoveltyQuality | None, said: str
+) -> None:
+    weights = tmp_path / "mine.safetensors"
+    shutil.copy(packaged_weights(SSDLITE), weights)
+    settings = SETTINGS.model_copy(update={"weights": str(weights)})
+    network = read_network(str(packaged_file(SSDLITE)))
+    network.quality = quality
+    save_network(network, Perception(settings).detector, tmp_path / "mine_novelty.safetensors")
+    perception = Perception(settings)
+    assert perception.settings_hash == settings.hash_on("cpu"), "it has no part in what is measured"
+    scene = perception.assess(render(sample_scene(3)).image)
+    assert scene.status is Status.DEGRADED
+    assert said in scene.status_text
+    assert scene.localization is not None
+    assert math.isnan(scene.localization.novelty)
+    decision = judge(scene, Policy())
+    assert decision.outcome is Outcome.ASK
+    assert "no_novelty_network" in [reason.code for reason in decision.reasons]
+    assert not [v for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+
+
 def test_what_fails_while_the_network_looks_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("shapes do not fit")
@@ -131,7 +165,10 @@ def test_what_lies_beside_ones_own_weights_is_used_and_part_of_the_settings(tmp_
         tmp_path / "lids", [encode_scene(i, render(sample_scene(i), (320, 240)), "png") for i in (1, 2)]
     )
     beside = tmp_path / "mine_novelty.safetensors"
-    save_head(train_novelty_head(alone.detector, read_coco(tmp_path / "lids")), alone.detector, beside)
+    head = train_novelty_head(alone.detector, read_coco(tmp_path / "lids"))
+    head.reference.set(torch.zeros(len(head.mean)), torch.eye(len(head.mean)))
+    head.quality = GOOD
+    save_head(head, alone.detector, beside)
     hashes, image = {alone.settings_hash}, render(sample_scene(3)).image
     for network in (None, packaged_file(SSDLITE)):
         if network is not None:

@@ -18,8 +18,8 @@ REGIONS = (
     UnexplainedRegion(np.float32([20, 30, 60, 80]), 0.35, 0.6),
     UnexplainedRegion(np.float32([200, 30, 240, 80]), 0.08, 0.1),
 )
-MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS)
-QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02)
+MISSED = Localization(100.0, 20.0, 0.2, 0.46, None, 0.35, REGIONS, scene_distance=0.5)
+QUIET = Localization(100.0, 20.0, 0.2, 0.46, None, 0.02, scene_distance=0.5)
 
 
 def cell(policy: Policy = POLICY) -> Cell:
@@ -40,7 +40,7 @@ def test_a_clean_lid_with_something_unexplained_is_not_called_clean() -> None:
 
 def test_a_place_that_is_not_known_is_a_doubt_too() -> None:
     for objectness in (0.35, float("nan")):
-        nowhere = Localization(100.0, 20.0, 0.2, 0.46, None, objectness)
+        nowhere = replace(QUIET, unexplained_objectness=objectness)
         decision = judge(assessment(localization=nowhere), POLICY)
         assert decision.outcome is Outcome.ASK
         assert [r.subject for r in decision.reasons] == ["unexplained_objectness"]
