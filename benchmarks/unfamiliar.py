@@ -4,8 +4,8 @@
     python -m benchmarks.unfamiliar --photographs photographs --out benchmarks/results/unfamiliar.json
 
 Every photograph and as many rendered laptops of unseen seeds are assessed with the packaged weights. Both shipped policies judge
-of the distance comes from training pictures alone (`sticker-uq dil learn`), that of the object novelty from the seeds of FIT.
-of the distance comes from training pictures alone (``sticker-uq dil learn``), that of the object novelty from the seeds of FIT.
+them as they are, and without their limits on scene distance and object novelty. The limits were chosen on the laptops of the
+seeds from FIT on, to be asked about 1 in 100 of these, and on no photograph.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Outcome, SceneAssessment, Verdict
 
 FIT, TEST = 9_000_000, 140_000_000
-"""First seeds of the laptops that the limit of the object novelty was chosen on, and of those that are measured."""
+"""First seeds of the laptops that the limits were chosen on, and of those that are measured."""
 POLICIES = ("policy.yaml", "policy_thorough.yaml")
-FAMILIAR = "laptops"
+FAMILIAR = "rendered"
 _CONFIG = Path(__file__).parents[1] / "config"
 _OFF = {"max_scene_distance": 1e6, "max_object_novelty": 1.0, "unmeasured_novelty": "release"}
 MEASURES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,13 @@ def fit_policy(
     ``level``: rate of wrongful removals at which ways to combine them are compared.
     Raises :class:`InvalidInput` when the images do not suffice.
     """
+    localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
+    if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):
+        raise InvalidInput(
+            f"novelty was measured on none of {len(records)} images, and the base policy releases nothing without: make a "
+            "novelty network beside the weights with `sticker-uq dil learn --network`, or give --base a policy with "
+            "unmeasured_novelty: release"
+        )
     amounts = clean_saliency(records, saliency)
     if not len(amounts):
         raise InvalidInput(

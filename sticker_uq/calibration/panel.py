@@ -136,6 +136,8 @@ def fit_panel(
     if task_keep is not None and (task is None or not 0 < task_keep < task):
         expected = "--task T as well" if task is None else f"more than 0 and less than --task {task:g}"
         raise InvalidInput(f"--task-keep {task_keep:g}: expected {expected}")
+    # without a novelty network the policy would ask about everything, and there were nothing to set limits on
+    policy = policy.model_copy(update={"unmeasured_novelty": "release"})
     wanted = [monitor_named(name) for name in names]
     for one in wanted:
         if "members" in one.needs and not members:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,10 +45,10 @@ def assessment() -> SceneAssessment:
         settings_hash="ef" * 32,
         passes=PASSES,
         dropout_rate=0.2,
-        objects=objects,
+        objects=tuple(replace(one, novelty=0.1) for one in objects),
         unstable=unstable,
         uncertainty=uncertainty,
-        localization=Localization(1000.0, 210.0, 0.21, 0.6),
+        localization=Localization(1000.0, 210.0, 0.21, 0.6, scene_distance=0.5),
         timings={"encode": 10.0, "sample": 30.0, "total": 40.0},
     )
 

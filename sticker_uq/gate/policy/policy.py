@@ -134,14 +134,14 @@ class Policy(BaseModel):
         description="Highest probability of sticker of anything that is left alone in a scene that counts as clean",
     )
     max_scene_distance: float = Field(
-        1.0,
+        0.78,
         gt=0.0,
         le=1e6,
         description="Highest distance of a scene from the training pictures, 1: as far as an unusual one of them; above it "
         "nothing is removed or called clean",
     )
     max_object_novelty: float = Field(
-        0.65, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed"
+        0.7, ge=0.0, le=1.0, description="Highest novelty of a sticker that is removed"
     )
     unmeasured_novelty: Literal["ask", "release"] = Field(
         "ask",

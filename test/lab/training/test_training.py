@@ -264,7 +264,7 @@ def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> Non
         train(settings(scenes, tmp_path / "d"))
     with pytest.raises(InvalidInput, match="not the complete state"):
         train(settings(scenes, tmp_path / "d"), resume=True)
-    with pytest.raises(InvalidInput, match="does not exist"):
+    with pytest.raises(InvalidInput, match="no such file"):
         train(settings(scenes, tmp_path / "e", start=str(tmp_path / "missing.safetensors")))
 
 

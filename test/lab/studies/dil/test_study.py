@@ -237,8 +237,12 @@ def packaged(data, tmp_path_factory):
 @pytest.mark.parametrize("kind", [(), ("--network", "--epochs", "1")])
 def test_what_was_learned_is_what_the_study_measures_with(data, packaged, tmp_path, kind):
     head = tmp_path / "head.safetensors"
-    learned = CliRunner().invoke(app, ["learn", "--data", str(data / "clean"), "--out", str(head), *kind])
+    lids = [encode_scene(seed, render(sample_scene(seed), (160, 120)), "png") for seed in range(50)]
+    write_coco(tmp_path / "lids", lids)
+    learned = CliRunner().invoke(app, ["learn", "--data", str(tmp_path / "lids"), "--out", str(head), *kind])
     assert learned.exit_code == 0, learned.output
+    assert "measured on 10 pictures held out" in learned.output
+    assert "TOO WEAK" in learned.output, "one epoch on 40 pictures teaches little"
     found = (packaged, measured(data, tmp_path / "own", "--head", str(head)))
     assert found[0]["key"]["head"] != found[1]["key"]["head"]
     novel = [content["records"][0]["signals"]["novelty"] for content in found]
