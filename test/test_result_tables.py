@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import unfamiliar
 from benchmarks.tables import ROOT, filled, pages
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 
 PAGES = [page for page in pages() if "<!-- benchmarks/results/" in page.read_text(encoding="utf-8")]
 
@@ -25,3 +27,24 @@ def test_every_result_file_has_a_table() -> None:
 def test_a_table_is_replaced_whole() -> None:
     mark = "<!-- benchmarks/results/kills.json -->\n"
     assert filled(f"before\n\n{mark}\n| old | table |\n\nafter\n") == filled(f"before\n\n{mark}\nafter\n")
+
+
+def test_readme_says_what_was_measured_on_unfamiliar_pictures() -> None:
+    rows = unfamiliar.read(ROOT / "benchmarks/results/unfamiliar.json")
+    policy = unfamiliar.POLICIES[0]
+    photographs = [row for row in rows if row.kind != unfamiliar.FAMILIAR]
+    laptops = [row for row in rows if row.kind == unfamiliar.FAMILIAR]
+    before, after = (
+        sum(getattr(row, field)[policy] > 0 for row in photographs)
+        for field in ("released_without", "released")
+    )
+    asked = sum(row.asked[policy] for row in laptops)
+    low, high = clopper_pearson(asked, len(laptops))
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    most = clopper_pearson(after, len(photographs))[1]
+    assert f"on {len(photographs)} public photographs" in text
+    assert f"from {before} photographs to {after} (at most {most:.1%}".replace("%", " %") in text
+    assert (
+        f"about {asked} of {len(laptops)} rendered laptops ({low:.1%} to {high:.1%};".replace("%", " %")
+        in text
+    )

@@ -118,7 +118,7 @@ def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Ben
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"policy": "/nowhere/policy.yaml"}, "policy /nowhere/policy.yaml cannot be read"),
+        ({"policy": "/nowhere/policy.yaml"}, "policy /nowhere/policy.yaml: no such file"),
         ({"lease_s": 0.15}, "lease_s = 0.15 must be at least twice tick_period_s"),
         ({"consecutive_scenes": 0}, "parameter consecutive_scenes = 0: expected an integer from 1 to 50"),
         ({"max_sene_age": 1.0}, "unknown parameter max_sene_age, did you mean max_scene_age_s?"),
