@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.result_files import result_file
 from sticker_uq.gate import Policy
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.files import atomic_write
@@ -59,7 +60,7 @@ def main() -> None:
     parser.add_argument("--weights", default="")
     parser.add_argument("--passes", type=int, default=PerceptionSettings().passes)
     parser.add_argument("--batching", action="store_true", help="compare encodes of one and of four images")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     arguments = parser.parse_args()
     if arguments.batching:
         _print_batching()

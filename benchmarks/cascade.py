@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.result_files import result_file
 from sticker_uq.calibration.measuring import Count, Measured, measure
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy, judge
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--budgets-ms", type=float, nargs="*", default=[])
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--policy", type=Path, default=share_folder() / "config" / "policy.yaml")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     options = parser.parse_args()
     policy = Policy.load(options.policy).model_copy(update={"validity": None})
     choices = [ModelChoice.parse(text) for text in options.model]

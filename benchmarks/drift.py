@@ -20,6 +20,7 @@ import typer
 from rich.progress import track
 
 from benchmarks.rendered import Recipe, records
+from benchmarks.result_files import checked_folder
 from benchmarks.shift import CIRCUMSTANCES, recipes
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.gate.assumptions.drift import SIGNALS, DriftTest, Reference, signal_value
@@ -102,7 +103,9 @@ def shifted_outcome(reference: Reference, calm: Sequence[Seen], shifted: Sequenc
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder for drift.md and drift.svg.")] = Path("out/drift"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for drift.md and drift.svg.", callback=checked_folder)
+    ] = Path("out/drift"),
     cache: Annotated[Path, typer.Option(help="File that keeps what was assessed.")] = Path(
         "out/benchmarks/gate.sqlite"
     ),

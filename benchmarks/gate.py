@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from benchmarks.rendered import Recipe, records
+from benchmarks.result_files import result_file
 from benchmarks.shift import CIRCUMSTANCES, STEPS, Shifted, recipes, shift_drawing, shift_table, shifted
 from sticker_uq.calibration.calibration_report import (
     ablation_table,
@@ -202,11 +203,11 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache", type=Path, default=Path("out/benchmarks/gate.sqlite"), help="kept assessments"
     )
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    parser.add_argument("--curves", type=Path, help="also draw risk over coverage into this SVG file")
+    parser.add_argument("--json", type=result_file, help="also write the figures to this file")
+    parser.add_argument("--curves", type=result_file, help="also draw risk over coverage into this SVG file")
     parser.add_argument(
         "--shift-curves",
-        type=Path,
+        type=result_file,
         help="also draw questions and wrongful removals over the strength of a shift",
     )
     return parser

@@ -28,6 +28,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.result_files import result_file
+from sticker_uq.io.files import atomic_write
+
 Change = Callable[[Any], object]
 """Changes one node of a syntax tree in place."""
 
@@ -252,7 +255,7 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--module", choices=MODULES, nargs="*", default=MODULES)
-    parser.add_argument("--out", type=Path, help="also write the survivors and the table here")
+    parser.add_argument("--out", type=result_file, help="also write the survivors and the table here")
     options = parser.parse_args()
     if run_tests() != 0:
         print("the tests fail without any change: nothing can be told", file=sys.stderr)
@@ -279,7 +282,8 @@ def main() -> int:
     report = "\n".join([*lines, "", *open_questions])
     print("\n".join(lines))
     if options.out:
-        options.out.write_text(report + "\n", encoding="utf-8")
+        with atomic_write(options.out, "w") as stream:
+            stream.write(report + "\n")
     return 1 if open_questions else 0
 
 

@@ -34,6 +34,7 @@ import domain_coordinator
 import numpy as np
 import typer
 
+from benchmarks.result_files import checked_file
 from sticker_uq.cell.transport import PROFILE_VARIABLES
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
@@ -257,7 +258,9 @@ def read(file: Path) -> list[Row]:
 
 
 def main(
-    out: Annotated[Path | None, typer.Option(help="JSON file to which the row is added.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to which the row is added.", callback=checked_file)
+    ] = None,
     transport: Annotated[str, typer.Option(help=" or ".join(TRANSPORTS))] = "udp",
     kills: Annotated[int, typer.Option(min=1)] = 300,
     load: Annotated[int, typer.Option(min=0, help="So many processes want a core beside.")] = 0,
@@ -270,12 +273,12 @@ def main(
         return
     if transport not in TRANSPORTS:
         raise typer.BadParameter(f"transport {transport!r}: expected {' or '.join(TRANSPORTS)}")
+    rows = read(out) if out is not None and out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         row = measure(transport, kills, load, seed, Path(folder))
     print(table([row]))
     print(row.pauses)
     if out is not None:
-        rows = read(out) if out.exists() else []
         with atomic_write(out, "w") as file:
             json.dump([*map(asdict, rows), asdict(row)], file, indent=1)
 

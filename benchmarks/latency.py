@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.result_files import result_file
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception.stages import MODEL_STAGES
@@ -164,7 +165,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--transports", nargs="*", default=list(ORDER), choices=ORDER)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each combination")
     parser.add_argument(
-        "--json", type=Path, help="where rows are kept; those that are there are not repeated"
+        "--json", type=result_file, help="where rows are kept; those that are there are not repeated"
     )
     parser.add_argument("--print", type=Path, metavar="FILE", help="measure nothing, print what is in FILE")
     return parser.parse_args()

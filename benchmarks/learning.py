@@ -28,6 +28,7 @@ from scipy.stats import bootstrap
 from benchmarks.answers import answered
 from benchmarks.deliveries import coco_folder, encoded, known_laptop, new_laptop
 from benchmarks.equal_risk import RESAMPLES, Answers, answers_of, fewer_asked
+from benchmarks.result_files import result_folder
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.records import Record, assess
@@ -229,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=Path("out/learning"))
+    parser.add_argument("--out", type=result_folder, default=Path("out/learning"))
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--known", type=int, default=300)
     parser.add_argument("--fit", type=int, default=300)

@@ -39,6 +39,7 @@ from torchvision.ops import box_iou
 
 from benchmarks.naive import complete_pass, published_pass
 from benchmarks.random_weights import calibrated_model
+from benchmarks.result_files import result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
@@ -107,7 +108,6 @@ def main() -> None:
                 f"{o.model}: waits for the GPU per image: {o.engine_waits}, complete passes {o.naive_waits}"
             )
     if arguments.json:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(arguments.json, "w") as stream:
             json.dump([asdict(o) for o in outcomes], stream, indent=2)
 
@@ -130,7 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--trace", type=Path, help="folder for a Chrome trace of one group of passes per model"
     )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     parser.add_argument("--peak-of", choices=("naive", "engine"), help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -26,6 +26,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.panel_laptops import KINDS, Assessments, Course, Variant, ambiguous_crops, laptop, run
+from benchmarks.result_files import result_file
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
@@ -170,8 +171,8 @@ def main() -> None:
         help="policy file beside the packaged one, named as the file; may be given again",
     )
     parser.add_argument("--seed", type=int, default=SEED, help="of the first laptop")
-    parser.add_argument("--kept", type=Path, help="file for what was measured, JSON lines")
-    parser.add_argument("--out", type=Path, help="file for the table, Markdown")
+    parser.add_argument("--kept", type=result_file, help="file for what was measured, JSON lines")
+    parser.add_argument("--out", type=result_file, help="file for the table, Markdown")
     given = parser.parse_args()
     if given.laptops < 1:
         parser.error(f"--laptops {given.laptops}: expected 1 or more")

@@ -29,6 +29,7 @@ from rich.table import Table
 
 from benchmarks.reaction_faults import FAULTS, Reactions, clock_jump
 from benchmarks.reaction_real import PICTURES, RealCell
+from benchmarks.result_files import checked_file
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.files import atomic_write
 from sticker_uq.testing.bench import Bench, running_bench
@@ -113,7 +114,6 @@ def measure_real(folder: Path, repetitions: int, wanted: Callable[[str], bool]) 
 
 def write(out: Path, rows: list[Row]) -> None:
     """Keep what was measured so far."""
-    out.parent.mkdir(parents=True, exist_ok=True)
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     figures = {
         "machine": machine,
@@ -127,7 +127,9 @@ def write(out: Path, rows: list[Row]) -> None:
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="JSON file of the figures.")] = Path("out/reaction.json"),
+    out: Annotated[Path, typer.Option(help="JSON file of the figures.", callback=checked_file)] = Path(
+        "out/reaction.json"
+    ),
     repetitions: Annotated[int, typer.Option(min=3, help="Of the quick faults; slow ones get fewer.")] = 40,
     fault: Annotated[
         list[str] | None,

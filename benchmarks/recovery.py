@@ -27,6 +27,7 @@ import typer
 from std_srvs.srv import Trigger
 
 from benchmarks.kills import busy
+from benchmarks.result_files import checked_file
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.io.files import atomic_write
@@ -165,7 +166,9 @@ def read(file: Path) -> list[Row]:
 
 
 def main(
-    out: Annotated[Path | None, typer.Option(help="JSON file to which the rows are added.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to which the rows are added.", callback=checked_file)
+    ] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="Kills of each process.")] = 5,
     load: Annotated[int, typer.Option(min=0, help="So many processes want a core beside.")] = 0,
     print_: Annotated[Path | None, typer.Option("--print", help="Measure nothing, print this file.")] = None,
@@ -174,11 +177,12 @@ def main(
     if print_ is not None:
         print(table(read(print_)))
         return
+    known = read(out) if out is not None and out.exists() else []
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(repetitions, load, Path(folder))
     print(table(rows))
     if out is not None:
-        rows = [*(read(out) if out.exists() else []), *rows]
+        rows = [*known, *rows]
         with atomic_write(out, "w") as file:
             json.dump([asdict(row) for row in rows], file, indent=1)
 

@@ -12,11 +12,11 @@ import argparse
 import gc
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
 
+from benchmarks.result_files import result_file
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.perception import Perception, PerceptionSettings
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--min-size", type=int, default=128)
     parser.add_argument("--passes", type=int, default=PerceptionSettings().passes)
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=result_file)
     arguments = parser.parse_args()
     settings = PerceptionSettings(
         model=arguments.model,

@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
+from benchmarks.result_files import result_folder
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
@@ -151,7 +151,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", required=True, type=Path, help="folder for the tables and ambiguous digits")
+    parser.add_argument(
+        "--out", required=True, type=result_folder, help="folder for the tables and ambiguous digits"
+    )
     parser.add_argument("--seeds", type=int, default=5, help="classifiers")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)

@@ -148,6 +148,10 @@ SCENE_ANSWERS = {
 MEASURES = {
     "sticker_probability": "probability of sticker",
     "logo_probability": "probability of logo",
+    "probability": "probability of a class",
+    "decision_threshold": "decision threshold",
+    "complete_localization": "complete localization",
+    "background_localization": "background localization",
     "left_probability": "highest probability of sticker left alone",
     "detection_rate": "share of the passes that detected it",
     **{name: metric.words for name, metric in METRICS.items()},
@@ -224,6 +228,7 @@ MESSAGES = {
     "detector_lost": "the detector has died or gone",
     "image_unusable": "the image cannot be used",
     "values_not_finite": "the scene holds values that are not finite",
+    "value_out_of_range": "the scene says that {subject} is {measured}: expected {low} to {high}",
     "image_without_size": "the image size is {width} x {height} px",
     "image_without_digest": "image_digest is empty",
     "decision_inconsistent": "the decision allows the removal of something that is no stable sticker",
@@ -341,7 +346,9 @@ _TEMPLATES = MESSAGES | LOG_LINES
 
 
 def text_of(reason: Reason) -> str:
-    """``reason`` in English words, one sentence without a full stop. Of an unknown code: the code with its values."""
+    """``reason`` in English words, one :func:`printable` sentence without a full stop. Of an unknown code: the code with its
+    values.
+    """
     fields = dict(reason.values)
     detail = fields.pop("detail", "")
     template = _TEMPLATES.get(reason.code)
@@ -362,7 +369,16 @@ def text_of(reason: Reason) -> str:
                 else item
             )
         text = template.format_map(_Fields(words))
-    return f"{text}: {detail}" if detail else text
+    return printable(f"{text}: {detail}" if detail else text)
+
+
+def printable(text: str) -> str:
+    """``text`` from outside as it may stand in a line of a log or a terminal: control characters, line breaks, characters that
+    turn the direction of writing and lone surrogates are escaped as in Python (``\\x1b``).
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def texts_of(reasons: Iterable[Reason]) -> str:

@@ -78,7 +78,7 @@ def test_mistakes_are_named(folder: Path) -> None:
         Detector(pases=3)
     with pytest.raises(InvalidInput, match="passes = 0: expected an integer from 1 to 200"):
         Detector(passes=0)
-    with pytest.raises(InvalidInput, match=r"none\.safetensors does not exist"):
+    with pytest.raises(InvalidInput, match=r"weights file none\.safetensors: no such file"):
         Detector(weights="none.safetensors")
     with pytest.raises(InvalidInput, match=r"3\.png: expected a picture"):
         read_image(folder / "3.png")

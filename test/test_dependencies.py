@@ -25,7 +25,7 @@ NAMED_OTHERWISE = {
 }
 #: Imports without a rosdep key: from requirements.txt alone.
 NO_ROSDEP_KEY = {
-    "hdbscan", "mapie", "playwright", "pyarrow", "pytorch_grad_cam", "ray", "rosbags", "safetensors", "threadpoolctl",
+    "hdbscan", "lz4", "mapie", "playwright", "pyarrow", "pytorch_grad_cam", "ray", "rosbags", "safetensors", "threadpoolctl",
     "torchmetrics",
 }  # fmt: skip
 #: Imports that PyPI does not have: the code that needs them is left out without a ROS installation.
@@ -34,7 +34,7 @@ ROS_INSTALLATION_ONLY = {
     "vision_msgs",
 }  # fmt: skip
 #: Imports that come with another one, in versions that fit each other.
-PART_OF = {"markupsafe": "jinja2", "pydantic_core": "pydantic", "starlette": "fastapi"}
+PART_OF = {"lz4": "rosbags", "markupsafe": "jinja2", "pydantic_core": "pydantic", "starlette": "fastapi"}
 #: rosdep keys that stand for no import.
 KEYS_WITHOUT_IMPORT = {
     "python3-mypy": "a check of scripts/test",

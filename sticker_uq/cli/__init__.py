@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
 PANELS = {
@@ -104,15 +105,20 @@ def explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, InvalidInput):
-        return f"error: {error}", 2
+        return f"error: {printable(str(error))}", 2
     if isinstance(error, ModuleNotFoundError):
         return f"error: the Python package {error.name} is missing: run scripts/setup to install it", 1
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        return f"error: {where}{error.strerror}", 1
+        return f"error: {printable(where)}{error.strerror}", 1
     if isinstance(error, MemoryError):
         return "error: out of memory", 1
-    return f"internal error: {type(error).__name__}: {error} (STICKER_UQ_DEBUG=1 shows where)", 1
+    if isinstance(error, RecursionError):
+        return "error: something in the input is nested too deeply", 2
+    return (
+        f"internal error: {type(error).__name__}: {printable(str(error))} (STICKER_UQ_DEBUG=1 shows where)",
+        1,
+    )
 
 
 def _print_version(wanted: bool) -> None:

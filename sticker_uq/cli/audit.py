@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from sticker_uq.gate.audit import GENESIS, Entry, entries, verify
-from sticker_uq.messages import text_of
+from sticker_uq.messages import printable, text_of
 from sticker_uq.scene import InvalidInput, Reason
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -41,7 +42,7 @@ def check(
     """Check every entry; exits with 1 when something was changed, removed, added or exchanged."""
     found = verify(folder, _hash("--head", head), _hash("--since", since))
     for finding in found.findings:
-        typer.echo(f"NOT WHOLE  {finding}")
+        typer.echo(printable(f"NOT WHOLE  {finding}"))
     typer.echo(
         f"{found.entries} entries in {found.files} files, {found.seals} torn by a crash and sealed, "
         f"{found.gaps} gaps in which nothing could be written"
@@ -68,7 +69,7 @@ def show(
     chosen: Iterable[Entry] = (e for e in entries(folder) if not kind or e.kind in kind)
     for entry in deque(chosen, last) if last else chosen:
         told = ", ".join(f"{name}={_short(value)}" for name, value in entry.data.items())
-        typer.echo(f"{entry.number:>7} {entry.time[:23]}Z {entry.kind:<14} {told}")
+        typer.echo(printable(f"{entry.number:>7} {entry.time[:23]}Z {entry.kind:<14} {told}"))
 
 
 def _short(value: object) -> str:
@@ -78,8 +79,12 @@ def _short(value: object) -> str:
 
 def _in_words(value: object) -> object:
     if isinstance(value, dict):
-        is_reason = isinstance(value.get("code"), str) and value.keys() <= _REASON_FIELDS
-        return text_of(Reason.from_dict(value)) if is_reason else {k: _in_words(v) for k, v in value.items()}
+        if isinstance(value.get("code"), str) and value.keys() <= _REASON_FIELDS:
+            with suppress(
+                TypeError, ValueError, AttributeError, LookupError
+            ):  # what another program wrote is shown as it is
+                return text_of(Reason.from_dict(value))
+        return {k: _in_words(v) for k, v in value.items()}
     return [_in_words(item) for item in value] if isinstance(value, list) else value
 
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, Record, assess, units_of
-from sticker_uq.cli.options import settings_options
+from sticker_uq.cli.options import output_file, settings_options
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, PanelRule, Provenance, Validity
@@ -51,8 +51,8 @@ def command(
             help="COCO folder, or rosbag2 folder with an annotations.json beside its metadata.yaml; may be repeated."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Policy file to write.")] = Path("policy.yaml"),
-    report: Annotated[Path | None, typer.Option(help="Report to write: FILE.html or FILE.md.")] = None,
+    out: Annotated[Path, output_file("Policy file to write.")] = Path("policy.yaml"),
+    report: Annotated[Path | None, output_file("Report to write: FILE.html or FILE.md.")] = None,
     alpha: Annotated[
         float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
     ] = 0.01,

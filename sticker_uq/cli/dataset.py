@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import cv2
-import numpy as np
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -24,10 +23,18 @@ from sticker_uq.cli import (
     dataset_prompts,
     dataset_review,
 )
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, read_coco, write_coco
+from sticker_uq.io.coco import (
+    IMAGE_FORMATS,
+    EncodedScene,
+    check_new_dataset,
+    encode_picture,
+    read_coco,
+    write_coco,
+)
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import read_image_file
 from sticker_uq.lab.datasets.abnormal import CASES
 from sticker_uq.lab.datasets.abnormal_coco import CLEAN, abnormal_scenes
 from sticker_uq.lab.rendering import encode_scene
@@ -52,7 +59,7 @@ def _about() -> None:
 
 @app.command()
 def render(
-    out: Annotated[Path, typer.Option(help="Folder to write images/ and annotations.json to.")],
+    out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
     count: Annotated[int, typer.Option(help="How many scenes.")] = 100,
     seed: Annotated[int, typer.Option(help="Seed of the first scene; scene i has seed + i.")] = 0,
     size: Annotated[str, typer.Option(help="Picture size in pixels, WIDTHxHEIGHT.")] = "960x720",
@@ -86,7 +93,7 @@ def render(
 @app.command()
 def abnormal(
     data: Annotated[Path, typer.Option(help="COCO folder of the source pictures.")],
-    out: Annotated[Path, typer.Option(help="Folder to write one COCO folder per case to.")],
+    out: Annotated[Path, output_folder("Folder to write one COCO folder per case to.")],
     case: Annotated[
         list[str] | None,
         typer.Option(help=f"One of {', '.join((CLEAN, *CASES))}; may be repeated. Default: all of them."),
@@ -106,6 +113,8 @@ def abnormal(
     patches = {f"patch-{path.stem}": _read_patch(path) for path in patch or ()}
     chosen = [*(case if case is not None else () if patches else (CLEAN, *CASES)), *patches]
     for name in chosen:
+        check_new_dataset(out / name)
+    for name in chosen:
         scenes = abnormal_scenes(items[: count or None], name, seed, patches.get(name), image_format)
         written = write_coco(out / name, scenes)
         typer.echo(f"{written} scenes in {out / name}")
@@ -115,7 +124,7 @@ def abnormal(
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
 def patch(
     data: Annotated[Path, typer.Option(help="COCO folder with stickers to train the patch on.")],
-    out: Annotated[Path, typer.Option(help="PNG file to write the patch to.")],
+    out: Annotated[Path, output_file("PNG file to write the patch to.")],
     detector_values: dict[str, Any],
     mode: Annotated[
         str,
@@ -160,10 +169,7 @@ def patch(
 
 
 def _read_patch(path: Path) -> Image:
-    picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if picture is None:
-        raise InvalidInput(f"--patch {path}: expected a picture that can be read")
-    return np.asarray(picture, np.uint8)
+    return read_image_file(path, f"--patch {path}")
 
 
 def _pair(option: str, text: str, pattern: str, expected: str) -> tuple[int, int]:

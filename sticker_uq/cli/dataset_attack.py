@@ -12,9 +12,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import EncodedScene, LabelledImage, encode_picture, read_coco, write_coco
+from sticker_uq.io.coco import (
+    EncodedScene,
+    LabelledImage,
+    check_new_dataset,
+    encode_picture,
+    read_coco,
+    write_coco,
+)
 from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 def command(
     data: Annotated[Path, typer.Option(help="COCO folder whose pictures are attacked.")],
     out: Annotated[
-        Path, typer.Option(help="Folder to write one COCO folder per variant to: adv-00, adv-01, ...")
+        Path, output_folder("Folder to write one COCO folder per variant to: adv-00, adv-01, ...")
     ],
     detector_values: dict[str, Any],
     mode: Annotated[
@@ -84,6 +91,9 @@ def command(
     attack = attack_settings(method, values | {"start": start, "epsilon": epsilon, "step": step})
     settings = checked(DetectorSettings, detector_values)
     items = read_coco(data)[: count or None]
+    folders = [out / f"adv-{variant:02d}" for variant in range(variants)]
+    for folder in folders:
+        check_new_dataset(folder)
     detector = load_detector(settings)
     columns = (TextColumn("attacking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     made: list[Adversarial] = []
@@ -94,13 +104,10 @@ def command(
             made.append(result)
             bar.advance(task)
 
-        for variant in range(variants):
+        for variant, folder in enumerate(folders):
             scenes = _scenes(detector, items, attack, seed, variant, batch, done)
-            write_coco(
-                out / f"adv-{variant:02d}",
-                scenes,
-                description=f"{method.upper()} against {settings.model} on {data.name}",
-            )
+            description = f"{method.upper()} against {settings.model} on {data.name}"
+            write_coco(folder, scenes, description=description)
     _print(made, out)
 
 

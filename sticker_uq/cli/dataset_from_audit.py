@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from sticker_uq.io.coco import EncodedScene, encode_picture, write_coco
+from sticker_uq.cli.options import output_folder
+from sticker_uq.io.coco import EncodedScene, check_new_dataset, encode_picture, write_coco
 from sticker_uq.lab.datasets.from_audit import BY_PERSON, AnsweredCase, answered_cases
 from sticker_uq.scene import InvalidInput
 
@@ -23,7 +25,7 @@ def command(
         list[Path],
         typer.Option(help="Recording of the same time; may be repeated."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write images/ and annotations.json to.")],
+    out: Annotated[Path, output_folder("Folder to write images/ and annotations.json to.")],
     topic: Annotated[
         str | None, typer.Option(help="Image topic of the recordings, if they have several.")
     ] = None,
@@ -45,7 +47,10 @@ def command(
             said.update(box.source for box in case.boxes)
             yield _encoded(number, case)
 
-    written = write_coco(out, usable(answered_cases(audit, recording, topic)), description=_DESCRIPTION)
+    check_new_dataset(out)
+    scenes = usable(answered_cases(audit, recording, topic))
+    first = next(scenes, None)  # an empty data set is not written
+    written = 0 if first is None else write_coco(out, chain([first], scenes), description=_DESCRIPTION)
     for problem, count in sorted(left_out.items()):
         typer.echo(f"left out {count}: {problem}")
     if not written:

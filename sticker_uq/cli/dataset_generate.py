@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sticker_uq.cli.options import output_folder
 from sticker_uq.lab.datasets.generating import Limits, generate_pictures
 from sticker_uq.lab.datasets.generators import Generator, RenderedGenerator
 from sticker_uq.lab.datasets.prompts import read_prompts
@@ -21,7 +22,7 @@ GENERATORS = ("rendered", *KEYS, "diffusers")
 
 def command(
     prompts: Annotated[Path, typer.Option(help="File of `dataset prompts`.")],
-    out: Annotated[Path, typer.Option(help="Folder for images/ and manifest.jsonl, new or to be continued.")],
+    out: Annotated[Path, output_folder("Folder for images/ and manifest.jsonl, new or to be continued.")],
     generator: Annotated[
         str,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sticker_uq.cli.options import output_folder
 from sticker_uq.lab.datasets.reviewing import Review
 from sticker_uq.scene import InvalidInput
 
@@ -19,7 +20,7 @@ def command(
         Path, typer.Argument(help="Folder of `dataset generate`, or any with pictures in images/.")
     ],
     kept: Annotated[
-        Path | None, typer.Option(help="Folder to copy the kept pictures to when the review ends.")
+        Path | None, output_folder("Folder to copy the kept pictures to when the review ends.")
     ] = None,
     port: Annotated[int, typer.Option(help="Port of the local web page; 0: any free one.")] = 0,
 ) -> None:

@@ -6,9 +6,8 @@ import json
 import os
 import platform
 import re
-import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -20,24 +19,41 @@ from rich.table import Table
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
+from sticker_uq.cli.options import output_folder
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.outputs import remove_earlier_result
+from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import share_folder
-from sticker_uq.scene import InvalidInput
 
 _LOG_LINE = re.compile(r"^\[(?P<node>\w+)\] \[(?P<level>\w+)\] \[[\d.]+\] \[[^\]]*\]: (?P<text>.*)$")
 _SHOWN = ("cell_sim", "console", "supervisor")
 _MADE_BY_DEMO = "truth.json"
+_ASKING = "policy.yaml"
+_WRITTEN = (_MADE_BY_DEMO, _ASKING, "summary.json", "report.html", "log.txt")
+_FILES = (
+    *_WRITTEN,
+    *(f".{name}.*.tmp" for name in _WRITTEN),  # of a demo that was killed
+    "pictures/*.jpg",
+    "bag/metadata.yaml",
+    "bag/*.mcap",
+    "audit/audit-*.jsonl",
+    "audit/lock",
+)
+"""What a demo leaves in its folder."""
 
 
 def command(
     laptops: Annotated[int, typer.Option(min=1, max=1000, help="Number of laptops.")] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the laptops.")] = 7,
-    out: Annotated[Path, typer.Option(help="Folder for the recording, the pictures and the report.")] = Path(
-        "out/demo"
-    ),
+    out: Annotated[
+        Path,
+        output_folder(
+            "Folder for the recording, the pictures and the report; an earlier demo's files in it are replaced."
+        ),
+    ] = Path("out/demo"),
     person: Annotated[
-        str,
+        Literal["ground_truth", "console", "none"],
         typer.Option(
             help="Who answers interventions: ground_truth (the simulation), console (you, on the operator's page) or none."
         ),
@@ -66,15 +82,14 @@ def command(
     """
     console = Console()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
-    Policy.load(policy_file)  # reports an invalid policy before anything is started
-    _prepare(out)
+    Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
+    if params is not None:
+        read_parameters(params, "supervisor")
     os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
     # isolates the demo from a cell on the same machine
     os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
     on_page = person == "console"
-    if on_page and policy is None:
-        policy_file = asking_policy(policy_file, out / "policy.yaml")
-        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
+    asking = on_page and policy is None
     limit = timeout if timeout is not None or on_page else 600.0
     options = CellOptions.from_texts(
         {
@@ -91,7 +106,15 @@ def command(
             "policy": str(policy_file),
         }
     )
-    trouble = _run(cell_processes(options), laptops, out, limit, console)
+    processes = cell_processes(options)
+    _prepare(out)
+    if asking:
+        policy_file = asking_policy(policy_file, out / _ASKING)
+        for spec in processes:
+            if spec.name == "supervisor":
+                spec.parameters["policy"] = str(policy_file.resolve())
+        console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
+    trouble = _run(processes, laptops, out, limit, console)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
@@ -118,13 +141,9 @@ def asking_policy(packaged: Path, path: Path) -> Path:
 
 
 def _prepare(out: Path) -> None:
-    if out.exists():
-        if not (out / _MADE_BY_DEMO).is_file() and any(out.iterdir()):
-            raise InvalidInput(
-                f"{out} contains files that are not a demo's: choose another folder with --out"
-            )
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
+    """Make the folder ``out`` for a new demo; raises InvalidInput when it holds anything but files of an earlier one."""
+    out.mkdir(parents=True, exist_ok=True)
+    remove_earlier_result(out, _FILES, f"--out {out}")
     with atomic_write(out / _MADE_BY_DEMO, "w") as file:
         file.write("[]")
 

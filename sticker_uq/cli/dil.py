@@ -9,7 +9,7 @@ import pandas as pd
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -50,7 +50,7 @@ def study(
     data: Annotated[
         Path, typer.Option(help="Folder that `dataset abnormal` wrote: one COCO folder per case.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was measured.")],
+    out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
     detector_values: dict[str, Any],
     model: Annotated[
         list[str] | None,
@@ -105,7 +105,7 @@ def learn(
         Path,
         typer.Option(help="COCO folder of clean pictures: hundreds for a head, thousands for a network."),
     ],
-    out: Annotated[Path, typer.Option(help="Safetensors file for the head or network.")],
+    out: Annotated[Path, output_file("Safetensors file for the head or network.")],
     detector_values: dict[str, Any],
     network: Annotated[
         bool,

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -49,7 +49,7 @@ def command(
         typer.Option(help="Also measure the clusters of this many stochastic passes; 0: do not."),
     ] = 0,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
+        Path | None, output_file("Also write the results to this JSON file.", "--json")
     ] = None,
 ) -> None:
     """Print mAP@0.5, average precision, precision and recall by class on a labelled data set.

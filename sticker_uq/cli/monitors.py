@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.ambiguity.pasting import pasted_scenes
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
@@ -49,7 +49,7 @@ def _about() -> None:
 
 @app.command()
 def study(
-    out: Annotated[Path, typer.Option(help="Folder for the tables, and for what was measured.")],
+    out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
     data: Annotated[
         str, typer.Option(help="digits: the handwritten digits that scikit-learn ships.")
     ] = "digits",
@@ -94,9 +94,7 @@ def study(
 @app.command()
 def ambiguous(
     data: Annotated[Path, typer.Option(help="COCO folder with logos and stickers.")],
-    out: Annotated[
-        Path, typer.Option(help="COCO folder to write: its pictures with ambiguous objects on them.")
-    ],
+    out: Annotated[Path, output_folder("COCO folder to write: its pictures with ambiguous objects on them.")],
     each: Annotated[int, typer.Option(help="Ambiguous objects per picture, where there is space.")] = 2,
     delta_max: Annotated[
         float, typer.Option(help="Highest difference of the probabilities of an object's two classes.")
@@ -110,6 +108,7 @@ def ambiguous(
     """
     if each < 1:
         raise InvalidInput(f"--each {each}: expected 1 or more")
+    check_new_dataset(out)
     material, items = coco_material(data, seed), read_coco(data)
     crops = np.concatenate([material.train, material.test])
     labels = np.concatenate([material.train_labels, material.test_labels])
@@ -128,7 +127,7 @@ def ambiguous(
 
 @app.command()
 def tasks(
-    out: Annotated[Path, typer.Option(help="Folder for the tables and results.")],
+    out: Annotated[Path, output_folder("Folder for the tables and results.")],
     data: Annotated[str, typer.Option(help="cell, or a COCO folder with logos and stickers.")] = "cell",
     seeds: Annotated[
         int, typer.Option(help="Number of seeds that every network is trained with.")
@@ -167,7 +166,7 @@ def _material(data: str) -> Material:
 )
 def detections(
     data: Annotated[Path, typer.Option(help="COCO folder that the detector was not trained on.")],
-    out: Annotated[Path, typer.Option(help="File to write the tables to, Markdown.")],
+    out: Annotated[Path, output_file("File to write the tables to, Markdown.")],
     detector_values: dict[str, Any],
     member: Annotated[
         list[str] | None,

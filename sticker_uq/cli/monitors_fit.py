@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
-from sticker_uq.cli.options import settings_options
+from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.detection.detector import load_members
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
@@ -34,7 +34,7 @@ _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration
 def command(
     settings: PerceptionSettings,
     data: Annotated[Path, typer.Option(help="COCO folder with pictures to fit on.")],
-    out: Annotated[Path, typer.Option(help="Folder for the panel.")],
+    out: Annotated[Path, output_folder("Folder for the panel.")],
     calibration: Annotated[
         Path | None,
         typer.Option(help="COCO folder to set the limits on. Default: a third of the pictures of --data."),

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
+from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.setting_fields import expectation, kind_of, refusal
 from sticker_uq.scene import InvalidInput
@@ -23,6 +24,43 @@ from sticker_uq.scene import InvalidInput
 Model = TypeVar("Model", bound=BaseModel)
 _WIDEST_METAVAR = 24
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
+
+
+def output_file(help_text: str, *names: str) -> Any:
+    """An option for a file to write. The command does not start when nothing can be written there."""
+    return typer.Option(*names, help=help_text, callback=check_file)
+
+
+def output_folder(help_text: str, *names: str, empty: bool = False) -> Any:
+    """An option for a folder to write to; with ``empty`` it must be new or empty. The command does not start when nothing can be
+    written there.
+    """
+    return typer.Option(*names, help=help_text, callback=_empty_folder if empty else check_folder)
+
+
+def check_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Callback of a parameter for a file to write: raises InvalidInput when nothing can be written there."""
+    if path is not None:
+        check_output_file(path, f"{_typed(parameter)} {path}")
+    return path
+
+
+def check_folder(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Callback of a parameter for a folder to write to: raises InvalidInput when nothing can be written there."""
+    if path is not None:
+        check_output_folder(path, f"{_typed(parameter)} {path}")
+    return path
+
+
+def _empty_folder(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    if path is not None:
+        check_output_folder(path, f"{_typed(parameter)} {path}", empty=True)
+    return path
+
+
+def _typed(parameter: typer.CallbackParam) -> str:
+    """The option as a user types it; an argument by its name in the help."""
+    return parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
 
 
 def settings_options(

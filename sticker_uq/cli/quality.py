@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
@@ -30,7 +30,7 @@ Seen = Literal["both", "one-pass", "clusters"]
 @field_options("detector_values", DetectorSettings, "passes", "dropout_rate", "score_floor", "device", "seed")
 def command(
     detector_values: dict[str, Any],
-    out: Annotated[Path, typer.Option(help="Folder for the results, new or empty.")],
+    out: Annotated[Path, output_folder("Folder for the results, new or empty.", empty=True)],
     data: Annotated[Path | None, typer.Option(help="COCO folder of the pictures.")] = None,
     model: Annotated[
         list[str] | None,
@@ -88,8 +88,6 @@ def command(
         raise InvalidInput("expected one of --data (labelled pictures) and --vectors (probabilities)")
     if data is None and (model or weights):
         raise InvalidInput("--model and --weights need --data: --vectors has the probabilities already")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out}: not an empty folder; choose another one or remove it")
     notes: list[str] = []
     if data is None:
         found = [read_vectors(path) for path in vectors or ()]

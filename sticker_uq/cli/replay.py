@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import settings_options
+from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
+from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.share import share_folder
 from sticker_uq.perception import PerceptionSettings
@@ -63,9 +64,7 @@ def command(
     params: Path | None,
     out: Annotated[
         Path,
-        typer.Option(
-            help="Folder for the results, new or empty; with one folder for each of several sources."
-        ),
+        output_folder("Folder for the results, new or empty; with one folder for each of several sources."),
     ] = Path("out/replay"),
     topic: Annotated[
         str | None, typer.Option(help="Image topic of a recording; only needed if it has several.")
@@ -102,7 +101,7 @@ def command(
 
     Writes tables of images, objects and limits (which one blocked how often), annotated pictures, report.html and summary.json.
 
-    Images that cannot be read are rows with status FAILED.
+    Images that cannot be read are rows with status FAILED; exit status 1 when all of a source are.
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
@@ -110,6 +109,8 @@ def command(
     most = _pictures(pictures)
     several = len(sources) > 1
     folders = _folders(sources, out) if several else [out]
+    for folder in folders:
+        check_output_folder(folder, f"--out {folder}", empty=True)
     replays = [
         ReplayJob(
             source=source,
@@ -144,7 +145,10 @@ def command(
             typer.echo(line, err=True)
         if result.compared:
             typer.echo(result.compared)
-    raise typer.Exit(0 if all(result.agrees for result in done) else 1)
+        if result.summary.failed == result.summary.images:
+            typer.echo(f"{replay.source}: none of the images could be assessed; their rows say why", err=True)
+    usable = all(result.summary.failed < result.summary.images for result in done)
+    raise typer.Exit(0 if usable and all(result.agrees for result in done) else 1)
 
 
 def _folders(sources: list[Path], out: Path) -> list[Path]:

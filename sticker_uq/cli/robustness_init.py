@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sticker_uq.cli.options import check_file, output_file
 from sticker_uq.lab.robustness.drawing import sweep_strengths
 from sticker_uq.lab.robustness.preset import PRESETS, preset
 from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, explained
@@ -15,7 +16,9 @@ from sticker_uq.scene import InvalidInput
 
 
 def init(
-    out: Annotated[Path, typer.Argument(help="YAML file to write.")] = Path("robustness.yaml"),
+    out: Annotated[Path, typer.Argument(help="YAML file to write.", callback=check_file)] = Path(
+        "robustness.yaml"
+    ),
     ask: Annotated[
         bool, typer.Option("--ask", help="Ask for exposure, likelihood and severity of every circumstance.")
     ] = False,
@@ -45,7 +48,7 @@ def init(
 def sheet(
     specification: Annotated[Path, typer.Argument(help="YAML file of the specification.")],
     data: Annotated[Path, typer.Option(help="COCO folder of source images.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("circumstances.html"),
+    out: Annotated[Path, output_file("HTML file to write.")] = Path("circumstances.html"),
     image: Annotated[int, typer.Option(help="Index of the source image, from 0.")] = 0,
 ) -> None:
     """Write a sheet of pictures: every circumstance at three strengths, with its distance and the permitted change epsilon."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import settings_options
+from sticker_uq.cli.options import check_folder, output_folder, settings_options
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
@@ -39,9 +39,9 @@ def run(
     specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
     settings: PerceptionSettings,
     data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder of the assessment; an interrupted run resumes in it.")
-    ] = Path("out/robustness"),
+    out: Annotated[Path, output_folder("Folder of the assessment; an interrupted run resumes in it.")] = Path(
+        "out/robustness"
+    ),
     system: Annotated[
         str,
         typer.Option(
@@ -104,7 +104,8 @@ def run(
     limits = Policy.load(policy or share_folder() / "config" / "policy.yaml")
     with _stages() as advance:
         prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
-        spec.save(out / SPECIFICATION)
+        if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
+            spec.save(out / SPECIFICATION)  # without the comments of the user's file
         if cases_only:
             return
         load: Callable[[], System]
@@ -134,7 +135,7 @@ def run(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of an assessment.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of an assessment.", callback=check_folder)],
 ) -> None:
     """Rewrite report.html, summary.md and tables/ of an assessment."""
     write_report(Assessment.load(folder), folder)

@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from sticker_uq.cli.options import output_file
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR
 from sticker_uq.scene import InvalidInput
@@ -36,9 +37,7 @@ def command(
             help="Models with a lower mean mAP on clean images are not ranked: what sees nothing is sure and robust.",
         ),
     ] = ACCURACY_FLOOR,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the detector's parameters to this YAML file.")
-    ] = None,
+    out: Annotated[Path | None, output_file("Write the detector's parameters to this YAML file.")] = None,
 ) -> None:
     """Rank the models of a study by the given criteria, with statistical ties, and write the detector's parameters."""
     from sticker_uq.lab.studies.detectors.model_selection import advice, parameters, rank

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
-from sticker_uq.cli.options import field_options
+from sticker_uq.cli.options import check_folder, field_options, output_folder
 from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
@@ -55,7 +55,7 @@ def run(
             help="Image topic of the recordings, or of the one named NAME; may be repeated.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the study; an interrupted run resumes in it.")] = Path(
+    out: Annotated[Path, output_folder("Folder of the study; an interrupted run resumes in it.")] = Path(
         "out/study"
     ),
     rates: Annotated[
@@ -154,7 +154,7 @@ def run(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of a finished study.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a finished study.", callback=check_folder)],
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
 ) -> None:
     """Write the report, the summary and the tables of a study again."""

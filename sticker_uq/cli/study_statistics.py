@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sticker_uq.cli.options import output_folder
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label
 from sticker_uq.lab.studies.detectors.results import read_results
@@ -29,7 +30,7 @@ def statistics(
             help="Definitions of the measures: correct, or those of the published code.",
         ),
     ] = "paper",
-    out: Annotated[Path | None, typer.Option(help="Folder to write every table to as CSV.")] = None,
+    out: Annotated[Path | None, output_folder("Folder to write every table to as CSV.")] = None,
     resamples: Annotated[
         int, typer.Option(help="Resamples of the bootstrap intervals; 0: no intervals.")
     ] = RESAMPLES,

@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked, field_options
+from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
 from sticker_uq.lab.training.training import Progress as Step
@@ -47,9 +48,7 @@ def command(
     values: dict[str, Any],
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for best.safetensors, metrics.csv and the state. Default: out/train/MODEL."
-        ),
+        output_folder("Folder for best.safetensors, metrics.csv and the state. Default: out/train/MODEL."),
     ] = None,
     val_data: Annotated[
         Path | None, typer.Option(help="COCO folder to validate on; default: a tenth of --data.")
@@ -74,6 +73,8 @@ def command(
     if ensemble < 1:
         raise InvalidInput(f"--ensemble {ensemble}: expected 1 or more")
     folders = [out] if ensemble == 1 else [out / f"member_{n}" for n in range(1, ensemble + 1)]
+    for folder in folders:
+        check_output_folder(folder, f"--out {folder}")
     if not resume:
         for folder in folders:
             if (folder / STATE).exists():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pickle
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,12 @@ from torch import Tensor, nn
 
 from sticker_uq.detection.registry import known_name
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import check_regular, parse_json, shown
 from sticker_uq.scene import CLASS_COUNT, InvalidInput, ObjectClass
 
 FORMAT = 1
+MOST_WEIGHTS = 4 << 30
+"""Bytes of a weights file; the largest of the six models has 170 MB."""
 CLASSES = [c.name.lower() for c in ObjectClass]
 _KEY = "sticker_uq"
 COUNTERS = "num_batches_tracked"  # of batch normalisation in training; no part of what a model computes
@@ -77,12 +80,13 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
 
     Reads safetensors written by :func:`save_weights`, and ``.pth`` files with a state dict (plain, or under
     ``model`` or ``state_dict``) through torch's restricted unpickler. Metadata of a ``.pth`` is the computed
-    ``checksum`` alone. Raises InvalidInput when the file is missing, broken or truncated, is of another
-    format version, does not match its checksum or holds values that are not finite.
+    ``checksum`` and, where they stand beside the state dict, its ``classes``. Raises InvalidInput when the file is
+    missing, broken or truncated, is of another format version, does not match its checksum, or holds values that are
+    not finite or fill more memory than the file has bytes.
     """
     file = Path(path)
-    if not file.is_file():
-        raise InvalidInput(f"weights file {file} does not exist or is no file")
+    if check_regular(file, f"weights file {file}") > MOST_WEIGHTS:
+        raise InvalidInput(f"weights file {file} has more than {MOST_WEIGHTS} bytes")
     state, metadata = _read_pth(file) if file.suffix in (".pth", ".pt") else _read_safetensors(file)
     state = {k: v.to(torch.float32) for k, v in state.items() if not k.endswith(COUNTERS)}
     _check_finite(state, file)
@@ -97,14 +101,16 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
     """Fill ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
 
     Raises InvalidInput, naming the file, the value found and the one expected, for whatever
-    :func:`load_weights` refuses, weights of another model or number of classes, and missing, unexpected or
-    wrongly shaped tensors.
+    :func:`load_weights` refuses, weights of another model, number or order of classes, an unknown order of classes, and missing,
+    unexpected or wrongly shaped tensors. ``model`` may be partly filled then.
     """
     state, metadata = load_weights(path)
     if metadata.get("model", name) != name:
-        raise InvalidInput(f"weights file {path} is for model {metadata['model']!r}, expected {name!r}")
+        raise InvalidInput(f"weights file {path} is for model {shown(metadata['model'])}, expected {name!r}")
     if metadata.get("classes", CLASSES) != CLASSES:
-        raise InvalidInput(f"weights file {path} has classes {metadata['classes']}, expected {CLASSES}")
+        raise InvalidInput(
+            f"weights file {path} has classes {shown(metadata['classes'])}, expected {CLASSES}"
+        )
     own = model.state_dict()
     for key in sorted(own.keys() & state.keys()):
         _check_shape(key, list(state[key].shape), list(own[key].shape), path)
@@ -118,6 +124,11 @@ def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
             f"weights file {path} does not fit {name!r}: {len(missing)} tensors missing{_some(missing)}, "
             f"{len(extra)} unexpected{_some(extra)}"
         )
+    if "classes" not in metadata:  # with logo and sticker exchanged, logos would be removed
+        raise InvalidInput(
+            f"weights file {path} does not say in which order its classes are: save it as "
+            f"{{'model': model.state_dict(), 'classes': {CLASSES}}}"
+        )
     return metadata
 
 
@@ -126,20 +137,19 @@ def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
         with safe_open(file, framework="pt") as opened:
             text = (opened.metadata() or {}).get(_KEY)
             state = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"weights file {file} is no complete safetensors file: {error}") from error
     if text is None:
         raise InvalidInput(
             f"weights file {file} has no metadata {_KEY!r}, expected a file of `sticker-uq train`"
         )
-    try:
-        metadata = dict(json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"weights file {file} has metadata {text[:80]!r}, expected a JSON object"
-        ) from error
+    metadata = parse_json(text, f"weights file {file}: metadata {_KEY!r}")
+    if not isinstance(metadata, dict):
+        raise InvalidInput(f"weights file {file} has metadata {shown(text)}, expected a JSON object")
     if metadata.get("format") != FORMAT:
-        raise InvalidInput(f"weights file {file} has format {metadata.get('format')!r}, expected {FORMAT}")
+        raise InvalidInput(
+            f"weights file {file} has format {shown(metadata.get('format'))}, expected {FORMAT}"
+        )
     for key in ("model", "classes", "checksum"):
         if key not in metadata:
             raise InvalidInput(f"weights file {file} has no {key!r} in its metadata, expected one")
@@ -147,20 +157,53 @@ def _read_safetensors(file: Path) -> tuple[State, dict[str, Any]]:
 
 
 def _read_pth(file: Path) -> tuple[State, dict[str, Any]]:
+    size = file.stat().st_size
+    if _is_archive(file) and _unpacked(file) > size:
+        raise InvalidInput(f"weights file {file} is a compressed archive, expected a file of torch.save")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInput(f"weights file {file} cannot be read as plain tensors: {reason}") from error
+    classes: dict[str, Any] = {}
     for key in ("model", "state_dict"):
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            classes = {"classes": content["classes"]} if "classes" in content else {}
             content = content[key]
+            break
     tensors = content if isinstance(content, Mapping) else {}
     if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
         raise InvalidInput(
             f"weights file {file} holds a {type(content).__name__}, expected a state dict of tensors"
         )
-    return {str(name): tensor for name, tensor in tensors.items()}, {}
+    for name, tensor in tensors.items():
+        plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+        if not plain or tensor.is_complex():
+            raise InvalidInput(
+                f"weights file {file}: tensor {shown(name)} is no plain tensor of real numbers"
+            )
+    # a tensor may repeat its few values any number of times
+    filled = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if filled > size:
+        raise InvalidInput(
+            f"weights file {file} has {size} bytes, but its tensors fill {filled} bytes: expected every value in the file"
+        )
+    return {str(name): tensor for name, tensor in tensors.items()}, classes
+
+
+def _is_archive(file: Path) -> bool:
+    """Whether torch reads the file as a zip archive."""
+    with file.open("rb") as stream:
+        return stream.read(4) == b"PK\x03\x04"
+
+
+def _unpacked(file: Path) -> int:
+    """Bytes of the unpacked records of a zip archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return sum(record.file_size for record in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        raise InvalidInput(f"weights file {file} cannot be read as plain tensors: {error}") from None
 
 
 def _check_finite(state: Mapping[str, Tensor], path: PathLike) -> None:

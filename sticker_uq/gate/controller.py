@@ -27,6 +27,7 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.judge import judge
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_sound
+from sticker_uq.gate.ranges import range_problem
 from sticker_uq.gate.settings import GateSettings, nanoseconds
 from sticker_uq.gate.state import NO_STREAK, NOT_CALIBRATED, GateState, SceneFacts
 from sticker_uq.gate.state_machine import step
@@ -110,7 +111,9 @@ class GateController:
         try:
             decision, alarm = self._judge(assessment)
             poses = locate_all(decision, assessment.image_size, geometry)
-            event = SceneReceived(decision, facts_of(assessment, decision, poses.fingerprint), poses)
+            event = SceneReceived(
+                decision, facts_of(assessment, decision, poses.fingerprint, self._policy), poses
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the gate must close
             fault = Reason.of("scene_not_judged", detail=f"{type(error).__name__}: {error}")
             return self.handle(Fault((fault,)), now_ns)
@@ -174,8 +177,16 @@ def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> Assum
     return AssumptionMonitor(policy.reference, levels, settings)
 
 
-def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: str = "") -> SceneFacts:
-    """What the gate checks of ``assessment`` itself; ``calibration`` tells one camera calibration from another."""
+def facts_of(
+    assessment: SceneAssessment,
+    decision: SceneDecision,
+    calibration: str = "",
+    policy: Policy | None = None,
+) -> SceneFacts:
+    """What the gate checks of ``assessment`` itself; ``calibration`` tells one camera calibration from another.
+
+    Signals of the scene that ``policy`` limits must have been measured.
+    """
     clustered = [o for o in assessment.objects if not o.unstable]
     sound = all(map(is_sound, (*assessment.objects, *assessment.unstable)))
     return SceneFacts(
@@ -191,6 +202,7 @@ def facts_of(assessment: SceneAssessment, decision: SceneDecision, calibration: 
         exposure=assessment.exposure,
         calibration=calibration,
         panel_hash=assessment.panel_hash,
+        invalid=range_problem(assessment, policy),
     )
 
 

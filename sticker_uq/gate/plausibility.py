@@ -83,6 +83,8 @@ def problems_of(
 def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings) -> Iterator[Problem]:
     if not facts.finite:
         yield BlockReason.IMPLAUSIBLE_SCENE, Reason("values_not_finite")
+    if facts.invalid is not None:
+        yield BlockReason.IMPLAUSIBLE_SCENE, facts.invalid
     if min(facts.image_size) <= 0:
         width, height = facts.image_size
         yield BlockReason.IMPLAUSIBLE_SCENE, Reason.of("image_without_size", width=width, height=height)

@@ -33,7 +33,8 @@ class Phase(IntEnum):
 class SceneFacts:
     """What the gate itself checks of a scene. ``finite``: every box and probability and every metric that must be is.
 
-    ``calibration`` tells one camera calibration from another, empty when none is known.
+    ``calibration`` tells one camera calibration from another, empty when none is known. ``invalid``: a value that cannot have
+    been measured, None when there is none.
     """
 
     stamp_ns: int
@@ -48,6 +49,7 @@ class SceneFacts:
     exposure: Exposure | None = None
     calibration: str = ""
     panel_hash: str = ""
+    invalid: Reason | None = None
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from sticker_uq.io.categories import category_names
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations
+from sticker_uq.io.reading import shown
 from sticker_uq.scene import CLASS_COUNT, FloatArray, InvalidInput, ObjectClass
 
 _Names = Mapping[str, ObjectClass | None]
@@ -62,7 +63,7 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
         usable = isinstance(votes, dict) and {_key(name) for name in votes} <= set(names)
         if not usable or any(type(n) is not int or n < 0 for n in votes.values()) or not sum(votes.values()):
             raise InvalidInput(
-                f"{where}: annotators {votes!r}: expected the number of votes for each of {', '.join(names)}"
+                f"{where}: annotators {shown(votes)}: expected the number of votes for each of {', '.join(names)}"
             )
         stickers = sum(n for name, n in votes.items() if names[_key(name)] == ObjectClass.STICKER)
         return float(stickers / sum(votes.values()))
@@ -76,7 +77,8 @@ def _fraction(path: Path, annotation: Mapping[str, Any], names: _Names) -> float
             or not math.isclose(sum(values), 1, abs_tol=1e-3)
         ):
             raise InvalidInput(
-                f"{where}: probabilities {values!r}: expected {CLASS_COUNT} numbers that sum to 1 (background, logo, sticker)"
+                f"{where}: probabilities {shown(values)}: expected {CLASS_COUNT} numbers that sum to 1 (background, logo, "
+                "sticker)"
             )
         return float(values[ObjectClass.STICKER])
     return None

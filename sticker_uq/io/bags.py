@@ -6,19 +6,34 @@ The complete messages of such a recording can be read; :attr:`Bag.damage` says w
 
 from __future__ import annotations
 
+import os
+import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rosbags.interfaces import Connection, MessageDefinitionFormat
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
 
+from sticker_uq.io.bag_compression import bound_decompression
 from sticker_uq.io.mcap_recovery import TruncatedMcap
+from sticker_uq.io.reading import MIB, check_regular, read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
 BAG_SUFFIXES = (".mcap", ".db3")
+MOST_STRUCTURED = 16 * MIB
+"""Bytes of a message that is no image. In Python lists and objects take a hundred times as many."""
+_IMAGES = ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage")
+
+_SQLITE = b"SQLite format 3\0"
+_COMPUTED = re.compile(r"\bAS\s*\(|\bVIRTUAL\b", re.IGNORECASE)
+
+bound_decompression()
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,9 @@ class Bag:
             yield BagMessage(received, None, self.damage)
 
     def _decode(self, connection: Connection, received: int, data: bytes) -> BagMessage:
+        if len(data) > MOST_STRUCTURED and connection.msgtype not in _IMAGES:
+            error = f"{connection.msgtype} of {len(data)} bytes, expected at most {MOST_STRUCTURED}"
+            return BagMessage(received, None, error)
         try:
             return BagMessage(received, self._types.deserialize_cdr(data, connection.msgtype))
         except Exception as error:  # noqa: BLE001  # rosbags compiles a decoder per type: anything can come out of bad bytes
@@ -96,30 +114,46 @@ class Bag:
             raise InvalidInput(
                 f"{self.path}: {connection.topic}: the recording holds no definition of {connection.msgtype}"
             )
-        if definition.format is MessageDefinitionFormat.IDL:
-            types = get_types_from_idl(definition.data)
-        else:
-            types = get_types_from_msg(definition.data, connection.msgtype)
-        self._types.register(
-            {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
-        )
+        try:
+            if definition.format is MessageDefinitionFormat.IDL:
+                types = get_types_from_idl(definition.data)
+            else:
+                types = get_types_from_msg(definition.data, connection.msgtype)
+            self._types.register(
+                {name: fields for name, fields in types.items() if name not in self._types.fielddefs}
+            )
+        except Exception as error:  # noqa: BLE001  # the definition is compiled, and it may be anything
+            raise InvalidInput(
+                f"{self.path}: {connection.topic}: the definition of {connection.msgtype} in the recording cannot be used: "
+                f"{_words(error)[:200]}"
+            ) from None
+        if connection.msgtype not in self._types.fielddefs:
+            raise InvalidInput(f"{self.path}: {connection.topic}: the recording defines another type")
 
     def _open_parts(self) -> list[Path]:
         """The paths to read in order: the folder, or its files where the folder as a whole cannot be opened."""
-        if self.path.is_file():
+        if not self.path.is_dir():
             return [self._readable(self.path)]
+        for file in self.path.iterdir():  # a name in metadata.yaml may be that of any of them
+            if not file.is_dir():
+                check_regular(file)
+                _check_database(file)
         error = "no metadata.yaml"
         if (self.path / "metadata.yaml").exists():
-            error = _trial(self.path)
+            error = _metadata_problem(self.path / "metadata.yaml") or _trial(self.path)
             if not error:
                 return [self.path]
-        files = sorted(f for f in self.path.iterdir() if f.suffix in BAG_SUFFIXES and f.stat().st_size)
+        files = sorted(
+            f for f in self.path.iterdir() if f.suffix in BAG_SUFFIXES and f.is_file() and f.stat().st_size
+        )
         if not files:
             raise InvalidInput(f"{self.path}: not a readable recording: {error}")
         self.damage = error
         return [self._readable(file) for file in files]
 
     def _readable(self, file: Path) -> Path:
+        check_regular(file)
+        _check_database(file)
         error = _trial(file)
         if not error:
             return file
@@ -131,13 +165,47 @@ class Bag:
         raise InvalidInput(f"{file}: not a readable recording: {error}{hint}")
 
 
+def _metadata_problem(path: Path) -> str:
+    """Why the reader must not see this file, "" when it may: the reader has no bounds."""
+    try:
+        read_yaml(path)
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
+def _check_database(file: Path) -> None:
+    """Raise InvalidInput for a database that computes what is read from it, which may never end. Others pass, broken ones too."""
+    with file.open("rb") as stream:
+        if stream.read(len(_SQLITE)) != _SQLITE:
+            return
+    try:
+        address = f"file:{quote(os.fspath(file.resolve()))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            schema = database.execute("SELECT type, sql FROM sqlite_master").fetchall()
+    except (sqlite3.Error, UnicodeError):
+        return
+    for kind, sql in schema:
+        if kind not in ("table", "index") or _COMPUTED.search(str(sql)):
+            raise InvalidInput(
+                f"{file}: not a readable recording: its database defines a {kind} that computes values"
+            )
+
+
 def _trial(path: Path) -> str:
     """Why `path` cannot be opened as a recording, "" when it can."""
     try:
-        with Reader(path):
-            return ""
+        with Reader(path) as reader:
+            wrong = next((c for c in reader.connections if not _is_plausible(c)), None)
     except Exception as error:  # noqa: BLE001  # a broken file fails in any way the storages know
         return _words(error)
+    return "" if wrong is None else f"{shown(wrong.msgcount)} messages of {shown(wrong.topic)}"
+
+
+def _is_plausible(connection: Connection) -> bool:
+    """Whether topic, type and number of messages, which metadata.yaml says, can be that."""
+    texts = isinstance(connection.topic, str) and isinstance(connection.msgtype, str)
+    return texts and type(connection.msgcount) is int and 0 <= connection.msgcount < 1 << 40
 
 
 def _words(error: Exception) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
+from sticker_uq.io.reading import read_yaml, shown
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 CATEGORIES = "categories.yaml"
@@ -22,18 +22,17 @@ def category_names(folder: Path) -> dict[str, ObjectClass | None]:
     """
     names: dict[str, ObjectClass | None] = dict(OWN_NAMES)
     path = folder / CATEGORIES
-    if not path.is_file():
+    if not path.exists():
         return names
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: not a YAML file: {' '.join(str(error).split())}") from None
+    content = read_yaml(path)
     if not isinstance(content, dict) or not content:
         raise InvalidInput(f"{path}: expected lines NAME: one of {_TARGETS}")
     for name, target in content.items():
         word = str(target).strip().lower()
         if word not in (*OWN_NAMES, IGNORE):
-            raise InvalidInput(f"{path}: {name}: {target!r}: expected one of {_TARGETS}")
+            raise InvalidInput(
+                f"{path}: {printable(str(name))[:80]}: {shown(target)}: expected one of {_TARGETS}"
+            )
         names[str(name).strip().lower()] = OWN_NAMES.get(word)
     return names
 

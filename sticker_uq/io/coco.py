@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,9 @@ import numpy.typing as npt
 
 from sticker_uq.io.categories import CATEGORIES, OWN_NAMES, category_names, check_used
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import read_image_file
+from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.reading import child_path, read_json, shown
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 ANNOTATIONS = "annotations.json"
@@ -24,6 +26,8 @@ IMAGE_FORMATS = ("jpg", "png")
 _JPEG_QUALITY = 93
 _ROUNDING = 1.0
 """Pixels by which a box may exceed its image, as labelling tools allow; such a box is clipped."""
+LONGEST = 1_000_000
+"""Pixels of a side of an image."""
 _Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
 """By category id: its name, its class, and whether it is known."""
 
@@ -81,10 +85,7 @@ def write_coco(
     OSError (a full disk, no permission) propagates.
     """
     root = Path(folder)
-    if root.exists() and not root.is_dir():
-        raise InvalidInput(f"{root}: expected a folder, found a file")
-    if (root / ANNOTATIONS).exists():
-        raise InvalidInput(f"{root / ANNOTATIONS}: exists already; expected a folder without a dataset")
+    check_new_dataset(root)
     (root / "images").mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -102,6 +103,13 @@ def write_coco(
             progress(image_id)
     write_annotations(root, description, images, annotations)
     return len(images)
+
+
+def check_new_dataset(root: Path) -> None:
+    """Raise InvalidInput unless a data set can be written to the folder ``root``, which holds none yet or does not exist."""
+    check_output_folder(root)
+    if os.path.lexists(root / ANNOTATIONS):
+        raise InvalidInput(f"{root / ANNOTATIONS}: exists already; expected a folder without a dataset")
 
 
 def write_annotations(
@@ -170,7 +178,7 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
         image_id = annotation.get("image_id")
         if not isinstance(image_id, int) or image_id not in entries:
             raise InvalidInput(
-                f"{path}: annotation {identity}: image_id {image_id!r} is not among the images"
+                f"{path}: annotation {identity}: image_id {shown(image_id)} is not among the images"
             )
         box, label = (
             _box(path, identity, annotation, entries[image_id]),
@@ -195,12 +203,9 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
     """The content of a COCO folder's `annotations.json`; InvalidInput when it is missing or not a JSON object."""
     path = Path(folder) / ANNOTATIONS
-    if not path.is_file():
+    if not path.exists():
         raise InvalidInput(f"{path}: no such file; expected a COCO folder with {ANNOTATIONS}")
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: not valid JSON ({error})") from error
+    document = read_json(path)
     if not isinstance(document, dict):
         raise InvalidInput(f"{path}: expected a JSON object, found {type(document).__name__}")
     return document
@@ -216,7 +221,7 @@ def _entries(path: Path, document: Mapping[str, Any], key: str) -> list[Mapping[
 def _unique(path: Path, kind: str, entry: Mapping[str, Any], known: Mapping[int, Any]) -> int:
     identity = entry.get("id")
     if not isinstance(identity, int) or isinstance(identity, bool):
-        raise InvalidInput(f"{path}: {kind} id {identity!r}: expected an integer")
+        raise InvalidInput(f"{path}: {kind} id {shown(identity)}: expected an integer")
     if identity in known:
         raise InvalidInput(f"{path}: {kind} id {identity} is used twice; expected every id once")
     return identity
@@ -241,19 +246,19 @@ def _label(path: Path, identity: int, annotation: Mapping[str, Any], labels_of: 
         labels_of.get(category, (None, None, False)) if isinstance(category, int) else (None, None, False)
     )
     if not known:
-        called = f" ({name!r})" if name is not None else ""
+        called = f" ({shown(name)})" if name is not None else ""
         expected = " or ".join(repr(own) for own in OWN_NAMES)
-        hint = f", or a line {name}: ... in {CATEGORIES}" if name is not None else ""
+        hint = f", or a line {shown(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
         raise InvalidInput(
-            f"{path}: annotation {identity}: category_id {category!r}{called}: expected {expected}{hint}"
+            f"{path}: annotation {identity}: category_id {shown(category)}{called}: expected {expected}{hint}"
         )
     return None if label is None else int(label)
 
 
 def _length(path: Path, identity: int, entry: Mapping[str, Any], key: str) -> int:
     value = entry.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(f"{path}: image {identity}: {key} {value!r}: expected a positive integer")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
+        raise InvalidInput(f"{path}: image {identity}: {key} {shown(value)}: expected a positive integer")
     return value
 
 
@@ -266,10 +271,10 @@ def _box(
     if (
         not isinstance(box, list)
         or len(box) != 4
-        or not all(type(part) in (int, float) and math.isfinite(part) for part in box)
+        or not all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
     ):
         raise InvalidInput(
-            f"{path}: annotation {identity}: bbox {box!r}: expected four numbers x, y, width, height"
+            f"{path}: annotation {identity}: bbox {shown(box)}: expected four numbers x, y, width, height"
         )
     x, y, w, h = (float(part) for part in box)
     if w <= 0 or h <= 0:
@@ -289,7 +294,10 @@ def _box(
 def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:
     name = entry.get("file_name")
     if not isinstance(name, str) or not name:
-        raise InvalidInput(f"{path}: image {identity}: file_name {name!r}: expected the name of a picture")
+        raise InvalidInput(
+            f"{path}: image {identity}: file_name {shown(name)}: expected the name of a picture"
+        )
+    child_path(path.parent, name, f"{path}: image {identity}")
     return name
 
 
@@ -311,12 +319,13 @@ def dataset_digest(items: Sequence[LabelledImage]) -> str:
 
 
 def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
-    """The pixels of ``item``, BGR. Raises InvalidInput if they cannot be read or have another size than labelled."""
-    image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
-    if image is None:
-        raise InvalidInput(f"{item.path}: cannot be decoded as a picture")
+    """The pixels of ``item``, BGR, of a JPEG, PNG, BMP or WebP file.
+
+    Raises InvalidInput if they cannot be read or have another size than labelled.
+    """
+    image = read_image_file(item.path)
     if image.shape[:2] != (item.height, item.width):
         raise InvalidInput(
             f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"
         )
-    return np.asarray(image, np.uint8)
+    return image

@@ -7,6 +7,7 @@ faithfully (truncated data, an impossible size, an encoding whose meaning as a c
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.io.reading import MIB, read_bytes
 from sticker_uq.scene import InvalidInput
 
 Transport = Literal["raw", "compressed"]
@@ -25,6 +27,10 @@ Picture = NDArray[np.uint8]
 Buffer = Any
 
 MAX_PIXELS = 2**28
+MOST_PICTURE = 256 * MIB
+"""Bytes of an image file."""
+MOST_SCANS = 64
+"""Scans of a JPEG file, each of which takes as long as a whole picture. Progressive files have about ten."""
 _JPEG_START = b"\xff\xd8\xff"
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 
@@ -146,16 +152,53 @@ def decode_compressed(data: Buffer) -> Picture:
             f"compressed image is truncated: {len(blob)} bytes of a {name} file without its end"
         )
     _check_size(width, height)
-    picture = cv2.imdecode(flat, cv2.IMREAD_COLOR)
-    if picture is None:
-        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file")
-    return np.ascontiguousarray(picture, np.uint8)
+    return _decoded(blob, name)
+
+
+def decode_picture(data: Buffer) -> Picture:
+    """The picture in a JPEG, PNG, BMP or WebP file, as :func:`decode_compressed` returns it; raises the same."""
+    blob = np.frombuffer(data, np.uint8).tobytes()
+    if blob.startswith(b"BM"):
+        name, (width, height), complete = "BMP", _inspect_bmp(blob), True
+    elif blob.startswith(b"RIFF") and blob[8:12] == b"WEBP":
+        # the format has no more than 2^28 pixels, in a file that says its length
+        name, (width, height), complete = "WebP", (1, 1), len(blob) >= 8 + int.from_bytes(blob[4:8], "little")
+    else:
+        return decode_compressed(blob)
+    if not complete:
+        raise InvalidInput(f"picture is truncated: {len(blob)} bytes of a {name} file without its end")
+    _check_size(width, height)
+    return _decoded(blob, name)
+
+
+def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
+    """The picture in a JPEG, PNG, BMP or WebP file, uint8 (H, W, 3) BGR.
+
+    Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is no regular file, has more than
+    :data:`MOST_PICTURE` bytes or cannot be decoded.
+    """
+    name = name or os.fspath(path)
+    data = read_bytes(path, MOST_PICTURE, name)
+    try:
+        return decode_picture(data)
+    except InvalidInput as error:
+        raise InvalidInput(f"{name}: {error}") from None
 
 
 def encode_jpeg(image: Picture, quality: int = 90) -> bytes:
     """``image`` (H, W, 3) BGR as a JPEG file of ``quality`` 1 to 100."""
     _, buffer = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
     return bytes(buffer)
+
+
+def _decoded(blob: bytes, name: str) -> Picture:
+    try:
+        picture = cv2.imdecode(np.frombuffer(blob, np.uint8), cv2.IMREAD_COLOR)
+    except cv2.error:
+        picture = None
+    if picture is None:
+        raise InvalidInput(f"compressed image of {len(blob)} bytes is a corrupt {name} file")
+    return np.ascontiguousarray(picture, np.uint8)
 
 
 def _check_size(width: int, height: int) -> None:
@@ -171,6 +214,17 @@ def _inspect_png(blob: bytes) -> tuple[tuple[int, int], bool]:
         return (0, 0), False
     width, height = struct.unpack(">II", blob[16:24])
     return (width, height), b"IEND" in blob[-64:]
+
+
+def _inspect_bmp(blob: bytes) -> tuple[int, int]:
+    """Width and height in the header of OS/2 or Windows; the height is negative where the first row is the upper one."""
+    if len(blob) < 26:
+        return 0, 0
+    if int.from_bytes(blob[14:18], "little") == 12:
+        width, height = struct.unpack("<HH", blob[18:22])
+    else:
+        width, height = struct.unpack("<ii", blob[18:26])
+    return width, abs(height)
 
 
 def _inspect_jpeg(blob: bytes) -> tuple[tuple[int, int], bool]:
@@ -189,6 +243,9 @@ def _inspect_jpeg(blob: bytes) -> tuple[tuple[int, int], bool]:
             height, width = struct.unpack(">HH", blob[at + 5 : at + 9])
             size = (width, height)
         at += 2 + length
-        if marker == 0xDA:  # entropy-coded data never contains FF D9
+        if marker == 0xDA:  # entropy-coded data never contains FF D9 or FF DA
+            scans = 1 + blob.count(b"\xff\xda", at)
+            if scans > MOST_SCANS:
+                raise InvalidInput(f"JPEG file with {scans} scans: expected at most {MOST_SCANS}")
             return size, blob.find(b"\xff\xd9", at) >= 0
     return size, False

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sticker_uq.io.bags import Bag
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_annotations, read_coco
+from sticker_uq.io.messages import expected_fields, stamp_to_ns
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
 from sticker_uq.scene import InvalidInput
 
@@ -88,9 +89,9 @@ def recorded_workpieces(path: Path) -> tuple[tuple[int, str], ...]:
     announced = []
     for topic in topics:
         for item in bag.messages(topic):
-            if item.message is not None and item.message.id:
-                stamp = item.message.header.stamp
-                announced.append((stamp.sec * 1_000_000_000 + stamp.nanosec, item.message.id))
+            with expected_fields(f"{path}: {topic}"):
+                if item.message is not None and item.message.id:
+                    announced.append((stamp_to_ns(item.message.header.stamp), str(item.message.id)))
     turns: list[tuple[int, str]] = []
     for stamp_ns, name in sorted(announced):
         if not turns or turns[-1][1] != name:

@@ -2,12 +2,15 @@
 
 Works on any object with the fields of the message: rclpy's and those of a recording. ROS is not needed.
 An unknown value of an enumeration becomes UNKNOWN, which blocks; an unknown label becomes BACKGROUND, which is never removed.
-A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene.InvalidInput`.
+A message whose arrays have inconsistent lengths raises :class:`sticker_uq.scene.InvalidInput`, and so does one with other fields:
+a recording brings its own definitions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from enum import IntEnum
 from typing import Any, TypeVar
@@ -22,9 +25,22 @@ E = TypeVar("E", bound=IntEnum)
 NANOSECONDS = 1_000_000_000
 
 
+@contextmanager
+def expected_fields(name: str) -> Iterator[None]:
+    """Raise :class:`InvalidInput`, which calls the message ``name``, where a field is missing or has another type."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except (AttributeError, TypeError, ValueError, LookupError, OverflowError) as error:
+        raise InvalidInput(f"{name} has other fields than expected: {error}") from None
+
+
 def stamp_to_ns(stamp: Any) -> int:
     """Nanoseconds since the epoch of ``stamp``."""
-    return stamp.sec * NANOSECONDS + stamp.nanosec
+    return int(stamp.sec) * NANOSECONDS + int(
+        stamp.nanosec
+    )  # of a recording they may be lists, and * repeats them
 
 
 def box_from_msg(message: Any) -> sc.FloatArray:
@@ -32,6 +48,7 @@ def box_from_msg(message: Any) -> sc.FloatArray:
     return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
 
 
+@expected_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
     """The assessment in ``message``; raises :class:`InvalidInput` when its arrays have inconsistent lengths."""
     return sc.SceneAssessment(
@@ -60,6 +77,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
     )
 
 
+@expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
     """The image check in ``message``."""
     return sc.ImageCheck(
@@ -73,6 +91,7 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
     )
 
 
+@expected_fields("a reason")
 def reason_from_msg(message: Any) -> sc.Reason:
     """The reason in ``message``."""
     box = box_from_msg(message.box)
@@ -86,6 +105,7 @@ def reason_from_msg(message: Any) -> sc.Reason:
     )
 
 
+@expected_fields("the decision message")
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
     """The decision in ``message`` about ``scene``, whose objects it names; boxes that only the operator drew are added.
 

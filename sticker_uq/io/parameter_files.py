@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.scene import InvalidInput
 
 _ROS_PARAMETERS = "ros__parameters"
@@ -32,19 +31,15 @@ def read_parameters(path: Path, node: str) -> dict[str, Any]:
     Sections named ``/**`` apply to every node; a namespace before the node's name is ignored. Raises InvalidInput
     when the file is missing or not a parameter file.
     """
-    if not path.is_file():
-        raise InvalidInput(f"parameter file {path}: no such file")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"parameter file {path}: not a YAML file: {' '.join(str(error).split())}"
-        ) from None
+    content = read_yaml(path, f"parameter file {path}")
     sections = list(_sections(content))
     if not sections:
         raise InvalidInput(
             f"parameter file {path}: expected NODE: {_ROS_PARAMETERS}: NAME: VALUE, found no {_ROS_PARAMETERS}"
         )
+    nameless = next((name for _, values in sections for name in values if not isinstance(name, str)), "")
+    if nameless != "":
+        raise InvalidInput(f"parameter file {path}: {shown(nameless)}: expected the name of a parameter")
     everywhere = [values for name, values in sections if name in _EVERY_NODE]
     own = [values for name, values in sections if name.rsplit("/", 1)[-1] == node]
     return {key: value for values in everywhere + own for key, value in values.items()}

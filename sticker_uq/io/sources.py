@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.io.bags import BAG_SUFFIXES, Bag
-from sticker_uq.io.images import decode_compressed, decode_image
+from sticker_uq.io.images import decode_compressed, decode_image, read_image_file
+from sticker_uq.io.messages import stamp_to_ns
+from sticker_uq.io.reading import check_regular
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
@@ -98,7 +101,7 @@ class _BagSource(ImageSource):
                 yield SourceImage(None, item.received_ns, "", name, item.error)
                 continue
             message = item.message
-            stamp = message.header.stamp.sec * 1_000_000_000 + message.header.stamp.nanosec
+            stamp = stamp_to_ns(message.header.stamp)
             try:
                 if compressed:
                     image = decode_compressed(message.data)
@@ -156,20 +159,11 @@ class _PictureSource(ImageSource):
 
     def __iter__(self) -> Iterator[SourceImage]:
         for index, file in enumerate(self._files):
+            name = printable(file.name)  # it may hold anything, also bytes that are no text
             try:
-                yield SourceImage(_read_picture(file), index, "", file.name)
-            except (InvalidInput, OSError) as error:
-                yield SourceImage(None, index, "", file.name, f"{file.name}: {error}")
-
-
-def _read_picture(file: Path) -> NDArray[np.uint8]:
-    data = file.read_bytes()
-    if file.suffix.lower() not in (".bmp", ".webp"):
-        return decode_compressed(data)
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if data else None
-    if image is None:
-        raise InvalidInput(f"{len(data)} bytes are not a complete {file.suffix[1:]} picture")
-    return np.ascontiguousarray(image, np.uint8)
+                yield SourceImage(read_image_file(file, name), index, "", name)
+            except InvalidInput as error:
+                yield SourceImage(None, index, "", name, str(error))
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:
@@ -181,6 +175,7 @@ def _natural(file: Path) -> list[tuple[int, str]]:
 class _VideoSource(ImageSource):
     def __init__(self, path: Path) -> None:
         self._path = path
+        check_regular(path)
         capture = cv2.VideoCapture(str(path))
         if not capture.isOpened() or not capture.read()[0]:
             known = ", ".join((*BAG_SUFFIXES, *PICTURE_SUFFIXES))

@@ -14,11 +14,14 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MIB, read_bytes, read_json
 from sticker_uq.monitors.interface import Monitor
 from sticker_uq.monitors.registry import monitor_named
 from sticker_uq.scene import InvalidInput
 
 FORMAT = 1
+MOST_LEARNED = 1024 * MIB
+"""Bytes of what a monitor learned."""
 
 
 def save_monitor(
@@ -55,10 +58,7 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
     """
     path = Path(folder) / f"{name}.json"
     document = read_description(path)
-    try:
-        data = path.with_suffix(".safetensors").read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path.with_suffix('.safetensors')}: no such file") from None
+    data = read_bytes(path.with_suffix(".safetensors"), MOST_LEARNED)
     found = hashlib.sha256(data).hexdigest()
     if found != document.get("sha256"):
         raise InvalidInput(
@@ -69,10 +69,10 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
         arrays = load(data)
         if arrays:
             monitor.restore(arrays)
-    except (KeyError, TypeError, SafetensorError, RuntimeError) as error:
+        cost = document.get("cost_ms")
+        monitor.cost_ms = math.nan if cost is None else float(cost)
+    except (KeyError, TypeError, ValueError, OverflowError, SafetensorError, RuntimeError) as error:
         raise InvalidInput(f"{path}: no description of a fitted {name}: {error}") from None
-    cost = document.get("cost_ms")
-    monitor.cost_ms = math.nan if cost is None else float(cost)
     return monitor
 
 
@@ -81,10 +81,7 @@ def read_description(path: Path) -> dict[str, Any]:
     if not path.is_file():
         fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
         raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InvalidInput(f"{path}: not valid JSON ({error})") from None
+    document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InvalidInput(f"{path}: expected the description of a monitor in format {FORMAT}")
     return document

@@ -16,8 +16,9 @@ from safetensors.numpy import load, save
 
 from sticker_uq.detection import StochasticDetector, load_members
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MOST_JSON, child_path, read_bytes
 from sticker_uq.monitors.detections import Probe
-from sticker_uq.monitors.files import load_monitor, save_monitor
+from sticker_uq.monitors.files import MOST_LEARNED, load_monitor, save_monitor
 from sticker_uq.monitors.panel import OF_PASSES, Panel, PanelMember, same_passes
 from sticker_uq.scene import InvalidInput
 
@@ -149,18 +150,15 @@ def load_panel(folder: str | os.PathLike[str], names: Sequence[str], detector: S
     members: list[StochasticDetector] = []
     if any("members" in voter.monitor.needs for voter in voters):
         for name, digest in document.members.items():
-            _checked(root / name, digest)
+            _checked(child_path(root, name, f"{root / PANEL_FILE}: members"), digest)
         members = load_members(detector.settings, [root / name for name in document.members])
     return Panel(voters, _probe(root / _PROBE, document.probe), members, _sha256(text))
 
 
 def _read(path: Path) -> tuple[bytes, PanelFile]:
-    try:
-        text = path.read_bytes()
-    except OSError:
-        raise InvalidInput(
-            f"{path}: no such file; expected a folder made by `sticker-uq monitors fit`"
-        ) from None
+    if not path.exists():
+        raise InvalidInput(f"{path}: no such file; expected a folder made by `sticker-uq monitors fit`")
+    text = read_bytes(path, MOST_JSON)
     try:
         document = PanelFile.model_validate_json(text)
     except ValidationError as error:
@@ -175,10 +173,9 @@ def _read(path: Path) -> tuple[bytes, PanelFile]:
 
 
 def _checked(path: Path, digest: str) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        raise InvalidInput(f"{path}: no such file, but {PANEL_FILE} names it") from None
+    if not path.exists():
+        raise InvalidInput(f"{path}: no such file, but {PANEL_FILE} names it")
+    content = read_bytes(path, MOST_LEARNED)
     found = _sha256(content)
     if found != digest:
         raise InvalidInput(f"{path}: checksum {found[:12]} is not the one in {PANEL_FILE}")

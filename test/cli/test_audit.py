@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from sticker_uq.cli import app
 from sticker_uq.gate.audit import AuditLog
-from sticker_uq.scene import Reason
+from sticker_uq.scene import InvalidInput, Reason
 
 
 def run(*arguments: object) -> Result:
@@ -82,3 +82,37 @@ def test_unusable_arguments_end_in_one_line(
     assert result.exit_code == 2
     assert words in result.output
     assert "Traceback" not in result.output
+
+
+def test_an_emptied_log_is_not_whole(folder: Path) -> None:
+    (folder / "audit-000001.jsonl").write_bytes(b"")
+    result = run("verify", folder)
+    assert result.exit_code == 1
+    assert "NOT WHOLE  audit-000001.jsonl:1: no entry" in result.output
+
+
+def test_what_is_named_like_a_file_of_the_log_must_be_one(folder: Path) -> None:
+    (folder / "audit-000002.jsonl").mkdir()
+    for command in ("verify", "show"):
+        result = run(command, folder)
+        assert result.exit_code == 2
+        assert "audit-000002.jsonl: is a folder, expected a regular file" in result.stderr
+    with pytest.raises(InvalidInput, match="is a folder"):
+        AuditLog(folder, 10**6)
+
+
+def test_a_name_forges_no_line_and_no_colour(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit", 10**6)
+    log.add(
+        "hold", {"person": "Eve\n      3 2026-01-01T00:00:00.000Z release        person=Ada\x1b[2J\u202e"}
+    )
+    log.add("answer", {"person": "\ud800", "reasons": [{"code": "above_limit", "box": "none", "values": 3}]})
+    log.close()
+    result = run("show", tmp_path / "audit")
+    assert result.exit_code == 0
+    assert len(result.output.splitlines()) == 2
+    assert result.output.isprintable() or set(result.output) - {"\n"} == set(
+        filter(str.isprintable, result.output)
+    )
+    assert r"person=Eve\n" in result.output
+    assert r"person=\ud800" in result.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from dataclasses import replace as changed
 
 import cv2
@@ -74,6 +75,22 @@ def test_a_folder_with_a_broken_picture_is_replayed_with_status_0(loaded, pictur
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert (summary["images"], summary["failed"]) == (3, 1)
     assert summary["environment"]["setting passes"] == "7"
+
+
+def test_a_replay_of_which_nothing_could_be_assessed_has_status_1(loaded, tmp_path):
+    folder = tmp_path / "lids"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(b"broken")
+    os.mkfifo(folder / "b.png")
+    (folder / "c.png").symlink_to("/dev/zero")
+    result = run(folder, "--out", tmp_path / "out", "--format", "csv")
+    assert result.exit_code == 1
+    assert f"{folder}: none of the images could be assessed" in result.stderr
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert (summary["images"], summary["failed"]) == (3, 3)
+    said = (tmp_path / "out/images.csv").read_text()
+    assert "b.png: is a named pipe" in said
+    assert "c.png: is a device" in said
 
 
 @pytest.fixture

@@ -164,16 +164,66 @@ def test_refuses_foreign_safetensors(tmp_path: Path) -> None:
         load_weights(path)
 
 
-@pytest.mark.parametrize(
-    "wrap", [lambda s: s, lambda s: {"model": s, "epoch": 3}, lambda s: {"state_dict": s}]
-)
-def test_reads_a_plain_state_dict(tmp_path: Path, wrap: Any) -> None:
+@pytest.mark.parametrize("key", ["model", "state_dict"])
+def test_reads_a_plain_state_dict_with_its_classes(tmp_path: Path, key: str) -> None:
     path = tmp_path / "weights.pth"
-    torch.save(wrap(model().state_dict()), path)
+    torch.save({key: model().state_dict(), "classes": CLASSES, "epoch": 3}, path)
     other = build_model(SSDLITE)
     metadata = load_into(other, SSDLITE, path)
-    assert metadata == {"checksum": load_weights(path)[1]["checksum"]}
+    assert metadata == {"checksum": load_weights(path)[1]["checksum"], "classes": CLASSES}
     assert torch.equal(other.state_dict()["backbone.features.0.0.0.weight"], next(model().parameters()))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message"),
+    [
+        (lambda s: s, "does not say in which order its classes are"),
+        (lambda s: {"model": s}, r"'classes': \['background', 'logo', 'sticker'\]"),
+        (
+            lambda s: {"model": s, "classes": ["background", "sticker", "logo"]},
+            r"has classes \['background', 'st",
+        ),
+        (lambda s: {"model": s, "classes": 3}, "has classes 3, expected"),
+    ],
+)
+def test_refuses_a_state_dict_whose_classes_may_be_in_another_order(
+    tmp_path: Path, wrap: Any, message: str
+) -> None:
+    path = tmp_path / "weights.pth"
+    torch.save(wrap(model().state_dict()), path)
+    assert load_weights(path)[0]  # a training may start from it
+    with pytest.raises(InvalidInput, match=message):
+        load_into(build_model(SSDLITE), SSDLITE, path)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (torch.zeros(1).expand(1 << 20, 1 << 20), r"its tensors fill 4398046511104 bytes"),
+        (torch.sparse_coo_tensor(size=(1 << 20, 1 << 20)), "no plain tensor of real numbers"),
+        (torch.zeros(2, dtype=torch.complex64), "no plain tensor of real numbers"),
+        (torch.zeros(2, device="meta"), "no plain tensor of real numbers"),
+    ],
+)
+def test_refuses_tensors_that_are_larger_than_their_file(
+    tmp_path: Path, tensor: torch.Tensor, message: str
+) -> None:
+    path = tmp_path / "bomb.pth"
+    torch.save({"a": tensor}, path)
+    with pytest.raises(InvalidInput, match=message):
+        load_weights(path)
+
+
+def test_refuses_a_compressed_archive(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(1 << 20)}, tmp_path / "plain.pth")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.pth") as plain,
+        zipfile.ZipFile(tmp_path / "bomb.pth", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with pytest.raises(InvalidInput, match="is a compressed archive"):
+        load_weights(tmp_path / "bomb.pth")
 
 
 def test_refuses_a_state_dict_with_another_number_of_classes(tmp_path: Path) -> None:
@@ -226,8 +276,8 @@ def test_refuses_a_broken_pth(tmp_path: Path) -> None:
 
 
 def test_refuses_a_missing_file(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.safetensors", tmp_path):
-        with pytest.raises(InvalidInput, match="does not exist or is no file"):
+    for path, message in ((tmp_path / "absent.safetensors", "no such file"), (tmp_path, "is a folder")):
+        with pytest.raises(InvalidInput, match=message):
             load_weights(path)
 
 

@@ -129,7 +129,9 @@ class Cell:
         self.effects += effects
         event: Event = Fault()
         if isinstance(effects[0], PublishDecision):
-            event = SceneReceived(effects[0].decision, facts_of(scene, effects[0].decision))
+            event = SceneReceived(
+                effects[0].decision, facts_of(scene, effects[0].decision, policy=self.core.policy)
+            )
             effects = effects[1:]
         self.witness.see(before, event, self.now, self.state, effects, self.core.settings)
         self.last = effects
@@ -145,9 +147,9 @@ class Cell:
         return reply
 
 
-def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1") -> Cell:
+def running(settings: GateSettings = SETTINGS, workpiece: str = "laptop-1", policy: Policy = POLICY) -> Cell:
     """A cell whose supervisor is active and whose arm is ready; no scene has come yet."""
-    cell = Cell(settings)
+    cell = Cell(settings, policy)
     cell.send(Activated())
     cell.send(ArmReady(True))
     if workpiece:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
+import lz4.frame
 import numpy as np
 import pytest
-from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
+from rosbags.rosbag2 import (
+    CompressionFormat,
+    CompressionMode,
+    ReaderError,
+    StoragePlugin,
+    Writer,
+    storage_mcap,
+)
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from sticker_uq.io import bag_compression, bags
 from sticker_uq.io.bags import Bag
 from sticker_uq.scene import InvalidInput
 
@@ -175,3 +185,103 @@ def test_a_type_without_definition_is_refused_by_name(tmp_path):
     assert stamps(bag) == list(range(8))
     with pytest.raises(InvalidInput, match=f"no definition of {OWN_TYPE}"):
         next(bag.messages("/lid"))
+
+
+def bomb(path: Path, compression: CompressionMode, bytes_: int) -> Path:
+    """A recording with one message of zeros that unpacks to ``bytes_``."""
+    types = get_typestore(Stores.ROS2_JAZZY)
+    writer = Writer(path, version=9, storage_plugin=StoragePlugin.MCAP)
+    writer.set_compression(compression, CompressionFormat.ZSTD)
+    with writer:
+        topic = writer.add_connection("/chatter", "std_msgs/msg/String", typestore=types)
+        writer.write(topic, 1, bytes(bytes_))
+    return path
+
+
+@pytest.mark.parametrize("compression", list(CompressionMode)[1:])
+def test_what_unpacks_to_gigabytes_is_an_error(tmp_path, monkeypatch, compression):
+    monkeypatch.setattr(bag_compression, "MOST_UNPACKED", 100_000)
+    monkeypatch.setattr(bag_compression, "LEFT_ON_DISK", 1 << 60)
+    folder = bomb(tmp_path / "bag", compression, 1_000_000)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 10_000
+    try:
+        said = [item.error for item in Bag(folder).messages("/chatter")]
+    except InvalidInput as error:
+        said = [str(error)]
+    assert any("when unpacked" in text or "does not fit" in text for text in said)
+
+
+def test_a_chunk_that_is_longer_than_it_says_is_an_error():
+    data = bag_compression._zstd.compress(bytes(1_000_000))
+    assert len(storage_mcap.decompress(data, "zstd", 1_000_000, 0)) == 1_000_000
+    assert len(storage_mcap.decompress(lz4.frame.compress(b"abc"), "lz4", 3, 0)) == 3
+    for compression, packed in (("zstd", data), ("lz4", lz4.frame.compress(bytes(1_000_000)))):
+        with pytest.raises(ReaderError, match="expected 10 bytes, got 11"):
+            storage_mcap.decompress(packed, compression, 10, 0)
+
+
+def test_a_huge_message_that_is_no_image_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(bags, "MOST_STRUCTURED", 1000)
+    bag = Bag(write_bag(tmp_path / "bag", StoragePlugin.MCAP, images=200))
+    assert len(stamps(bag)) == 200
+    said = [item.error for item in bag.messages("/lid")]
+    assert said[0] == ""
+    assert f"{OWN_TYPE} of" in said[-1]
+    assert "expected at most 1000" in said[-1]
+
+
+@pytest.mark.parametrize(
+    "definition",
+    ["cell_msgs/Lid[] inside", "(" * 5000, "absent_msgs/Type a", "string a=__import__('os')", "\ud7ff"],
+)
+def test_a_definition_that_cannot_be_used_is_refused(tmp_path, definition):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.SQLITE3)
+    with sqlite3.connect(folder / "bag.db3") as database:
+        database.execute(
+            "UPDATE message_definitions SET encoded_message_definition = ? WHERE topic_type = ?",
+            (definition, OWN_TYPE),
+        )
+    bag = Bag(folder)
+    try:
+        said = [item.error for item in bag.messages("/lid")]
+    except InvalidInput as error:
+        said = [str(error)]
+    assert all(
+        f"definition of {OWN_TYPE} in the recording cannot be used" in e or f"not a {OWN_TYPE}" in e
+        for e in said
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE VIEW messages AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, 1 AS topic_id,"
+        " 1 AS timestamp, zeroblob(1000) AS data FROM n",
+        "CREATE TABLE messages (id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER, data BLOB GENERATED ALWAYS"
+        " AS (zeroblob(1000000000)))",
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_database_that_computes_its_messages_is_refused(tmp_path, sql, alone):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.SQLITE3)
+    with sqlite3.connect(folder / "bag.db3") as database:
+        database.execute("DROP TABLE messages")
+        database.execute(sql)
+    with pytest.raises(InvalidInput, match=r"its database defines a (view|table) that computes values"):
+        Bag(folder / "bag.db3" if alone else folder)
+
+
+def test_metadata_is_read_with_bounds_and_the_files_without_it(tmp_path):
+    folder = write_bag(tmp_path / "bag", StoragePlugin.MCAP)
+    (folder / "metadata.yaml").write_text("a: &a [1]\nb: *a\n")
+    bag = Bag(folder)
+    assert "aliases" in bag.damage
+    assert stamps(bag) == list(range(8))
+
+
+@pytest.mark.parametrize("name", ["bag.mcap", "metadata.yaml"])
+def test_a_named_pipe_in_a_recording_is_refused(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    for path in (tmp_path, tmp_path / name) if name.endswith("mcap") else (tmp_path,):
+        with pytest.raises(InvalidInput, match="is a named pipe"):
+            Bag(path)

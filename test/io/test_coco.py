@@ -80,7 +80,7 @@ def test_an_existing_dataset_is_not_overwritten(tmp_path):
     with pytest.raises(InvalidInput, match="exists already"):
         write(tmp_path / "data")
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="found a file"):
+    with pytest.raises(InvalidInput, match="is no folder"):
         write(tmp_path / "file")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 from sticker_uq.evaluation.metrics.matching import MatchedDetections
 from sticker_uq.evaluation.metrics.probability_quality import check
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MIB, check_regular
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass
 
 CLASSES = tuple(c.name.lower() for c in ObjectClass)
 _DETECTION_COLUMNS = ("score_label", "right", "iou")
+MOST_VECTORS = 256 * MIB
+"""Bytes of a file of vectors, unpacked. Those of a million objects of 20 classes fit in."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +92,32 @@ def read_vectors(path: Path) -> Vectors:
     ``labels`` (N,), and ``images`` (N,) and ``classes`` (K,) if there are. Raises :class:`InvalidInput` naming the file and
     what is wrong with it.
     """
-    if not path.is_file():
+    if not path.exists():
         raise InvalidInput(f"{path}: no such file; expected probability vectors, .csv or .npz")
+    size = check_regular(path)
     try:
+        if path.suffix == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                size = max(size, sum(member.file_size for member in archive.infolist()))
+        if size > MOST_VECTORS:
+            raise InvalidInput(f"{size} bytes, expected at most {MOST_VECTORS}")
         return _read_npz(path) if path.suffix == ".npz" else _read_csv(path)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    except (ValueError, KeyError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
-        raise InvalidInput(f"{path}: {error}") from None
+    except MemoryError:
+        raise InvalidInput(f"{path}: an array does not fit into memory") from None
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        EOFError,
+        OSError,
+        RuntimeError,
+        csv.Error,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise InvalidInput(f"{path}: {error or type(error).__name__}") from None
 
 
 def _read_npz(path: Path) -> Vectors:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import decision_from_msg, reason_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.messages import (
+    decision_from_msg,
+    expected_fields,
+    reason_from_msg,
+    scene_from_msg,
+    stamp_to_ns,
+)
 from sticker_uq.io.topics import folder_of
 from sticker_uq.messages import ANSWERS, PHASES, SCENE_ANSWERS, text_of
 from sticker_uq.scene import InvalidInput, SceneAssessment, SceneDecision
@@ -78,8 +84,13 @@ def read_recording(bag: Bag) -> list[RecordedLaptop]:
     """The laptops of a recorded cell in the order in which they came.
 
     What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
-    the cell's topics.
+    the cell's topics or when their messages have other fields.
     """
+    with expected_fields(f"{bag.path}: a message of the cell"):
+        return _laptops(bag)
+
+
+def _laptops(bag: Bag) -> list[RecordedLaptop]:
     laptops: list[RecordedLaptop] = []
     for message in _messages(bag, "Workpiece"):
         laptops.append(RecordedLaptop(message.id, stamp_to_ns(message.header.stamp)))
@@ -115,7 +126,7 @@ def _read_scenes(bag: Bag, laptops: list[RecordedLaptop]) -> None:
 def _read_gate(bag: Bag, laptops: list[RecordedLaptop]) -> None:
     last: tuple[str, str, int] | None = None
     for message in _messages(bag, "GateState"):
-        state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
+        state = GATE_STATES[message.state] if 0 <= message.state < len(GATE_STATES) else "unknown"
         now = (state, message.decision_id, message.object_id)
         if now == last:
             continue
@@ -151,7 +162,7 @@ def _read_questions(bag: Bag, laptops: list[RecordedLaptop]) -> None:
 
 def _words(answer: Any) -> str:
     names, scene = tuple(ANSWERS.values()), tuple(SCENE_ANSWERS.values())
-    words = [names[a.answer] for a in answer.answers if a.answer < len(names)]
+    words = [names[a.answer] for a in answer.answers if 0 <= a.answer < len(names)]
     if 0 < answer.scene_answer < len(scene):
         words.append(scene[answer.scene_answer])
     return ", ".join(words) or "nothing"

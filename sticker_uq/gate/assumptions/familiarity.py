@@ -89,7 +89,7 @@ SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 class Usual(Section):
     """What one signal was like: its median, and how far it went to either side."""
 
-    low: float = Field(description="Lowest usual value")
+    low: float = Field(ge=0.0, description="Lowest usual value")
     middle: float = Field(description="Median")
     high: float = Field(description="Highest usual value")
 
@@ -107,7 +107,7 @@ class Usual(Section):
         if not math.isfinite(value):
             return 0.0
         low, middle, high, at = (
-            math.log1p(v) if ratio else v for v in (self.low, self.middle, self.high, value)
+            math.log1p(max(v, 0.0)) if ratio else v for v in (self.low, self.middle, self.high, value)
         )
         spread = high - middle if at > middle else middle - low
         return abs(at - middle) / spread if spread > 0.0 else 0.0

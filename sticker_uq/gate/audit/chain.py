@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sticker_uq.io.reading import check_regular
 from sticker_uq.scene import InvalidInput
 
 GENESIS = "0" * 64
@@ -20,6 +21,8 @@ FORMAT = 2
 SEAL = "sealed"
 """Kind of the entry that vouches for a torn line before it."""
 PATTERN = "audit-*.jsonl"
+MOST_LINE = 1 << 24
+"""Bytes of an entry. One with the largest scene, a thousand objects with their reasons, has a tenth of them."""
 _FIELDS = {"number", "time", "kind", "data", "previous", "hash"}
 
 
@@ -62,13 +65,16 @@ class Entry:
             return None
         if not isinstance(content, dict) or set(content) != _FIELDS:
             return None
+        texts = (content["time"], content["kind"], content["previous"], content["hash"])
         if not isinstance(content["data"], dict) or type(content["number"]) is not int:
+            return None
+        if not all(isinstance(text, str) for text in texts):
             return None
         entry = cls(**content)
         content.pop("hash")
         try:
             genuine = entry.line() == line + b"\n" and entry.hash == _digest(content)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
         return entry if genuine else None
 
@@ -117,24 +123,30 @@ class Line:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """The lines of a file in their order."""
+    """The lines of a file in their order; one of more than :data:`MOST_LINE` bytes, which is no entry, in pieces."""
     with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
             complete = raw.endswith(b"\n")
             yield Line(number, raw, Entry.parse(raw[:-1]) if complete else None, complete)
 
 
 def log_files(folder: Path) -> list[Path]:
-    """The files of the log in their order. Raises :class:`InvalidInput` when ``folder`` is no folder."""
+    """The files of the log in their order.
+
+    Raises :class:`InvalidInput` when ``folder`` is no folder, or when something is named like a file of the log and is none.
+    """
     if not folder.is_dir():
         raise InvalidInput(f"audit log {folder}: no such folder")
-    return sorted(folder.glob(PATTERN))
+    files = sorted(folder.glob(PATTERN))
+    for path in files:
+        check_regular(path, f"audit log {path}")
+    return files
 
 
 def file_number(path: Path) -> int:
     """The number in the name of a log file; raises :class:`InvalidInput` when it has none."""
     digits = path.stem.removeprefix("audit-")
-    if not digits.isdigit():
+    if not (digits.isascii() and digits.isdecimal()):
         raise InvalidInput(f"{path}: expected a name such as audit-000001.jsonl")
     return int(digits)
 
@@ -168,7 +180,7 @@ def verify(folder: Path, head: str = "", since: str = GENESIS) -> Verification:
             check.find(path, 1, f"the file before it is number {previous_file}: one is missing")
         previous_file = number
         check.file(path)
-    return check.result()
+    return check.result(files)
 
 
 class _Check:
@@ -235,7 +247,9 @@ class _Check:
         found.gaps += entry.kind == "gap"
         found.ended = entry.kind == "stop"
 
-    def result(self) -> Verification:
+    def result(self, files: Sequence[Path]) -> Verification:
+        if not self._found.entries and self._found.whole:
+            self.find(files[0], 1, "no entry: a supervisor writes one when it starts, so the log was emptied")
         if not self._head_seen:
             self.find(self._last_file, self._last_line, f"no entry has the hash {self._head}: cut off after")
         return self._found

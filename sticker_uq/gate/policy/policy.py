@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sticker_uq.gate.assumptions.drift import Reference
@@ -21,6 +20,7 @@ from sticker_uq.gate.policy.policy_schema import (
     SaliencyLimit,
     Validity,
 )
+from sticker_uq.io.reading import read_yaml, shown
 from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, Reason, SceneAssessment
 
 
@@ -184,16 +184,14 @@ class Policy(BaseModel):
 
         Raises :class:`InvalidInput` naming the file and every unknown name and bad value.
         """
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InvalidInput(f"policy {path} cannot be read: {error}") from None
+        values = read_yaml(path, f"policy {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
                 f"policy {path} must hold lines of the form name: value, got {type(values).__name__}"
             )
         try:
-            return cls.model_validate(values)
+            # as JSON, so that lists are tuples and texts are days, but neither true nor "0.8" is a number
+            return cls.model_validate_json(json.dumps(values, default=str), strict=True)
         except ValidationError as error:
             problems = [
                 _sentence(problem["loc"], problem["msg"], problem["input"]) for problem in error.errors()
@@ -207,4 +205,4 @@ LIMITED_METRICS = tuple(name for name in METRICS if f"max_{name}" in Policy.mode
 
 def _sentence(location: tuple[int | str, ...], message: str, value: object) -> str:
     name = ".".join(map(str, location))
-    return f"{name} = {value!r}: {message}" if name else message.removeprefix("Value error, ")
+    return f"{name} = {shown(value)}: {message}" if name else message.removeprefix("Value error, ")

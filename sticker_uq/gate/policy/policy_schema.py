@@ -15,6 +15,7 @@ from sticker_uq.scene import CLASS_COUNT, MONITOR_SIGNAL, FloatArray, ObjectClas
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 _NS = 1_000_000_000
+_DAY_S = 86_400
 
 POLICY_REFUSALS = frozenset(
     {
@@ -216,8 +217,8 @@ class Validity(Section):
         """Why the policy does not hold at the time ``now_ns`` since 1970; None when it does."""
         if self.until is None:
             return None
-        end = dt.datetime.combine(self.until, dt.time.min, dt.UTC) + dt.timedelta(days=1)
-        over = now_ns >= int(end.timestamp()) * _NS
+        last = dt.datetime.combine(self.until, dt.time.min, dt.UTC)
+        over = now_ns >= (int(last.timestamp()) + _DAY_S) * _NS
         return Reason.of("policy_expired", day=self.until.isoformat()) if over else None
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:

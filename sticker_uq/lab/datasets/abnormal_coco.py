@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
 from sticker_uq.io.coco import (
@@ -24,6 +23,7 @@ from sticker_uq.io.coco import (
     encode_picture,
     load_annotations,
     read_coco,
+    read_picture,
 )
 from sticker_uq.lab.datasets.abnormal import CASES, AbnormalScene, patched, untouched
 from sticker_uq.lab.rendering.painting import Image
@@ -77,14 +77,14 @@ def _scenes(
         rng = np.random.default_rng((seed, zlib.crc32(case.encode()), item.image_id))
         make: Callable[..., AbnormalScene] = CASES.get(case, untouched)
         if patch is not None:
-            scene = patched(_read(item), item.boxes, item.labels, rng, patch)
+            scene = patched(read_picture(item), item.boxes, item.labels, rng, patch)
         elif case == CLEAN:
-            scene = untouched(_read(item), item.boxes, item.labels)
+            scene = untouched(read_picture(item), item.boxes, item.labels)
         elif case == "occlusion-pasted":
-            other = _read(items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)])
-            scene = make(_read(item), item.boxes, item.labels, rng, other)
+            other = read_picture(items[(index + 1 + int(rng.integers(max(1, len(items) - 1)))) % len(items)])
+            scene = make(read_picture(item), item.boxes, item.labels, rng, other)
         else:
-            scene = make(_read(item), item.boxes, item.labels, rng)
+            scene = make(read_picture(item), item.boxes, item.labels, rng)
         yield _encoded(item, scene, case, seed, image_format)
 
 
@@ -150,13 +150,6 @@ def _encoded(
         image_fields=image_fields,
         box_fields=box_fields,
     )
-
-
-def _read(item: LabelledImage) -> Image:
-    image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
-    if image is None:
-        raise InvalidInput(f"{item.path}: expected a picture that can be read")
-    return np.asarray(image, np.uint8)
 
 
 def _sides(boxes: FloatArray) -> list[list[float]]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sticker_uq.io.coco import LabelledImage
-from sticker_uq.scene import InvalidInput, ObjectClass
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.scene import ObjectClass
 
 NEAR = 6
 """Highest Hamming distance of the 64-bit perceptual hashes of near duplicates."""
@@ -66,13 +66,7 @@ def picture_statistics(
     """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
     found = []
     for item in items:
-        image = cv2.imread(str(item.path), cv2.IMREAD_COLOR)
-        if image is None:
-            raise InvalidInput(f"{item.path}: cannot be decoded as a picture")
-        if image.shape[:2] != (item.height, item.width):
-            raise InvalidInput(
-                f"{item.path}: is {image.shape[1]}x{image.shape[0]} px, expected {item.width}x{item.height} as labelled"
-            )
+        image = read_picture(item)
         grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
         digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
         found.append(PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean())))

@@ -26,7 +26,7 @@ from sticker_uq.gate.operator.answers import (
     contradiction,
 )
 from sticker_uq.io.bags import Bag
-from sticker_uq.io.messages import decision_from_msg, scene_from_msg, stamp_to_ns
+from sticker_uq.io.messages import decision_from_msg, expected_fields, scene_from_msg, stamp_to_ns
 from sticker_uq.io.sources import open_source
 from sticker_uq.messages import text_of
 from sticker_uq.scene import InvalidInput, ObjectClass, ObjectVerdict, SceneDecision, Verdict
@@ -98,18 +98,21 @@ def answered_questions(audit_folder: Path) -> list[AnsweredQuestion]:
     contradicted: set[str] = set()
     found = []
     for entry in entries(audit_folder):
-        if entry.kind == "request":
-            asked[str(entry.data["request_id"])] = entry
-        elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
-            question = _question(asked[str(entry.data["request_id"])], entry, memories)
-            problem = contradiction(question.answers, question.scene_answer)
-            if problem is not None:
-                question = replace(question, problem=f"contradiction: {text_of(problem)}")
-                contradicted |= {question.workpiece_id} - {""}
-            elif question.workpiece_id in contradicted:
-                question = replace(question, problem="an earlier answer about the laptop was a contradiction")
-            found.append(question)
-            memories[question.workpiece_id] = question.before.remember(question.answers)
+        with expected_fields(f"audit log {audit_folder}: entry {entry.number}"):
+            if entry.kind == "request":
+                asked[str(entry.data["request_id"])] = entry
+            elif entry.kind == "answer" and entry.data.get("accepted") and entry.data["request_id"] in asked:
+                question = _question(asked[entry.data["request_id"]], entry, memories)
+                problem = contradiction(question.answers, question.scene_answer)
+                if problem is not None:
+                    question = replace(question, problem=f"contradiction: {text_of(problem)}")
+                    contradicted |= {question.workpiece_id} - {""}
+                elif question.workpiece_id in contradicted:
+                    question = replace(
+                        question, problem="an earlier answer about the laptop was a contradiction"
+                    )
+                found.append(question)
+                memories[question.workpiece_id] = question.before.remember(question.answers)
     return found
 
 
@@ -204,6 +207,11 @@ def answered_cases(
 
 def _decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
     """The decisions of a recording with these ids, with the objects that they are about."""
+    with expected_fields(f"{bag.path}: a message of the cell"):
+        return _read_decisions(bag, wanted)
+
+
+def _read_decisions(bag: Bag, wanted: set[str]) -> dict[str, SceneDecision]:
     messages = {m.decision_id: m for m in _messages(bag, "SceneDecision") if m.decision_id in wanted}
     stamps = {stamp_to_ns(message.header.stamp): message for message in messages.values()}
     decisions = {}

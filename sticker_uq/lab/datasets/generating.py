@@ -68,7 +68,9 @@ def generate_pictures(
     refused = failed = in_a_row = 0
     stopped = ""
     with open_manifest(folder) as manifest:
-        for left in images.glob(".*.tmp"):  # of a killed run: the lock excludes other writers
+        for left in images.glob(
+            ".[0-9][0-9][0-9][0-9][0-9].*.tmp"
+        ):  # of a killed run: the lock excludes other writers
             left.unlink()
         before = [manifest.last(prompt, generator.name) for prompt in prompts]
         run = _Run(folder, manifest, generator, limits, sleep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import string
 from collections.abc import Iterable
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MOST_JSON, read_text, read_yaml
 from sticker_uq.scene import InvalidInput
 
 PACKAGED_TEMPLATE = Path(__file__).with_name("prompts.yaml")
@@ -67,13 +68,7 @@ class PromptTemplate(BaseModel):
     @classmethod
     def load(cls, path: str | Path = PACKAGED_TEMPLATE) -> PromptTemplate:
         """The template in a YAML file. InvalidInput names the file and all its errors."""
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(f"prompt template {path} cannot be read: {error.strerror}") from None
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            reason = " ".join(str(error).split())
-            raise InvalidInput(f"prompt template {path} is not a YAML file: {reason}") from None
+        values = read_yaml(path, f"prompt template {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
                 f"prompt template {path}: expected laptops, numbers, ...; got {type(values).__name__}"
@@ -112,7 +107,7 @@ class PromptTemplate(BaseModel):
 
 def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
     """Write prompts as JSON lines or CSV, by the file's ending (InvalidInput for another), atomically."""
-    target = _checked_format(path)
+    target = checked_format(path)
     with atomic_write(target, "w") as stream:
         if target.suffix == ".csv":
             rows = csv.DictWriter(stream, [field.name for field in fields(Prompt)], lineterminator="\n")
@@ -127,21 +122,17 @@ def read_prompts(path: str | Path) -> list[Prompt]:
 
     Indices must be unique.
     """
-    source = _checked_format(path)
+    source = checked_format(path)
     prompts: dict[int, Prompt] = {}
+    stream = io.StringIO(read_text(source, MOST_JSON), newline="")
+    rows: Iterable[Any] = csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
     try:
-        with source.open(encoding="utf-8", newline="") as stream:
-            rows: Iterable[Any] = (
-                csv.DictReader(stream) if source.suffix == ".csv" else map(json.loads, stream)
-            )
-            for line, row in enumerate(rows, 1):
-                prompt = _prompt(row, f"{source}: entry {line}")
-                if prompt.index in prompts:
-                    raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
-                prompts[prompt.index] = prompt
-    except OSError as error:
-        raise InvalidInput(f"{source}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
+        for line, row in enumerate(rows, 1):
+            prompt = _prompt(row, f"{source}: entry {line}")
+            if prompt.index in prompts:
+                raise InvalidInput(f"{source}: entry {line}: index {prompt.index} is used twice")
+            prompts[prompt.index] = prompt
+    except (json.JSONDecodeError, RecursionError, csv.Error) as error:
         raise InvalidInput(f"{source}: entry {len(prompts) + 1}: {error}") from None
     if not prompts:
         raise InvalidInput(f"{source}: expected at least one prompt, found none")
@@ -161,7 +152,8 @@ def _prompt(row: Any, where: str) -> Prompt:
     return Prompt(index, seed, stickers, text)
 
 
-def _checked_format(path: str | Path) -> Path:
+def checked_format(path: str | Path) -> Path:
+    """``path``; raises InvalidInput when its ending is not one of :data:`PROMPT_FORMATS`."""
     target = Path(path)
     if target.suffix not in PROMPT_FORMATS:
         raise InvalidInput(f"{target}: expected a file that ends in {' or '.join(PROMPT_FORMATS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MOST_JSON, read_bytes, shown
 from sticker_uq.lab.datasets.manifest import MANIFEST
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
 REVIEW = "review.jsonl"
@@ -34,21 +37,28 @@ class Review:
     def __init__(self, folder: Path) -> None:
         """Raises InvalidInput for a folder without pictures and for an invalid review.jsonl or manifest.jsonl."""
         self._images, self._file = folder / "images", folder / REVIEW
-        names = sorted(p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES)
+        names = sorted(
+            p.name for p in self._images.glob("*") if p.suffix.lower() in _SUFFIXES and p.is_file()
+        )
         if not names:
             raise InvalidInput(
                 f"{self._images}: no pictures, expected those of `sticker-uq dataset generate`"
             )
+        nameless = next((name for name in names if not name.isprintable()), None)
+        if nameless is not None:  # no page can show it or ask for it
+            raise InvalidInput(
+                f"{self._images}: {printable(nameless)}: rename it; expected a name of printable characters"
+            )
         prompts = {
-            Path(line["file"]).name: str(line["prompt"])
+            Path(line["file"]).name: str(line["prompt"]).encode("utf-8", "replace").decode()
             for line in _lines(folder / MANIFEST)
-            if line.get("file") and "prompt" in line
+            if isinstance(line.get("file"), str) and "prompt" in line
         }
         self._pictures = {name: Picture(name, prompts.get(name, ""), "undecided") for name in names}
         for line in _lines(self._file):
             if line.get("verdict") not in VERDICTS or not isinstance(line.get("picture"), str):
                 raise InvalidInput(
-                    f"{self._file}: {line}: expected a picture and one of {', '.join(VERDICTS)}"
+                    f"{self._file}: {shown(line)}: expected a picture and one of {', '.join(VERDICTS)}"
                 )
             self._note(line["picture"], line["verdict"])
 
@@ -86,15 +96,26 @@ class Review:
         self._note(name, verdict)
 
     def export(self, target: Path) -> int:
-        """Copy the kept pictures to ``target``/images and remove others of this folder there; returns their number."""
+        """Copy the kept pictures to ``target``/images and remove copies of the others there; returns the number of those kept.
+
+        Raises InvalidInput, and changes nothing, when another picture there has the name of one that is kept.
+        """
         (target / "images").mkdir(parents=True, exist_ok=True)
+        missing, dropped = [], []
         for picture in self._pictures.values():
-            copy = target / "images" / picture.name
-            if picture.verdict != "keep":
-                copy.unlink(missing_ok=True)
-            elif not copy.is_file():
-                with self.path(picture.name).open("rb") as source, atomic_write(copy) as stream:
-                    shutil.copyfileobj(source, stream)
+            source, copy = self.path(picture.name), target / "images" / picture.name
+            if not os.path.lexists(copy):
+                missing += [(source, copy)] if picture.verdict == "keep" else []
+            elif not (copy.is_file() and filecmp.cmp(source, copy, shallow=False)):
+                if picture.verdict == "keep":
+                    raise InvalidInput(f"{copy}: is another picture than {source}; choose another folder")
+            elif picture.verdict != "keep":
+                dropped.append(copy)
+        for source, copy in missing:
+            with source.open("rb") as original, atomic_write(copy) as stream:
+                shutil.copyfileobj(original, stream)
+        for copy in dropped:
+            copy.unlink()
         return self.count("keep")
 
     def _note(self, name: str, verdict: Any) -> None:
@@ -105,13 +126,13 @@ class Review:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a file of lines, none without a file; a truncated last line is ignored."""
-    if not path.is_file():
+    if not path.exists():
         return []
     found = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(read_bytes(path, MOST_JSON).split(b"\n")[:-1], 1):
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             raise InvalidInput(f"{path}: line {number}: expected a JSON object")

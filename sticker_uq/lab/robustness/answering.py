@@ -15,10 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
 from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.io.images import MOST_PICTURE, read_image_file
+from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.processes import start_worker
 from sticker_uq.lab.robustness.cases import FollowUpCase
 from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
@@ -50,10 +51,7 @@ class Reply:
 
 def source_question(item: LabelledImage) -> Question:
     """The question about a source image; its key tells its pixels."""
-    try:
-        digest = hashlib.blake2b(item.path.read_bytes(), digest_size=8).hexdigest()
-    except OSError as error:
-        raise InvalidInput(f"{item.path}: cannot be read: {error.strerror}") from None
+    digest = hashlib.blake2b(read_bytes(item.path, MOST_PICTURE), digest_size=8).hexdigest()
     return Question(f"source-{item.path.stem}-{digest}", item)
 
 
@@ -172,10 +170,7 @@ def _ask_in_process(question: Question) -> str:
 
 @lru_cache(maxsize=4)
 def _reference(path: Path) -> Reference:
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if image is None:
-        raise InvalidInput(f"{path}: no picture that can be decoded")
-    return Reference(np.asarray(image, np.uint8))
+    return Reference(read_image_file(path))
 
 
 def _entry_of(key: str, reply: Reply) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import numpy as np
 
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import MOST_PICTURE
+from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.processes import mapped
 from sticker_uq.lab.robustness.cases import Application, CaseSet, FollowUpCase
@@ -55,7 +57,8 @@ def produce(
     (root / "images").mkdir(parents=True, exist_ok=True)
     (root / "cases").mkdir(exist_ok=True)
     digests = [
-        hashlib.blake2b(image.item.path.read_bytes(), digest_size=8).hexdigest() for image in source.images
+        hashlib.blake2b(read_bytes(image.item.path, MOST_PICTURE), digest_size=8).hexdigest()
+        for image in source.images
     ]
     names = {draft: _case_id(draft, source, digests) for one in sets for draft in one.drafts}
     unique = {identity: draft for draft, identity in names.items()}
@@ -117,7 +120,7 @@ def _make(root: Path, work: tuple[SourceImage, list[tuple[str, Draft]]]) -> int:
 def _read(root: Path, number: int, identity: str, source: LabelledImage, draft: Draft) -> FollowUpCase:
     path = root / "cases" / f"{identity}.json"
     try:
-        truth = json.loads(path.read_text("utf-8"))
+        truth = read_json(path)
         return FollowUpCase(
             case_id=identity,
             image_id=number,

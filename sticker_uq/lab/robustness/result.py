@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.lab.robustness.frequencies import CoverageRow
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
@@ -103,10 +104,10 @@ class Assessment(_Value):
     def load(cls, folder: Path) -> Assessment:
         """The assessment in ``folder``. InvalidInput when there is none, or one that this version cannot read."""
         path = folder / RESULT
+        if not path.exists():
+            raise InvalidInput(f"{folder}: no assessment in it ({RESULT} is missing)")
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
-        except OSError:
-            raise InvalidInput(f"{folder}: no assessment in it ({RESULT} is missing)") from None
+            return cls.model_validate_json(read_text(path, MOST_JSON))
         except ValidationError as error:
             raise InvalidInput(
                 f"{path}: not an assessment of this version ({error.error_count()} problems)"

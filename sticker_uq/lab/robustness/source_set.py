@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco, read_picture
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, load_annotations, read_coco, read_picture
+from sticker_uq.io.reading import MOST_JSON, read_text
 from sticker_uq.lab.corruptions import LabelledPicture
 from sticker_uq.lab.rendering.render import RenderedScene, render
 from sticker_uq.lab.rendering.scene_sampling import MAX_STICKERS, sample_scene
@@ -64,9 +65,7 @@ class SourceSet:
         """
         root = Path(folder)
         items = read_coco(root)
-        entries = {
-            entry["id"]: entry for entry in json.loads((root / ANNOTATIONS).read_text("utf-8"))["images"]
-        }
+        entries = {entry["id"]: entry for entry in load_annotations(root)["images"]}
         written = None if tags is None else _tags_of(Path(tags))
         images, found = [], set()
         for item in items:
@@ -94,9 +93,9 @@ def _own_tags(path: Path, entry: Mapping[str, Any]) -> frozenset[str]:
 def _tags_of(path: Path) -> dict[str, frozenset[str]]:
     """The tags of a CSV file by image."""
     try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        text = read_text(path, MOST_JSON, f"tags {path}")
+        rows = list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+    except csv.Error as error:
         raise InvalidInput(f"tags {path} cannot be read: {error}") from None
     if not rows or not {"image", "tags"} <= rows[0].keys():
         raise InvalidInput(f"tags {path}: expected the columns image and tags, and at least one line")

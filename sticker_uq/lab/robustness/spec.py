@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import read_yaml
 from sticker_uq.lab.robustness.relation import Relation, continuous_relation
 from sticker_uq.scene import InvalidInput
 
@@ -198,14 +199,7 @@ class Specification(BaseModel):
     @classmethod
     def load(cls, path: str | Path) -> Specification:
         """The specification in a YAML file. InvalidInput names the file and everything wrong in it."""
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(f"specification {path} cannot be read: {error.strerror}") from None
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InvalidInput(
-                f"specification {path} is not a YAML file: {' '.join(str(error).split())}"
-            ) from None
+        values = read_yaml(path, f"specification {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
                 f"specification {path}: expected system, circumstances, ...; got {type(values).__name__}"

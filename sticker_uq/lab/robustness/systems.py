@@ -6,7 +6,6 @@ A ROS node reached over topics is one too: :mod:`sticker_uq.nodes.robustness.bla
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.evaluation.metrics.accuracy import as_detections
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.images import Picture
+from sticker_uq.io.reading import MOST_JSON, parse_json, read_text
 from sticker_uq.lab.robustness.systems_interface import Answer, act_on_decision, no_detections
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import single_perception
@@ -114,13 +114,8 @@ class ResultsSystem:
 
 def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], str]:
     """The detections of a results file by image id, and the digest of the file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        entries = json.loads(text)
-    except OSError as error:
-        raise InvalidInput(f"results {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InvalidInput(f"results {path}: not valid JSON ({error})") from None
+    text = read_text(path, MOST_JSON, f"results {path}")
+    entries = parse_json(text, f"results {path}")
     if not isinstance(entries, list):
         raise InvalidInput(f"results {path}: expected a list of detections, got {type(entries).__name__}")
     rows: dict[int, list[_Row]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+import sticker_uq.gate.audit.chain as chain_module
 from sticker_uq.gate.audit import GENESIS, AuditLog, Entry, entries, verify
 from sticker_uq.gate.audit.chain import seal_of
 from sticker_uq.scene import InvalidInput
@@ -173,3 +175,27 @@ def test_a_log_that_was_changed_is_not_continued(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="is damaged at line 2"):
             AuditLog(tmp_path, 10**6)
     assert not (tmp_path / "audit-000002.jsonl").exists()
+
+
+def test_a_line_without_end_is_read_in_pieces(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_module, "MOST_LINE", 1000)
+    folder = written(place, [[*chain([[{"a": 1}]])[0], b"x" * 5000]])
+    found = verify(folder)
+    assert (found.entries, found.whole) == (1, False)
+
+
+@pytest.mark.parametrize(
+    "field", [{"time": 5}, {"kind": ["gate"]}, {"previous": None}, {"number": True}, {"data": []}]
+)
+def test_an_entry_with_a_field_of_another_type_is_none(field: dict[str, Any]) -> None:
+    content = {"number": 0, "time": "t", "kind": "gate", "data": {}, "previous": GENESIS} | field
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    line = json.dumps({**content, "hash": digest}, sort_keys=True, separators=(",", ":")).encode()
+    assert Entry.parse(line) is None
+
+
+def test_the_number_of_a_file_has_digits_that_python_can_count(place: Path) -> None:
+    folder = written(place, chain([[{"a": 1}]]))
+    (folder / "audit-\u00b2.jsonl").write_bytes(b"")
+    with pytest.raises(InvalidInput, match="expected a name such as"):
+        verify(folder)

@@ -58,8 +58,16 @@ def test_the_hash_follows_the_values_only(tmp_path: Path) -> None:
         ("max_dil: 0.2\nmax_dil_clean: 0.3", r"max_dil_clean = 0\.3 must not be above max_dil = 0\.2"),
         ("- 1", "must hold lines of the form name: value, got list"),
         ("", "got NoneType"),
-        ("a: [", "cannot be read"),
-        ("\x00", "cannot be read"),
+        ("max_dil: true", r"max_dil = True: .*valid number"),
+        ("max_dil: '0.8'", r"max_dil = '0\.8': .*valid number"),
+        ("ask_duplicated: 1", r"ask_duplicated = 1: .*valid boolean"),
+        ("ask_duplicated: 'no'", r"ask_duplicated = 'no': .*valid boolean"),
+        ("risk: {intercept: true, terms: [], max_removal: 1}", r"risk\.intercept = True: .*valid number"),
+        ("validity: {image_size: [640.0, '480']}", r"validity\.image_size\.1 = '480': .*valid integer"),
+        ("3: 1\nmax_dil: 0.1\n", "3 = 1: .*not permitted"),
+        ("min_probability: 0.9\nmin_probability: 0.4", "found 'min_probability' twice"),
+        ("a: [", "not a YAML file"),
+        ("\x00", "not a YAML file"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
@@ -71,10 +79,19 @@ def test_a_bad_file_is_refused_with_its_reason(tmp_path: Path, text: str, messag
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="no such file"):
         Policy.load(tmp_path / "none.yaml")
 
 
 def test_a_policy_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         Policy().max_dil = 0.9  # type: ignore[misc]
+
+
+def test_numbers_may_be_written_as_integers_or_with_an_exponent(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("max_dil: 1\nmax_relative_total_variance: 1e-3\nvalidity: {until: 2030-01-02}\n")
+    policy = Policy.load(path)
+    assert (policy.max_dil, policy.max_relative_total_variance) == (1.0, 0.001)
+    assert policy.validity is not None
+    assert str(policy.validity.until) == "2030-01-02"

@@ -24,7 +24,7 @@ def phrases(**changes):
 
 
 def save(path, values):
-    path.write_text(yaml.safe_dump(values))
+    path.write_text(json.dumps(values))  # JSON is YAML without aliases
     return path
 
 

@@ -117,3 +117,31 @@ def test_a_person_reviews_in_the_browser_and_goes_on_later(folder: Path, tmp_pat
     assert sorted(path.name for path in (kept / "images").iterdir()) == ["0.png", "2.png"]
     with pytest.raises(httpx.ConnectError):
         httpx.get(address)
+
+
+def test_another_picture_of_the_same_name_is_kept(folder: Path, tmp_path: Path) -> None:
+    review = Review(folder)
+    review.decide("0.png", "drop")
+    review.decide("1.png", "keep")
+    (tmp_path / "kept" / "images").mkdir(parents=True)
+    mine = tmp_path / "kept" / "images" / "0.png"
+    mine.write_bytes(b"mine")
+    assert review.export(tmp_path / "kept") == 1
+    assert mine.read_bytes() == b"mine"
+    review.decide("0.png", "keep")
+    review.decide("2.png", "keep")
+    with pytest.raises(InvalidInput, match=r"0\.png: is another picture than"):
+        review.export(tmp_path / "kept")
+    assert mine.read_bytes() == b"mine"
+    assert not (tmp_path / "kept" / "images" / "2.png").exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"picture": NaN, "verdict": 1e999}', '{"picture": "\\ud800", "verdict": "keep"}', "[" * 50_000, "\xff"],
+)
+def test_a_request_that_json_cannot_answer_is_refused(folder: Path, body: str) -> None:
+    client = TestClient(make_app(Review(folder)), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    answered = client.post("/decide", content=body, headers={"Content-Type": "application/json"})
+    assert answered.status_code in (400, 422)
+    assert client.get("/state").status_code == 200

@@ -83,5 +83,5 @@ def test_detections_made_elsewhere(tmp_path: Path) -> None:
 def test_what_is_wrong_with_results_is_named(tmp_path: Path, content: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         results(tmp_path, content)
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="no such file"):
         ResultsSystem([(tmp_path / "none.json", {}, set())])

@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from sticker_uq.io.reading import MIB, check_regular
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MEASURES, Measure, Profile, in_order
 from sticker_uq.scene import InvalidInput
 
 KEYS = ("dataset", "dropout_rate", "variant", "image", "model")
+MOST_TABLE = 1024 * MIB
+"""Bytes of a table of results."""
 CLEAN = "clean"
 """The variant in which nothing was done to an image."""
 _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
@@ -22,10 +25,10 @@ def read_results(path: Path) -> pd.DataFrame:
     A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
     lacks image, model or every measure, or says two things about one image.
     """
+    if check_regular(path) > MOST_TABLE:
+        raise InvalidInput(f"{path}: expected a table of at most {MOST_TABLE} bytes")
     try:
         table = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except FileNotFoundError:
-        raise InvalidInput(f"{path}: no such file") from None
     except (ValueError, OSError) as error:  # pandas and pyarrow: no table
         raise InvalidInput(f"{path}: expected a .csv or .parquet table ({error})") from None
     table = table.rename(columns={name: COLUMNS.get(str(name).lower(), str(name)) for name in table.columns})

@@ -13,7 +13,9 @@ import pandas as pd
 
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
+from sticker_uq.io.reading import read_bytes, read_json
 from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
@@ -47,7 +49,7 @@ class Study:
     def load(cls, folder: Path) -> Study:
         """A finished study from its folder; raises InvalidInput when there is none."""
         try:
-            plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+            plan = read_json(folder / PLAN)
             images, objects, attacks = (pd.read_parquet(folder / name) for name in (IMAGES, OBJECTS, ATTACKS))
             settings = StudySettings.model_validate(plan["settings"])
             return cls(settings, images, objects, attacks, plan["weights"])
@@ -100,7 +102,8 @@ class Work:
         self._settings, self._folder, self._data, self._weights = settings, folder, data, weights
         self._digests = {
             (name, item.path.name): hashlib.blake2b(
-                item.path.read_bytes() + item.boxes.tobytes() + item.labels.tobytes(), digest_size=16
+                read_bytes(item.path, MOST_PICTURE) + item.boxes.tobytes() + item.labels.tobytes(),
+                digest_size=16,
             ).hexdigest()
             for name, items in data.items()
             for item in items

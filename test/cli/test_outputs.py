@@ -1,0 +1,178 @@
+"""No command loses anything: outputs are checked before the work, and only what an earlier run wrote is replaced."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import sticker_uq.cli as cli
+from benchmarks.result_files import checked_file, checked_folder, result_file, result_folder
+from sticker_uq.cli.options import output_file
+
+OUTPUTS = ("out", "json_file", "report", "kept", "write_template")
+"""The names of parameters for places to write to."""
+
+
+def leaves(command: Any, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], Any]]:
+    """Every command below ``command`` with the words that call it."""
+    children = getattr(command, "commands", {})
+    below = [leaf for name, child in children.items() for leaf in leaves(child, (*path, name))]
+    return [*below, (path, command)]
+
+
+def commands() -> list[tuple[tuple[str, ...], Any]]:
+    found = []
+    for name in cli.COMMANDS:
+        module = importlib.import_module(f"sticker_uq.cli.{name}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer()
+            app.command()(module.command)
+        found += leaves(typer.main.get_command(app), (name,))
+    return found
+
+
+def outputs() -> list[tuple[tuple[str, ...], str]]:
+    """Every parameter for a place to write to, as it is typed."""
+    return [
+        (path, parameter.opts[0])
+        for path, command in commands()
+        for parameter in command.params
+        if parameter.name in OUTPUTS
+    ]
+
+
+def run(*arguments: object) -> Any:
+    result = CliRunner().invoke(cli.app, [*map(str, arguments)], env={"COLUMNS": "200"})
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_no_command_starts_when_its_result_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = outputs()
+    assert len(found) >= 25
+    for path, option in found:
+        place = tmp_path / "file" / "below"
+        given = (option, place) if option.startswith("-") else (place,)
+        result = run(*path, *given)
+        name = option if option.startswith("-") else option.upper()
+        assert result.exit_code == 2, (path, option, result.output)
+        assert f"error: {name} {place}: " in result.stderr, (path, option, result.output)
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """The folder of an earlier demo."""
+    out = tmp_path / "out"
+    for name in (
+        "bag/metadata.yaml",
+        "bag/bag_0.mcap",
+        "audit/audit-000001.jsonl",
+        "audit/lock",
+        "pictures/1.jpg",
+    ):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text(name)
+    for name in ("truth.json", "summary.json", "report.html", "log.txt"):
+        (out / name).write_text("[]")
+    return out
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--person", "nobody"), "nobody"),
+        (("--policy", "absent.yaml"), "policy absent.yaml: no such file"),
+        (("--params", "absent.yaml"), "parameter file absent.yaml: no such file"),
+        (("--port", "99999"), ""),
+        (("--laptops", "0"), ""),
+        (("--timeout", "0"), ""),
+    ],
+)
+def test_a_demo_with_a_wrong_argument_leaves_the_earlier_result(
+    earlier: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    before = content(earlier)
+    result = run("demo", "--out", earlier, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert content(earlier) == before
+
+
+def test_a_demo_removes_no_file_that_no_demo_wrote(earlier: Path) -> None:
+    (earlier / "bag" / "notes.txt").write_text("mine")
+    before = content(earlier)
+    result = run("demo", "--out", earlier)
+    assert (result.exit_code, content(earlier)) == (2, before)
+    assert f"--out {earlier}: holds bag/notes.txt, which no earlier run wrote" in result.stderr
+
+
+def test_several_cases_are_written_all_or_none(tmp_path: Path) -> None:
+    assert (
+        run("dataset", "render", "--out", tmp_path / "data", "--count", 1, "--size", "96x72").exit_code == 0
+    )
+    for name in ("clean", "occlusion"):
+        (tmp_path / "cases" / name).mkdir(parents=True)
+    (tmp_path / "cases" / "occlusion" / "annotations.json").write_text("{}")
+    result = run(
+        "dataset", "abnormal", "--data", tmp_path / "data", "--out", tmp_path / "cases",
+        "--case", "clean", "--case", "occlusion",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert "exists already" in result.stderr
+    assert list((tmp_path / "cases" / "clean").iterdir()) == []
+
+
+def test_prompts_with_a_wrong_argument_write_no_template(tmp_path: Path) -> None:
+    for arguments in (("--seed", "-1"), ("--out", tmp_path / "prompts.txt")):
+        result = run(
+            "dataset", "prompts", "--out", tmp_path / "p.csv", "--write-template", tmp_path / "t", *arguments
+        )
+        assert result.exit_code == 2
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_line_break_in_an_error_stays_in_its_line(tmp_path: Path) -> None:
+    result = run("replay", tmp_path / "a\nerror: forged\x1b[2J", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert r"a\nerror: forged\x1b[2J: no such file" in result.stderr
+
+
+def test_the_check_is_that_of_the_kind_of_output(tmp_path: Path) -> None:
+    app = typer.Typer()
+
+    def write(out: Any = None) -> None:
+        raise AssertionError("started")
+
+    write.__annotations__ = {"out": Path}
+    write.__defaults__ = (output_file("A file."),)
+    app.command()(write)
+    with pytest.raises(Exception, match=r"--out .*: is a folder, expected the name of a file"):
+        CliRunner().invoke(app, ["--out", str(tmp_path)], catch_exceptions=False)
+
+
+def test_benchmarks_check_their_results_before_they_measure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert result_file(str(tmp_path / "new" / "a.json")) == tmp_path / "new" / "a.json"
+    assert checked_file(tmp_path / "new" / "b.json") == tmp_path / "new" / "b.json"
+    assert checked_file(None) is None
+    assert result_folder(str(tmp_path / "later")) == checked_folder(tmp_path / "later")
+    assert sorted(os.listdir(tmp_path)) == ["file", "new"]
+    for check in (result_file, result_folder):
+        with pytest.raises(Exception, match="no folder"):
+            check(str(tmp_path / "file" / "a"))
+    for checked in (checked_file, checked_folder):
+        with pytest.raises(typer.BadParameter, match="no folder"):
+            checked(tmp_path / "file" / "a")

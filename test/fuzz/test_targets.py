@@ -1,0 +1,38 @@
+"""A short run of every target, and what was found before."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+
+from test.fuzz.targets import TARGETS, kept, tried
+
+EXAMPLES = 60
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_it_takes_what_works(name, tmp_path):
+    target = TARGETS[name]
+    seeds = [*target.seeds(), *map(target.written, target.documents())]
+    assert any(tried(target, seed, tmp_path / "input") for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [file for name in TARGETS for file in kept(name)],
+    ids=lambda file: f"{file.parent.name}-{file.stem}",
+)
+def test_what_it_once_failed_with_is_refused_or_taken(file, tmp_path):
+    tried(TARGETS[file.parent.name], file.read_bytes(), tmp_path / "input")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_it_takes_or_refuses_whatever_comes(name, tmp_path):
+    target = TARGETS[name]
+
+    @hypothesis.given(target.inputs())
+    @hypothesis.settings(max_examples=round(EXAMPLES * target.share), database=None)
+    def run(data):
+        tried(target, data, tmp_path / "input")
+
+    run()
