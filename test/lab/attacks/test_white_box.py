@@ -128,39 +128,16 @@ def test_only_pictures_of_one_size_go_together(tmp_path):
         DagSettings(gamma=0)
 
 
-@pytest.mark.parametrize("mode", ["swap", "vanish"])
 @pytest.mark.parametrize("name", PAPER_MODELS)
-def test_projected_gradient_descent_lowers_the_loss_of_every_model(tmp_path, monkeypatch, name, mode):
+def test_projected_gradient_descent_makes_the_objects_of_every_model_vanish(tmp_path, monkeypatch, name):
     monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
-    settings = PgdSettings(mode=mode, epsilon=6, step=2, iterations=3)
+    settings = PgdSettings(mode="vanish", epsilon=2, step=0.5, iterations=2)
     course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
-    assert len(course) == 4
+    assert len(course) == 3
     before, after = belief(tiny_detector(name), item, course[0].image, course[-1].image)[1:]
     assert after < before
-    assert 2 < course[-1].rms <= course[-1].linf <= 6
-    (again,) = attack(tiny_detector(name), [item], settings, [0])
-    assert (again.image == course[-1].image).all()
-
-
-def test_projected_gradient_descent_is_harder_than_dense_adversary_generation(scenes):
-    detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
-    items = read_coco(scenes)
-    left = {}
-    for settings in (DagSettings(gamma=1.0, iterations=10), PgdSettings(epsilon=4, iterations=10)):
-        attacked = attack(detector, items, settings, [0, 1])
-        found = [detector.detect(detector.encode(result.image)) for result in attacked]
-        left[settings.method] = np.nanmean(list(average_precisions(found, items).values()))
-        assert max(result.rms for result in attacked) < 5
-    assert left["pgd"] < 0.1 < left["dag"]
-
-
-def test_vanishing_leaves_nothing_to_be_seen(scenes):
-    detector = load_detector(DetectorSettings(device="cpu"))
-    items = read_coco(scenes)
-    attacked = attack(detector, items, PgdSettings(mode="vanish", epsilon=4, iterations=10), [0, 1])
-    assert all(len(detector.detect(detector.encode(read_picture(item)))) for item in items)
-    assert [len(detector.detect(detector.encode(result.image))) for result in attacked] == [0, 0]
+    assert 0 < course[-1].rms <= course[-1].linf <= 2
 
 
 def test_seeds_of_variants_differ_and_stay():
@@ -177,15 +154,31 @@ def scenes(tmp_path_factory):
     return root
 
 
-def test_the_trained_detector_breaks_and_the_change_is_small(scenes):
+def test_projected_gradient_descent_is_harder_than_dense_adversary_generation(scenes):
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
     items = read_coco(scenes)
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=20), [0, 1])
-    before = [detector.detect(detector.encode(read_picture(item))) for item in items]
-    after = [detector.detect(detector.encode(result.image)) for result in attacked]
-    clean, broken = (np.nanmean(list(average_precisions(d, items).values())) for d in (before, after))
-    assert broken < 0.5 * clean
-    assert max(result.rms for result in attacked) < 8
+    clean = [detector.detect(detector.encode(read_picture(item))) for item in items]
+    assert np.nanmean(list(average_precisions(clean, items).values())) > 0.9
+    left = {}
+    for settings in (DagSettings(gamma=1.0, iterations=20), PgdSettings(epsilon=4, iterations=20)):
+        attacked = attack(detector, items, settings, [0, 1])
+        found = [detector.detect(detector.encode(result.image)) for result in attacked]
+        left[settings.method] = np.nanmean(list(average_precisions(found, items).values()))
+        assert max(result.rms for result in attacked) < 5
+    assert left["pgd"] < left["dag"] < 0.5
+    assert left["pgd"] < 0.1
+
+
+def test_vanishing_leaves_nothing_to_be_seen(scenes):
+    detector = load_detector(DetectorSettings(device="cpu"))
+    items = read_coco(scenes)
+    settings = PgdSettings(mode="vanish", epsilon=4, iterations=20)
+    one, again = (attack(detector, items, settings, [0, 1]) for _ in range(2))
+    seen = [detector.detect(detector.encode(picture)) for picture in map(read_picture, items)]
+    left = [detector.detect(detector.encode(result.image)) for result in one]
+    assert min(found.scores.max() for found in seen) > 0.9
+    assert max(found.scores.max(initial=0) for found in left) < 0.5
+    assert all((first.image == second.image).all() for first, second in zip(one, again, strict=True))
 
 
 def test_command_writes_what_was_done(scenes, tmp_path):

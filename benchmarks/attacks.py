@@ -1,7 +1,7 @@
-"""What Dense Adversary Generation does to the detectors: the curve over its iterations, and which model's attack breaks which.
+"""What white-box attacks do to the detectors: the curve over the iterations, and which model's attack breaks which.
 
-    python -m benchmarks.dag --scenes 50
-    python -m benchmarks.dag --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
+    python -m benchmarks.attacks --scenes 50 --attack pgd
+    python -m benchmarks.attacks --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
 
 Every model is attacked white-box on rendered scenes. mAP@0.5 is that of one pass without dropout with a score floor of 0.01, on
 the pictures as they would be stored: clipped and rounded to 8 bits. A row of the second table is the model that was attacked, a
@@ -17,10 +17,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from sticker_uq.cli.attack_options import attack_settings
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
-from sticker_uq.lab.attacks.dag import Adversarial, DagSettings, attack_steps, batches, variant_seed
+from sticker_uq.lab.attacks.methods import METHODS
+from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 _SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
@@ -37,19 +39,18 @@ def main() -> None:
     parser.add_argument("--size", default="640x480")
     parser.add_argument("--model", action="append", help="MODEL[=WEIGHTS[@MIN_SIZE]]")
     parser.add_argument("--mode", default="swap", choices=("swap", "vanish", "random"))
-    parser.add_argument("--gamma", type=float, default=0.5)
-    parser.add_argument("--iterations", type=int, default=150)
-    parser.add_argument("--confidence", type=float, default=0.0)
+    parser.add_argument("--attack", default="dag", choices=list(METHODS))
+    for name in ("iterations", "gamma", "confidence", "epsilon", "step"):
+        parser.add_argument(f"--{name}", type=int if name == "iterations" else float)
     parser.add_argument("--batch", type=int, default=5)
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
     detectors = [_detector(text) for text in arguments.model or [DetectorSettings().model]]
-    settings = DagSettings(
-        mode=arguments.mode,
-        gamma=arguments.gamma,
-        iterations=arguments.iterations,
-        confidence=arguments.confidence,
-    )
+    given = {
+        name: getattr(arguments, name)
+        for name in ("mode", "iterations", "gamma", "confidence", "epsilon", "step")
+    }
+    settings = attack_settings(arguments.attack, given)
     print(f"{arguments.scenes} scenes of {width}x{height} from seed {arguments.first_scene}; {settings}")
     with tempfile.TemporaryDirectory() as folder:
         seeds = range(arguments.first_scene, arguments.first_scene + arguments.scenes)
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def curve(
-    detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, batch: int
+    detector: StochasticDetector, items: Sequence[LabelledImage], settings: AttackSettings, batch: int
 ) -> list[Picture]:
     """Attack every picture, print the curve, return the pictures at the end."""
     states: dict[int, list[Adversarial]] = {}
