@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ from benchmarks.naive import complete_pass, published_pass
 from benchmarks.random_weights import calibrated_model
 from benchmarks.result_files import result_file
 from sticker_uq.detection import MODEL_NAMES, DetectorSettings, StochasticDetector
+from sticker_uq.detection.settings import Precision
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.scene import StochasticSamples
@@ -120,7 +121,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--min-size", type=int, default=DetectorSettings().min_size)
     parser.add_argument("--passes", type=int, default=DetectorSettings().passes)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--precision", default="float32", choices=get_args(Precision))
     parser.add_argument("--chunk", type=int, default=0, help="passes at once; 0: as the detector chooses")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
@@ -175,8 +176,8 @@ def _measure(name: str, arguments: argparse.Namespace) -> Outcome:
     unshared = median(naive / (whole + (passes - 1) * encode) for naive, whole, encode, _ in rounds)
     flops = _flops(reference, images[0], passes)
     roofline = median(flops / (whole * rate) for _, whole, _, rate in rounds)
-    exact = _equal(reference, model, images[0], 0.0, 1.0)
-    fast = _equal(engine, model, images[0], 1e-3, 0.999)
+    exact = equals_complete_passes(reference, model, images[0], 0.0, 1.0)
+    fast = equals_complete_passes(engine, model, images[0], 1e-3, 0.999)
     samples = engine.sample(engine.encode(images[0]), passes, 0)
     stages = _stages(engine, images[0])
     if arguments.trace:
@@ -242,12 +243,12 @@ def _both_clocks(engine: StochasticDetector, action: Callable[[], object]) -> tu
 
 def _convolution_rate(engine: StochasticDetector) -> float:
     """FLOP/s of a 3x3 convolution of 256 channels over 120x160 cells in the engine's precision."""
-    dtype = getattr(torch, engine.settings.precision)
+    dtype = getattr(torch, engine.settings.precision, torch.float32)
     x = torch.randn(1, 256, 120, 160, device=engine.device, dtype=dtype)
     x = x.contiguous(memory_format=torch.channels_last)
     weight = torch.randn(256, 256, 3, 3, device=engine.device, dtype=dtype)
     weight = weight.contiguous(memory_format=torch.channels_last)
-    with torch.no_grad():
+    with torch.no_grad(), engine.products():
         F.conv2d(x, weight, padding=1)
         seconds = min(_timed(engine, lambda: F.conv2d(x, weight, padding=1)) for _ in range(3))
     return 2 * 256 * 256 * 9 * 120 * 160 / seconds
@@ -298,7 +299,7 @@ def _trace(engine: StochasticDetector, image: NDArray[np.uint8], folder: Path) -
             print(f"{engine.name}: {a.key} {a.self_cpu_time_total / whole:.1%}")
 
 
-def _equal(
+def equals_complete_passes(
     detector: StochasticDetector, model: Any, image: NDArray[np.uint8], tolerance: float, least: float
 ) -> tuple[bool, float, float]:
     """Whether the detector's passes are complete passes with the same masks; the least IoU and largest score difference."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from sticker_uq.detection.kernels.float32_products import float32_products
+from sticker_uq.detection.kernels.pixels import rgb_input
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import (
     Rows,
@@ -22,11 +23,6 @@ from sticker_uq.detection.selection import (
     strongest,
 )
 from sticker_uq.detection.settings import DetectorSettings
-
-
-def as_tensor(image: NDArray[np.uint8]) -> Tensor:
-    """``image`` (H, W, 3) uint8 BGR as torchvision's detectors take it."""
-    return torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).permute(2, 0, 1).contiguous() / 255
 
 
 @contextmanager
@@ -72,13 +68,18 @@ def thresholds(model: Any, settings: DetectorSettings) -> Iterator[None]:
 
 
 def published_pass(model: Any, settings: DetectorSettings, image: NDArray[np.uint8]) -> None:
-    """One complete pass of torchvision's ``model`` over ``image`` with torch's own dropout, as the published code makes it."""
+    """One complete pass of torchvision's ``model`` over ``image`` with torch's own dropout, as the published code makes it.
+
+    In float32; where the precision of ``settings`` is less than that, a GPU multiplies in TF32.
+    """
+    device = next(model.parameters()).device
 
     def drop(x: Tensor) -> Tensor:
         return functional.dropout(x, settings.dropout_rate, training=True)
 
-    with torch.no_grad(), masked(model, settings, drop), thresholds(model, settings):
-        result = model([as_tensor(image).to(next(model.parameters()).device)])[0]
+    products = float32_products(settings.precision != "float32", device)
+    with torch.no_grad(), products, masked(model, settings, drop), thresholds(model, settings):
+        result = model([rgb_input(image, device)])[0]
         result["boxes"].cpu()
 
 
@@ -87,7 +88,8 @@ def complete_pass(
 ) -> tuple[Tensor, Tensor]:
     """Boxes (N, 4) px and class distributions (N, 3) of one complete pass of torchvision's ``model`` over ``image``.
 
-    The network is torchvision's from the pixels to the outputs of its heads; what follows, the choice of boxes with their
+    The network is torchvision's from the pixels to the outputs of its heads, in float32, which a GPU multiplies as the precision
+    of ``settings`` says; what follows, the choice of boxes with their
     distributions, is the engine's own code, so that equal outputs of the heads give equal boxes.
     """
     seen: dict[str, Any] = {}
@@ -103,9 +105,14 @@ def complete_pass(
     else:
         hooks.append(model.anchor_generator.register_forward_hook(keep("anchors")))
         hooks.append(model.head.register_forward_hook(keep("head")))
+    device = next(model.parameters()).device
     try:
-        with torch.no_grad(), masked(model, settings, drop):
-            model([as_tensor(image).to(next(model.parameters()).device)])
+        with (
+            torch.no_grad(),
+            float32_products(settings.precision == "tf32", device),
+            masked(model, settings, drop),
+        ):
+            model([rgb_input(image, device)])
     finally:
         for hook in hooks:
             hook.remove()

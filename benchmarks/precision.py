@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--weights", default="", help="safetensors file; empty: the packaged one")
     parser.add_argument("--min-size", type=int, default=PerceptionSettings().min_size)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--precision", default="bfloat16", choices=("tf32", "bfloat16", "float16"))
     parser.add_argument("--policy", type=Path, default=share_folder() / "config" / "policy.yaml")
     arguments = parser.parse_args()
     policy = Policy.load(arguments.policy)

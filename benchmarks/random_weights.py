@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from benchmarks.naive import as_tensor, complete_pass, masked
+from benchmarks.naive import complete_pass, masked
 from sticker_uq.detection import DetectorSettings, build_model
+from sticker_uq.detection.kernels.pixels import rgb_input
 
 WANTED = 40
 """Boxes per pass that the search for the bias ends at, within 20 to 60."""
@@ -54,7 +55,7 @@ def _settle_normalisation(model: Any, images: Sequence[NDArray[np.uint8]]) -> No
         m.train()
         m.momentum = 1.0
     with torch.no_grad():
-        model([as_tensor(image) for image in images])
+        model([rgb_input(image) for image in images])
     for m, momentum in zip(norms, momenta, strict=True):
         m.eval()
         m.momentum = momentum
@@ -78,7 +79,7 @@ def _spread(
         outputs: list[Tensor] = []
         hook = layer.register_forward_hook(lambda _m, _i, out, into=outputs: into.append(out))
         with torch.no_grad(), masked(model, settings, drop):
-            model([as_tensor(image)])
+            model([rgb_input(image)])
         hook.remove()
         values = torch.cat([o.flatten() for o in outputs])
         factor = float(2 / values.std().clamp_min(1e-6))

@@ -19,6 +19,7 @@ from sticker_uq.calibration.cache import (
     code_fingerprint,
 )
 from sticker_uq.calibration.records import Record
+from sticker_uq.detection.detector import resolve_device
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.rendering.render import render
@@ -57,7 +58,8 @@ def records(
     progress: Callable[[], None] = lambda: None,
 ) -> list[Record]:
     """The assessed pictures of ``recipes``, in order; what the cache does not hold is made in ``jobs`` processes."""
-    prefix = f"rendered:{settings.model}:{settings.weights}:{settings.hash}:{code_fingerprint('datasets')}"
+    settings_hash = settings.hash_on(resolve_device(settings.device).type)
+    prefix = f"rendered:{settings.model}:{settings.weights}:{settings_hash}:{code_fingerprint('datasets')}"
     plain: dict[Recipe, Any] = {recipe: cache.get(f"{prefix}:{recipe.name}") for recipe in recipes}
     missing = [recipe for recipe, value in plain.items() if value is None]
     for _ in range(len(plain) - len(missing)):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import typer
-
 from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.scene import InvalidInput
 
@@ -30,6 +28,8 @@ def result_folder(text: str) -> Path:
 
 def checked_file(path: Path | None) -> Path | None:
     """``path``, which can be written, for ``callback=`` of typer; its folder is made."""
+    import typer  # here: a machine that measures a GPU may be without
+
     try:
         return None if path is None else _file(path)
     except (InvalidInput, OSError) as error:
@@ -38,6 +38,8 @@ def checked_file(path: Path | None) -> Path | None:
 
 def checked_folder(path: Path) -> Path:
     """``path``, which can be written to, for ``callback=`` of typer."""
+    import typer
+
     try:
         check_output_folder(path)
     except InvalidInput as error:

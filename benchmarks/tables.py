@@ -2,7 +2,8 @@
 
     python -m benchmarks.tables
 
-A line ``<!-- benchmarks/results/NAME.json -->`` in a page is followed by the table of that file, made by ``benchmarks.NAME``.
+A line ``<!-- benchmarks/results/NAME.json -->``, or ``.jsonl``, in a page is followed by the table of that file, made by
+``benchmarks.NAME``.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.json -->\n)(?:\n(?:\|.*\n)+)?")
+_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.(jsonl?) -->\n)(?:\n(?:\|.*\n)+)?")
 
 
 def filled(text: str) -> str:
-    """``text`` of a page with the tables that its marks ask for. Raises FileNotFoundError for a mark without its result file."""
+    """``text`` of a page with the tables that its marks ask for. A missing file is an error or
+    "not measured", as the module has it.
+    """
 
     def table(mark: re.Match[str]) -> str:
         module = importlib.import_module(f"benchmarks.{mark[2]}")
-        rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.json")
+        rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.{mark[3]}")
         return f"{mark[1]}\n{module.table(rows)}\n"
 
     return _MARK.sub(table, text)

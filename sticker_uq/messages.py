@@ -214,7 +214,9 @@ MESSAGES = {
     "spot_check": "spot check of the policy: mark everything that is to be removed",
     # what the policy was made for
     "policy_other_weights": "the policy was made for weights {expected}, not {found}",
-    "policy_other_settings": "the policy was made for perception settings {expected}, not {found}",
+    "policy_other_settings": "the policy was made for perception settings {expected}, not {found}: calibrate again with these",
+    "policy_other_device": "the policy was made on {expected}, not {found}: calibrate again on this device, or set the "
+    "detector's device and precision to those",
     "policy_other_panel": "the policy was made for the panel of monitors {expected}, not {found}",
     "policy_other_camera": "the policy was made for camera {expected}, not {found}",
     "policy_other_image_size": "the policy was made for images of {expected} px, not {found} px",

@@ -27,6 +27,10 @@ class InvalidInput(ValueError):
     """A value from outside that cannot be used. The message names the value and what was expected."""
 
 
+class DeviceFailed(RuntimeError):
+    """The device that computes cannot be used any more by this process; another process may use it."""
+
+
 class ObjectClass(IntEnum):
     """Classes of the published sticker detection models, in the order of every probability vector."""
 
@@ -376,7 +380,8 @@ class SceneAssessment:
     ``stamp_ns`` and ``frame_id`` are those of the image; ``image_digest`` identifies its pixels; ``image_size`` is (width,
     height) px; ``model_hash`` and ``settings_hash`` say what made it; ``timings`` maps a stage to milliseconds and is not part
     of the identity of the assessment; ``exposure`` is None when it was not measured; ``panel_hash`` says which monitors had
-    a vote, empty where none had.
+    a vote, empty where none had; ``device``: what computed it, "cpu" or as in "cuda:0 NVIDIA H200", and ``precision``: in which
+    numbers, both empty where that is unknown.
     """
 
     stamp_ns: int
@@ -397,15 +402,24 @@ class SceneAssessment:
     timings: dict[str, float] = field(default_factory=dict)
     exposure: Exposure | None = None
     panel_hash: str = ""
+    device: str = ""
+    precision: str = ""
+
+    @property
+    def device_kind(self) -> str:
+        """``device`` without its number and name: "cpu" or "cuda"."""
+        return self.device.partition(":")[0]
 
     def to_bytes(self) -> bytes:
-        """Canonical serialisation of everything but the timings and the saliency map.
+        """Canonical serialisation of everything but the timings, the saliency map, and the device and its precision, of which the
+        hash of the settings tells what changes a result.
 
         Equal bytes mean equal assessments: used to prove that a replay equals the live run. Without a panel they are those
         of the time before there was one, so that recordings of that time keep their decisions.
         """
         panel = () if self.panel_hash else ("panel_hash", "monitors")
-        return json.dumps(to_plain(self, leave_out=("timings", "saliency", *panel)), sort_keys=True).encode()
+        plain = to_plain(self, leave_out=("timings", "saliency", "device", "precision", *panel))
+        return json.dumps(plain, sort_keys=True).encode()
 
     @cached_property
     def digest(self) -> str:

@@ -25,6 +25,8 @@ LONG = (
     "lab/training/test_training.py",
     "lab/attacks/test_dag.py",
     "detection/test_gpu.py",
+    "detection/test_devices.py",
+    "test_benchmark_gpu.py",
     "dil/test_dil.py",
     "cli/test_replay.py",
     "evaluation/replay/test_assessing.py",

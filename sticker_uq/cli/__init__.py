@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
 from sticker_uq.messages import printable
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import DeviceFailed, InvalidInput
 
 PANELS = {
     "Run a cell": {
@@ -106,6 +106,8 @@ def explain(error: BaseException) -> tuple[str, int]:
         return "interrupted", 130
     if isinstance(error, InvalidInput):
         return f"error: {printable(str(error))}", 2
+    if isinstance(error, DeviceFailed):
+        return f"error: {printable(str(error))}", 1
     if isinstance(error, ModuleNotFoundError):
         return f"error: the Python package {error.name} is missing: run scripts/setup to install it", 1
     if isinstance(error, OSError) and error.strerror:

@@ -140,6 +140,8 @@ def command(
                 model=first.model,
                 model_hash=first.model_hash,
                 settings_hash=first.settings_hash,
+                device=first.device_kind,
+                precision=first.precision,
                 panel_hash=first.panel_hash or None,
                 camera=camera,
                 until=_today() + dt.timedelta(days=valid_days) if valid_days else None,

@@ -20,6 +20,7 @@ from sticker_uq.cell.transport import PROFILE_VARIABLES
 MIB = 2**20
 _SETUP = "run scripts/setup"
 _SOURCE = "source scripts/env, or the setup file of your workspace"
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 
 
@@ -146,14 +147,37 @@ def _torch() -> Finding:
     return _ok(found)
 
 
-def _gpu() -> Finding:
+def _device() -> Finding:
+    """What ``device: auto`` computes on."""
     torch = importlib.import_module("torch")
-    if not torch.cuda.is_available():
-        return _ok(f"none, {torch.get_num_threads()} threads on the CPU")
-    name = torch.cuda.get_device_name()
-    torch.ones(1, device="cuda").add_(1).item()
+    detector = importlib.import_module("sticker_uq.detection.detector")
+    device = detector.resolve_device("auto")
+    if device.type == "cpu":
+        found = f"cpu in float32, {torch.get_num_threads()} threads: device auto finds no GPU"
+        return Level.WARN, found, _no_gpu(torch.version.cuda)
+    try:
+        torch.ones(1, device=device).add_(1).item()
+    except RuntimeError as error:
+        if "no kernel image" not in str(error):
+            raise
+        built = ", ".join(torch.cuda.get_arch_list())
+        found = f"{detector.name_of(device)}, for which this PyTorch has no code (only for {built})"
+        return Level.FAIL, found, "see docs/gpu.md for wheels, or set device to cpu"
     free, total = torch.cuda.mem_get_info()
-    return _ok(f"{name}, {free // MIB} of {total // MIB} MiB free")
+    return _ok(f"{detector.name_of(device)} in float32 (IEEE), {free // MIB} of {total // MIB} MiB free")
+
+
+def _no_gpu(cuda: str | None) -> str:
+    """What to do where torch, built for that version of ``cuda``, finds no GPU."""
+    meant = "set device to cpu if that is meant"
+    if cuda is None:
+        return f"{meant}; this PyTorch is built without CUDA: see docs/gpu.md for wheels"
+    if not NVIDIA_DRIVER.exists():
+        return f"{meant}; there is no NVIDIA driver on this machine ({NVIDIA_DRIVER} is missing)"
+    return (
+        f"a driver is there: check with nvidia-smi that it supports CUDA {cuda}, and that CUDA_VISIBLE_DEVICES or the container "
+        "does not hide the GPU"
+    )
 
 
 def _weights() -> Finding:
@@ -256,7 +280,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "cv_bridge": _package("cv_bridge", optional="images are converted by the package itself"),
     "vision_msgs": _package("vision_msgs", optional="detections_2d is not published"),
     "PyTorch": _torch,
-    "GPU": _gpu,
+    "device": _device,
     "NumPy": _package("numpy"),
     "OpenCV": _package("cv2", "opencv-python-headless"),
     "hdbscan": _package("hdbscan"),

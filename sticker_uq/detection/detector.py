@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,16 +18,35 @@ from torch import Tensor, nn
 from sticker_uq.detection.deterministic_pass import DeterministicPass, leaves
 from sticker_uq.detection.dropout import CounterDropout, Dropout, PassDropout, no_dropout
 from sticker_uq.detection.features import Features
+from sticker_uq.detection.kernels.device_errors import out_of_memory
+from sticker_uq.detection.kernels.float32_products import float32_products
 from sticker_uq.detection.kernels.frozen import FrozenModels
-from sticker_uq.detection.kernels.pixels import network_input
+from sticker_uq.detection.kernels.pixels import network_input, rgb_input
 from sticker_uq.detection.models.networks import build_model
 from sticker_uq.detection.registry import detector_entry
 from sticker_uq.detection.selection import Rows, keep_best
-from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.detection.settings import DetectorSettings, Precision
 from sticker_uq.detection.weights import load_into, packaged_weights
 from sticker_uq.scene import Detections, InvalidInput, StochasticSamples
 
 Kernels = Literal["fast", "reference"]
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_TF32_CAPABILITY = (8, 0)
+"""Compute capability from which a GPU has TF32 (Ampere)."""
+
+
+def _inference(
+    method: Callable[Concatenate[StochasticDetector, _P], _R],
+) -> Callable[Concatenate[StochasticDetector, _P], _R]:
+    """``method`` without gradients and with products as the detector's precision says."""
+
+    @wraps(method)
+    def computed(self: StochasticDetector, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with torch.no_grad(), self.products():
+            return method(self, *args, **kwargs)
+
+    return computed
 
 
 class StochasticDetector:
@@ -73,18 +92,35 @@ class StochasticDetector:
         other._prepare()
         return other
 
+    @property
+    def device_name(self) -> str:
+        """The device in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        return name_of(self.device)
+
+    def products(self) -> AbstractContextManager[None]:
+        """In the block a GPU multiplies float32 as ``settings.precision`` says; see :func:`float32_products`."""
+        return float32_products(self.settings.precision == "tf32", self.device)
+
     @contextmanager
-    def own_stream(self) -> Iterator[None]:
-        """What is computed on a GPU in the block goes into a stream of this detector's own, so that two detectors share a GPU and
-        do not wait for each other. What it computed must leave the GPU in the block. Changes nothing on a processor.
+    def on_device(self) -> Iterator[None]:
+        """What is computed on a GPU in the block has the detector's precision and goes into a stream of its own, so that two
+        detectors share a GPU and do not wait for each other. What it computed must leave the GPU in the block. Changes nothing on
+        a processor.
         """
         if self._stream is None:
             yield
             return
         # the weights may still be under way in the stream of whoever loaded them
         self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
+        with self.products(), torch.cuda.stream(self._stream):
             yield
+
+    def free_memory(self) -> None:
+        """Give back to the device what torch keeps for later. Call it when nothing refers to the tensors of a failed attempt any
+        more, also no traceback.
+        """
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _prepare(self) -> None:
         """What follows from the settings."""
@@ -96,9 +132,10 @@ class StochasticDetector:
             self._exact = self._frozen.family(settings, torch.float32)
             self._engine = self._frozen.family(settings, self._dtype)
         # few on a processor, all on a GPU
-        self.chunk = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
+        automatic = self._entry.passes_at_once if self.device.type == "cpu" else settings.passes
+        self.chunk = settings.passes_at_once or automatic
 
-    @torch.no_grad()
+    @_inference
     def encode(self, image: NDArray[np.uint8]) -> Features:
         """Everything of ``image`` (H, W, 3) uint8 BGR that comes before the first dropout: the same in every pass.
 
@@ -108,12 +145,11 @@ class StochasticDetector:
         if self._fast:
             images = network_input(self.model.transform, image, self.device)
         else:
-            rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB)).to(self.device)
-            images, _ = self.model.transform([rgb.permute(2, 0, 1).contiguous().div(255)])
+            images, _ = self.model.transform([rgb_input(image, self.device)])
         images.tensors = images.tensors.to(self._dtype)
         return self._engine.encode(images, (width, height))
 
-    @torch.no_grad()
+    @_inference
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
         """Detections of ``passes`` stochastic passes.
 
@@ -134,14 +170,17 @@ class StochasticDetector:
         groups, start = [], 0
         while start < passes:
             numbers = range(start, min(start + self.chunk, passes))
+            rows = None
             try:
                 rows = self._pass_rows(features, self.dropout(seed, numbers))
-            except torch.OutOfMemoryError:
-                if len(numbers) == 1:
+            except (RuntimeError, MemoryError) as error:
+                if len(numbers) == 1 or not out_of_memory(error):
                     raise
-                # another program, or another detector, has taken memory: a pass is the same in a smaller group
+            if rows is None:
+                # another program, or another detector, has taken memory: a pass is the same in a smaller group. Not in the except
+                # clause, whose traceback holds the tensors of the larger one
                 self.chunk = len(numbers) // 2
-                torch.cuda.empty_cache()
+                self.free_memory()
                 continue
             groups.append(Rows(rows.boxes, rows.probabilities, rows.pass_index + start))
             start += len(numbers)
@@ -153,20 +192,20 @@ class StochasticDetector:
         kind = CounterDropout if self._fast else PassDropout
         return kind(self.settings.dropout_rate, seed, numbers, self.device)
 
-    @torch.no_grad()
+    @_inference
     def detect(self, features: Features) -> Detections:
         """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
-    @torch.no_grad()
+    @_inference
     def head_maps(self, features: Features) -> list[Tensor]:
         """The dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
         exact = features.as_float32()
         maps = features.derive("head_maps", lambda: self._exact.head_maps(exact, no_dropout))
         return list(maps)
 
-    @torch.no_grad()
+    @_inference
     def deterministic_pass(self, *features: Features, least_score: float = 0.0) -> DeterministicPass:
         """One pass without dropout over the images of ``features``, with its objectness (DiL paper, section 3).
 
@@ -201,6 +240,7 @@ class StochasticDetector:
             decode_boxes=outputs.decode_boxes,
             detections=detections,
             gradients=outputs.gradients,
+            tf32=self.settings.precision == "tf32",
         )
 
     def _check(self, image: NDArray[np.uint8]) -> tuple[int, int]:
@@ -285,10 +325,24 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
-def _dtype(precision: str, device: torch.device) -> torch.dtype:
-    if precision == "float16" and device.type == "cpu":
-        raise InvalidInput("precision float16 needs a GPU, expected float32 or bfloat16 on a processor")
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[precision]
+def name_of(device: torch.device) -> str:
+    """``device`` in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+    if device.type == "cpu":
+        return "cpu"
+    number = device.index or 0
+    return f"cuda:{number} {torch.cuda.get_device_name(number)}"
+
+
+def _dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    if precision in ("float16", "tf32"):
+        if device.type == "cpu":
+            raise InvalidInput(
+                f"precision {precision} needs a GPU, expected float32 or bfloat16 on a processor"
+            )
+        if precision == "tf32" and torch.cuda.get_device_capability(device) < _TF32_CAPABILITY:
+            raise InvalidInput(f"{name_of(device)} has no tf32, expected precision float32 or float16")
+    kinds = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    return kinds.get(precision, torch.float32)
 
 
 def _to_numpy(groups: list[Rows]) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.int64]]:

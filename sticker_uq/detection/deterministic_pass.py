@@ -23,7 +23,7 @@ class DeterministicPass:
     ``decode_boxes(image, rows)``: the boxes (K, 4) px of the resized image that the detector makes of the anchors
     ``rows`` (K,) of one image.
     ``gradients()``: those of the objectness, summed over everything, to ``maps``. Where it is None, ``objectness`` is a function
-    of ``maps`` that autograd can differentiate once.
+    of ``maps`` that autograd can differentiate once. ``tf32``: a GPU computed in TF32, and is to differentiate so.
     """
 
     features: tuple[Features, ...]
@@ -34,6 +34,7 @@ class DeterministicPass:
     decode_boxes: Callable[[int, Tensor], Tensor]
     detections: tuple[Detections, ...]
     gradients: Callable[[], list[Tensor]] | None = None
+    tf32: bool = False
 
     def probability(self) -> Tensor:
         """Objectness of every anchor as a probability, (n, N)."""

@@ -135,16 +135,10 @@ def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -
     return kept.to(like.dtype).permute(0, 3, 1, 2)
 
 
-_positions: dict[torch.device, Tensor] = {}
-
-
 def _hashed(count: int, first: Tensor, second: Tensor) -> Tensor:
     """``count`` random 32-bit words per row of the keys (n, 1): (n, count) int32."""
-    positions = _positions.get(first.device)
-    if positions is None or len(positions) < count:
-        positions = torch.arange(2 * count, dtype=torch.int32, device=first.device)
-        _positions[first.device] = positions
-    words = positions[:count] ^ first
+    # made anew in the stream that reads them: a shared tensor could be read by one stream of a GPU before another has filled it
+    words = torch.arange(count, dtype=torch.int32, device=first.device) ^ first
     shifted = torch.empty_like(words)
 
     def fold(shift: int) -> None:

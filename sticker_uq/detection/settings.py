@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from sticker_uq.detection.registry import DEFAULT_MODEL, MODEL_NAMES, known_name
 
+Precision = Literal["float32", "tf32", "bfloat16", "float16"]
+
 ModelName = Annotated[str, AfterValidator(known_name)]
 """The name of a detector in the registry: one of torchvision's six, or one that another package registers."""
 
@@ -42,8 +44,17 @@ class DetectorSettings(BaseModel):
         480, ge=64, le=2048, description="FPN models only: shorter side of the resized image, px"
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N")
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="numbers of the stochastic passes; float16 on a GPU only"
+    precision: Precision = Field(
+        "float32",
+        description="numbers of the network: float32 (IEEE) or bfloat16, on a GPU also tf32 (a mantissa of 10 bits in products) "
+        "or float16; the pass without dropout is float32 or tf32",
+    )
+    passes_at_once: int = Field(
+        0,
+        ge=0,
+        le=200,
+        description="most stochastic passes computed together; fewer take less memory of a GPU and round differently in the last "
+        "bits; 0: automatic (all on a GPU)",
     )
     threads: int = Field(
         1,

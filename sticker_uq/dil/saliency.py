@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sticker_uq.detection import DeterministicPass, Features
+from sticker_uq.detection.kernels.float32_products import float32_products
 from sticker_uq.detection.kernels.transfer import to_device
 from sticker_uq.dil.settings import Technique
 from sticker_uq.scene import FloatArray, IntArray
@@ -54,7 +55,7 @@ def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
     if deterministic.gradients is not None:
         with torch.no_grad():
             return deterministic.gradients()
-    with torch.enable_grad():
+    with torch.enable_grad(), float32_products(deterministic.tf32, deterministic.anchors.device):
         total = summed_objectness(deterministic.objectness, deterministic.two_stage)
         return torch.autograd.grad(total, deterministic.maps)
 

@@ -73,7 +73,10 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
         localization=_localization_from_msg(message.dil),
         timings={time.stage: time.ms for time in message.timings},
         exposure=_exposure_from_msg(message.exposure),
-        panel_hash=getattr(message, "panel_hash", ""),  # recordings from before the panel existed have none
+        # recordings from before these existed have none
+        panel_hash=getattr(message, "panel_hash", ""),
+        device=getattr(message, "device", ""),
+        precision=getattr(message, "precision", ""),
     )
 
 

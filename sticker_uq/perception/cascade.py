@@ -81,6 +81,11 @@ class Cascade:
         self.panel_hash = _digest(panels) if any(panels) else ""
 
     @property
+    def device(self) -> str:
+        """What computes, in words; see :attr:`Perception.device`."""
+        return self._stages[0].device
+
+    @property
     def shortage(self) -> str:
         """What the device's memory did not suffice for, of all models; "" where it did."""
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)

@@ -34,7 +34,7 @@ class NoveltyEstimator:
         neither a network nor a head of these weights.
         """
         self._detector = detector
-        self.settings_hash = settings.hash
+        self.settings_hash = settings.hash_on(detector.device.type)
         self._model: NoveltyNetwork | NoveltyHead | None = None
         self._beside = ThreadPoolExecutor(1, "novelty")
         if not settings.novelty:
@@ -42,7 +42,7 @@ class NoveltyEstimator:
         path = _file(settings, detector)
         if path is not None:
             self._model = load_novelty_model(detector, path)
-            both = f"{settings.hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+            both = f"{self.settings_hash}:{hashlib.sha256(path.read_bytes()).hexdigest()}"
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
     def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:

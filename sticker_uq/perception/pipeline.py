@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.detection import NonFiniteOutput, StochasticDetector, load_detector
+from sticker_uq.detection.kernels.device_errors import device_broken, out_of_memory
 from sticker_uq.dil import localize
 from sticker_uq.monitors.folder import load_panel
 from sticker_uq.monitors.objects import Objects
@@ -24,6 +25,7 @@ from sticker_uq.perception.image_facts import ImageFacts, check_picture, image_d
 from sticker_uq.perception.novelty import NoveltyEstimator
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import (
+    DeviceFailed,
     Exposure,
     ImageUncertainty,
     InvalidInput,
@@ -46,7 +48,7 @@ class Perception:
 
     The same pixels, settings, weights and machine give the same assessment, byte for byte but for the timings: the dropout
     masks of pass t follow from the pixels, ``settings.seed`` and t alone. Another number of torch threads or another processor
-    may round differently.
+    may round differently, and so does a GPU on which memory became short (:attr:`shortage`).
     """
 
     def __init__(self, settings: PerceptionSettings, detector: StochasticDetector | None = None) -> None:
@@ -89,6 +91,11 @@ class Perception:
         return "" if self._panel is None else self._panel.hash
 
     @property
+    def device(self) -> str:
+        """What computes, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        return self._detector.device_name
+
+    @property
     def shortage(self) -> str:
         """What did not fit into the device's memory, in words; "" where everything did."""
         detector = self._detector
@@ -118,18 +125,24 @@ class Perception:
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
-        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite. Raises
-        :class:`InvalidInput` for anything that is no such image.
+        distinctive localization is switched off or undefined, and FAILED when the network's output is NaN or infinite or the
+        device's memory does not suffice, not even for a single pass. Raises :class:`InvalidInput` for anything that is no such
+        image, and :class:`DeviceFailed` when the device cannot be used any more by this process.
         """
         timings: dict[str, float] = {}
         with _timed(timings, "total"):
             check_picture(image)
             measured = self._measured(image, facts)
+            found = None
             try:
-                with self._detector.own_stream():
+                with self._detector.on_device():
                     found = self._processed(image, measured.digest, stamp_ns, keep_saliency, timings)
-            except NonFiniteOutput as error:
-                found = _failed(str(error), self.settings.passes)
+            except (RuntimeError, MemoryError) as error:
+                reason = self._reason(error)
+            if found is None:
+                # not in the except clause, whose traceback holds what was computed so far
+                self._detector.free_memory()
+                found = _failed(reason, self.settings.passes)
             digest, exposure = measured.digest(), measured.exposure()
         size = (image.shape[1], image.shape[0])
         return self._assessment(stamp_ns, frame_id, size, digest, found, timings, exposure)
@@ -155,6 +168,23 @@ class Perception:
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
         """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
+
+    def _reason(self, error: RuntimeError | MemoryError) -> str:
+        """Why the assessment that ended with ``error`` failed. Raises DeviceFailed for a broken device, and ``error`` itself
+        where neither the network's output nor memory is the reason.
+        """
+        if isinstance(error, NonFiniteOutput):
+            return str(error)
+        words = str(error).partition("\n")[0]
+        stage = getattr(error, "__notes__", ["assess"])[0]
+        if device_broken(error):
+            raise DeviceFailed(f"{self.device} failed in stage {stage}: {words}") from error
+        if not out_of_memory(error):
+            raise error
+        return (
+            f"the memory of {self.device} does not suffice for stage {stage}: {words}; free memory there, or set a smaller "
+            "passes_at_once or min_size, or another model"
+        )
 
     def _measured(self, image: NDArray[np.uint8], facts: ImageFacts | None) -> _Measured:
         """What waits for the facts of ``image``; those that are missing are measured meanwhile, the digest first: masks follow
@@ -231,6 +261,8 @@ class Perception:
             timings=timings,
             exposure=exposure,
             panel_hash=self.panel_hash,
+            device=self.device,
+            precision=self.settings.precision,
             **found._asdict(),
         )
 
@@ -285,5 +317,9 @@ def image_seed(digest: str, seed: int) -> int:
 @contextmanager
 def _timed(timings: dict[str, float], stage: str) -> Iterator[None]:
     started = time.perf_counter()
-    yield
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        error.add_note(stage)  # the innermost comes first
+        raise
     timings[stage] = (time.perf_counter() - started) * 1e3

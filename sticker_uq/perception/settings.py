@@ -13,7 +13,7 @@ from sticker_uq.io.setting_fields import same_field
 from sticker_uq.uncertainty.cluster import ClusterSettings
 
 _NOT_PART_OF_THE_RESULT = (
-    "device",
+    "device",  # its kind is, see hash_on
     "threads",
     "weights",
     "escalate_to",
@@ -91,8 +91,10 @@ class PerceptionSettings(DetectorSettings):
             region_objectness=self.region_objectness,
         )
 
-    @property
-    def hash(self) -> str:
-        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own."""
-        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT})
+    def hash_on(self, device_kind: str) -> str:
+        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own.
+
+        ``device_kind``: "cpu" or "cuda", which round differently.
+        """
+        values = self.model_dump(exclude={*_NOT_PART_OF_THE_RESULT}) | {"device": device_kind}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -18,7 +18,7 @@ from sticker_uq.nodes.common.lifecycle import exit_process, run_node
 from sticker_uq.nodes.detector.node import DetectorNode
 from sticker_uq.perception import ImageFacts, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
-from sticker_uq.scene import SceneAssessment, Status
+from sticker_uq.scene import DeviceFailed, SceneAssessment, Status
 from sticker_uq.testing.scenes import assessment, observed
 
 STICKER = observed()
@@ -34,6 +34,7 @@ class Seen(IntEnum):
     INFINITY = 90
     HANG = 100
     CRASH = 110
+    DEVICE_FAILURE = 120
 
 
 class ScriptedPerception:
@@ -42,6 +43,7 @@ class ScriptedPerception:
     def __init__(self, settings: PerceptionSettings) -> None:
         self.settings = settings
         self.model_hash = "m" * 64
+        self.device = "cpu"
         self.shortage = ""
 
     def warm_up(self) -> None:
@@ -55,12 +57,16 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The scene that the first pixel names. Raises ``RuntimeError`` for ``CRASH`` and never returns for ``HANG``."""
+        """The scene that the first pixel names. Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never
+        returns for ``HANG``.
+        """
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:
             threading.Event().wait()
         if seen is Seen.CRASH:
             raise RuntimeError("the image said so")
+        if seen is Seen.DEVICE_FAILURE:
+            raise DeviceFailed("the GPU said so")
         objects = {
             Seen.STICKER: [STICKER],
             Seen.UNSURE: [replace(STICKER, shannon_entropy=1.5)],

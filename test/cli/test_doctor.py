@@ -7,10 +7,12 @@ import sys
 from collections import namedtuple
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app, doctor_checks
 from sticker_uq.cli.doctor_checks import CHECKS, Check, Level, run_checks
+from test.helpers.simulated_gpu import simulated_gpu
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -58,11 +60,67 @@ def test_a_check_that_breaks_is_a_finding_and_the_next_is_made(monkeypatch):
 
 @pytest.mark.parametrize(
     "name",
-    ["Python", "ROS", "middleware", "messages", "PyTorch", "NumPy", "OpenCV", "hdbscan", "rosbags", "GPU"],
+    ["Python", "ROS", "middleware", "messages", "PyTorch", "NumPy", "OpenCV", "hdbscan", "rosbags"],
 )
 def test_the_environment_of_the_tests_is_sound(monkeypatch, name):
     check = only(monkeypatch, name)
     assert check.level is Level.OK, check
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "advice"),
+    [
+        (None, True, "this PyTorch is built without CUDA"),
+        ("13.0", False, "there is no NVIDIA driver on this machine"),
+        ("13.0", True, "check with nvidia-smi that it supports CUDA 13.0"),
+    ],
+)
+def test_a_processor_in_place_of_a_gpu_is_a_restriction_with_its_reason(
+    monkeypatch, tmp_path, cuda, driver, advice
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    file = tmp_path / "version"
+    monkeypatch.setattr(doctor_checks, "NVIDIA_DRIVER", file)
+    if driver:
+        file.touch()
+    check = only(monkeypatch, "device")
+    assert check.level is Level.WARN
+    assert check.found.startswith("cpu in float32, ")
+    assert advice in check.advice
+
+
+def test_a_gpu_is_named_with_its_precision(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**33, 2**34))
+    with simulated_gpu():
+        check = only(monkeypatch, "device")
+    assert (check.level, check.found) == (
+        Level.OK,
+        "cuda:0 Simulated in float32 (IEEE), 8192 of 16384 MiB free",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (
+            "CUDA error: no kernel image is available for execution on the device",
+            "has no code (only for sm_80, sm_90)",
+        ),
+        ("CUDA error: unspecified launch failure", "unspecified launch failure"),
+    ],
+)
+def test_a_gpu_that_cannot_compute_is_a_failure(monkeypatch, error, found):
+    def fails(*_, **__):
+        raise torch.AcceleratorError(error)
+
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_80", "sm_90"])
+    with simulated_gpu():
+        monkeypatch.setattr(torch, "ones", fails)
+        check = only(monkeypatch, "device")
+    assert check.level is Level.FAIL
+    assert found in check.found
+    assert ("docs/gpu.md" in check.advice) is ("no kernel image" in error)
 
 
 @pytest.mark.parametrize(

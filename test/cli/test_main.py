@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import sticker_uq
 import sticker_uq.cli as cli
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import DeviceFailed, InvalidInput
 
 EVERYTHING_HEAVY = ("torch", "torchvision", "cv2", "rclpy", "pandas", "matplotlib", "rosbags", "pydantic")
 
@@ -66,7 +66,7 @@ def test_a_misspelt_command_and_the_version():
 
 
 def test_the_shell_completes_commands_and_their_options():
-    for typed, expected in (("re", "replay"), ("replay --pass", "--passes")):
+    for typed, expected in (("re", "replay"), ("replay --dropout-r", "--dropout-rate")):
         words = f"sticker-uq {typed}"
         asked = {
             "_STICKER_UQ_COMPLETE": "complete_bash",
@@ -119,6 +119,7 @@ def test_a_command_may_start_processes_of_its_own(entry, tmp_path):
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "error: No space left on device"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), 1, "Python package torch is missing"),
         (MemoryError(), 1, "error: out of memory"),
+        (DeviceFailed("cuda:0 failed"), 1, "error: cuda:0 failed"),
         (RuntimeError("CUDA error"), 1, "internal error: RuntimeError: CUDA error"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (typer.Exit(7), 7, ""),

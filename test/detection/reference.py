@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from benchmarks.naive import as_tensor, masked, thresholds
+from benchmarks.naive import masked, thresholds
+from sticker_uq.detection.kernels.pixels import rgb_input
 from sticker_uq.detection.settings import DetectorSettings
 
 
@@ -47,7 +48,7 @@ def complete_pass(
         if drop is not None:
             stack.enter_context(masked(model, settings, drop))
         stack.enter_context(thresholds(model, settings))
-        stock = model([as_tensor(image)])[0]
+        stock = model([rgb_input(image)])[0]
     if two_stage:
         (logits, deltas), proposals = seen["head"], seen["proposals"][0]
         boxes = model.roi_heads.box_coder.decode(deltas, [proposals])

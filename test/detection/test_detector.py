@@ -20,7 +20,7 @@ from sticker_uq.detection.features import Features
 from sticker_uq.detection.selection import NonFiniteOutput, Rows
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
-from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
+from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 
@@ -228,20 +228,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_device("auto") == torch.device("cuda")
     with pytest.raises(InvalidInput, match="'cuda:1' does not exist"):
         resolve_device("cuda:1")
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("name", MODEL_NAMES)
-def test_a_gpu_sees_what_the_processor_sees(name: str) -> None:
-    settings = DetectorSettings(model=name, min_size=MIN_SIZE, device="cuda")
-    on_gpu = StochasticDetector(copy.deepcopy(tiny_model(name)), settings, "")
-    features = on_gpu.encode(picture())
-    found, wanted = on_gpu.detect(features), tiny_detector(name).detect(tiny_detector(name).encode(picture()))
-    assert abs(len(found) - len(wanted)) <= 0.1 * len(wanted)
-    np.testing.assert_allclose(found.scores[:5], wanted.scores[:5], atol=0.02)
-    one, other = (on_gpu.sample(on_gpu.encode(picture()), passes=3, seed=1) for _ in range(2))
-    np.testing.assert_array_equal(one.boxes, other.boxes)
-    np.testing.assert_array_equal(one.probabilities, other.probabilities)
 
 
 @pytest.mark.parametrize(

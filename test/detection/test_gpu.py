@@ -24,10 +24,9 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.dil import LocalizationSettings, localize, saliency
 from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import Status
-from test.detection.test_passes import assert_matches, one_pass, rows_of
+from sticker_uq.scene import InvalidInput, Status
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
-from test.helpers.simulated_gpu import GPU, OnGpu, simulated_gpu
+from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 # the tests of one model follow each other, for which it is brought to the GPU once
 each_model = pytest.mark.parametrize("name", MODEL_NAMES, scope="module")
@@ -63,26 +62,6 @@ def ones(deterministic: DeterministicPass) -> list[torch.Tensor]:
     return [torch.ones_like(m) for m in deterministic.maps]
 
 
-@each_model
-def test_what_a_gpu_sees_is_what_a_processor_sees(name: str) -> None:
-    for site in ("in", "out") if name == "ssd300_vgg16" else ("in",):
-        processor = tiny_detector(name, dropout_site=site)
-        there = processor.encode(picture())
-        wanted, plain = processor.sample(there, 2, seed=7), processor.deterministic_pass(there)
-        with on_gpu(name, dropout_site=site) as detector:
-            features = detector.encode(picture())
-            found, deterministic = detector.sample(features, 2, seed=7), detector.deterministic_pass(features)
-            assert detector.device.type == "cuda"
-            assert all(
-                isinstance(m, OnGpu) for m in (*features.maps, *deterministic.maps, *deterministic.objectness)
-            )
-        assert type(found.boxes) is np.ndarray
-        for number in range(2):
-            assert len(one_pass(found, number)) > 0
-            assert_matches(one_pass(found, number), one_pass(wanted, number), _PX, _PROBABILITY)
-        assert_matches(rows_of(deterministic.detections[0]), rows_of(plain.detections[0]), _PX, _PROBABILITY)
-
-
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [SSDLITE, "fasterrcnn_resnet50_fpn"])
 def test_reduced_precision_runs_there(name: str, precision: str) -> None:
@@ -92,6 +71,72 @@ def test_reduced_precision_runs_there(name: str, precision: str) -> None:
         samples = detector.sample(features, 2, seed=7)
     assert len(samples) > 0
     assert samples.boxes.dtype == samples.probabilities.dtype == np.float32
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("float32", "ieee"), ("tf32", "tf32"), ("bfloat16", "ieee")])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_precision_is_what_is_computed_in_every_stage_and_in_them_alone(
+    precision: str, kind: str, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differentiated(deterministic: DeterministicPass) -> list[torch.Tensor]:
+        assert deterministic.tf32 is (kind == "tf32")
+        return ones(deterministic)
+
+    monkeypatch.setattr(saliency, "objectness_gradients", differentiated)
+    settings = PerceptionSettings(model=SSDLITE, passes=2, device="cuda", precision=precision)
+    with simulated_gpu() as simulation:
+        perception = Perception(settings)
+        assert simulation.products == set()
+        if inside:
+            scene = perception.assess(picture())
+            assert (scene.device, scene.precision) == ("cuda:0 Simulated", precision)
+        else:
+            detector = perception.detector
+            features = detector.encode(picture())
+            detector.sample(features, 2, seed=1)
+            detector.detect(features)
+            detector.deterministic_pass(features)
+        assert simulation.products == {(kind, kind)}
+        torch.ones(2, 2, device=GPU) @ torch.ones(2, 2, device=GPU)
+        assert simulation.products == {(kind, kind), ("tf32", "none")}, "torch's own default again"
+
+
+def test_tf32_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = DetectorSettings(model=SSDLITE, device="cpu", precision="tf32")
+    with pytest.raises(InvalidInput, match="precision tf32 needs a GPU"):
+        tiny_detector(SSDLITE).with_settings(settings.model_copy(update={"min_size": MIN_SIZE}))
+    with on_gpu(SSDLITE) as detector:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+        with pytest.raises(InvalidInput, match="cuda:0 Simulated has no tf32"):
+            detector.with_settings(detector.settings.model_copy(update={"precision": "tf32"}))
+
+
+def test_masks_of_two_detectors_are_drawn_without_a_race() -> None:
+    """What one stream writes the other must not read unless it waited: the simulation refuses it."""
+    with simulated_gpu() as simulation:
+        plain = brought_there(SSDLITE)
+        other = StochasticDetector(copy.deepcopy(tiny_model(SSDLITE)), plain.settings, "")
+        for size, detector in ((12, plain), (8, other), (16, other), (14, plain)):
+            map_ = torch.empty(1, 5, size, size)
+            wanted = tiny_detector(SSDLITE).dropout(3, range(2)).masks(map_)
+            with detector.on_device():
+                masks = detector.dropout(3, range(2)).masks(map_.to(GPU))
+            assert torch.equal(masks.held, wanted)  # type: ignore[attr-defined]
+        with plain.on_device():
+            written = torch.ones(3, device=GPU)
+        with pytest.raises(RuntimeError, match="another stream may not have written"):
+            written + 1
+        simulation.current().wait_stream(plain._stream)
+        assert torch.equal((written + 1).cpu(), torch.full((3,), 2.0))
+
+
+def test_passes_at_once_are_as_many_as_configured() -> None:
+    with on_gpu(SSDLITE, passes=12) as detector:
+        assert detector.chunk == 12
+    with on_gpu(SSDLITE, passes=12, passes_at_once=5) as detector:
+        assert detector.chunk == 5
+        assert detector.sample(detector.encode(picture()), 12, seed=1).passes == 12
+    assert tiny_detector(SSDLITE, passes=12).chunk == 10
 
 
 @pytest.mark.parametrize("name", [SSDLITE, "retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn"])

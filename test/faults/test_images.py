@@ -123,6 +123,18 @@ def test_perception_raises(cell: FaultCell) -> None:
     cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
 
 
+def test_gpu_fails(cell: FaultCell) -> None:
+    """Every further call to the GPU would fail in that process: it says so, ends, and the next one uses the GPU again."""
+    failed = cell.group.pid("detector")
+    cell.camera.shows(Seen.DEVICE_FAILURE)
+    cell.until_gate(reason=BlockReason.FAILED_SCENE, code="perception_failed")
+    cell.camera.shows()
+    cell.until(lambda: cell.group.pid("detector") != failed, "the next detector")
+    assert any("giving up: the GPU said so" in line for line in cell.lines)
+    cell.quiet()
+    cell.hold(False)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [({"status": 200}, BlockReason.FAILED_SCENE), ({"status": 0}, BlockReason.FAILED_SCENE)],

@@ -1,7 +1,8 @@
 """A GPU that is none: tensors that say they lie on cuda:0, computed on the processor, and as strict as a real one.
 
-An operation on tensors of two devices fails as on a GPU, and so does one that exists for processors only. What CUDA itself would
-round differently, and its speed, no simulation shows.
+An operation on tensors of two devices fails as on a GPU, and so do one that exists for processors only and one that reads what
+another stream may not have written yet. Division by a number rounds as CUDA does it; what else CUDA would round differently, and
+its speed, no simulation shows.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ _WAITING = (
     "aten::_linalg_eigh",
     "torchvision::nms",
 )
+_PRODUCTS = ("aten::convolution", "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm")
 _TRANSFERS = ("aten::_to_copy", "aten::copy_", "aten::_local_scalar_dense", "aten::lift_fresh")
 
 
 class OnGpu(torch.Tensor):
-    """A tensor of the simulated GPU; ``held`` has its values."""
+    """A tensor of the simulated GPU; ``held`` has its values; ``written``: in which simulation, by which stream, as its
+    how manieth operation.
+    """
 
     held: Tensor
+    written: tuple[Simulation, Stream, int] | None = None
 
     @staticmethod
     def __new__(cls, held: Tensor) -> OnGpu:
@@ -71,25 +76,33 @@ class OnGpu(torch.Tensor):
 
 
 class Stream:
-    """A stream of the simulated GPU; ``waited_for``: streams whose work it began after."""
+    """A stream of the simulated GPU; ``waited_for``: streams whose work it began after; ``operations``: how many it was given;
+    ``done``: how many of each other stream are done before whatever comes next in this one.
+    """
 
     def __init__(self, device: object = None) -> None:
         self.waited_for: list[Stream] = []
+        self.operations = 0
+        self.done: dict[Stream, int] = {}
 
     def wait_stream(self, other: Stream) -> None:
         self.waited_for.append(other)
+        self.done |= other.done | {other: other.operations}
 
 
 class Simulation(TorchDispatchMode):
     """Sees every operation, factories and copies to the GPU too; ``waits``: those in which the processor waits for the GPU;
-    ``streams``: how many operations went into each.
+    ``streams``: how many operations went into each; ``products``: which kinds of convolutions and matrix products torch was set
+    to while there were some, float32 ones only.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.waits: Counter[str] = Counter()
         self.streams: Counter[Stream] = Counter()
+        self.products: set[tuple[str, str]] = set()
         self.default = self._current = Stream()
+        self._waited_for: dict[Stream, int] = {}  # by the processor
 
     @contextmanager
     def into(self, stream: Stream) -> Iterator[None]:
@@ -110,9 +123,28 @@ class Simulation(TorchDispatchMode):
         there = any(isinstance(t, OnGpu) for t in tensors)
         if there:
             self.streams[self._current] += 1
+            self._refuse_races(name, tensors)
+        if there and name in _PRODUCTS and tensors[0].dtype == torch.float32:
+            cudnn, cublas = torch.backends.cudnn.conv, torch.backends.cuda.matmul
+            self.products.add((str(cudnn.fp32_precision), str(cublas.fp32_precision)))
         if _waits(name, args, kwargs, tensors, there):
             self.waits[name] += 1
-        return _computed(func, args, kwargs)
+            self._waited_for[self._current] = self._current.operations
+        found = _computed(func, args, kwargs)
+        self._current.operations += 1
+        for made in found if isinstance(found, list | tuple) else (found,):
+            if isinstance(made, OnGpu):
+                made.written = self, self._current, self._current.operations
+        return found
+
+    def _refuse_races(self, name: str, tensors: list[Tensor]) -> None:
+        """Raise RuntimeError for an operation on what another stream may not have written yet."""
+        for written in (t.written for t in tensors if isinstance(t, OnGpu)):
+            if written is None or written[0] is not self or written[1] is self._current:
+                continue
+            _, stream, number = written
+            if number > max(self._waited_for.get(stream, 0), self._current.done.get(stream, 0)):
+                raise RuntimeError(f"{name} reads what another stream may not have written yet")
 
 
 def _tensors(args: Any, kwargs: Any) -> list[Tensor]:
@@ -161,16 +193,32 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         foreign = [t for t in tensors if not isinstance(t, OnGpu) and t.ndim > 0]
         if foreign and not name.startswith("aten::index"):
             raise RuntimeError(f"{name}: expected all tensors to be on the same device, found {GPU} and cpu")
+    computed = func
+    if func is torch.ops.aten.div.Tensor and tensors[0].ndim and _is_number(args[1]):
+        # as CUDA does: the processor divides
+        computed, args = torch.ops.aten.mul.Tensor, (args[0], torch.tensor(1.0) / args[1])
+    elif name == "aten::cudnn_batch_norm":
+        computed = _batch_norm
     held_args, held_kwargs = _each(_held, args), {key: _each(_held, value) for key, value in kwargs.items()}
     if wanted is not None:
         held_kwargs["device"] = _CPU
     held_kwargs.pop("pin_memory", None)
-    found = func(*held_args, **held_kwargs)
+    found = computed(*held_args, **held_kwargs)
     if target == "cuda":
         found = _each(_brought, found)
     if not there:
         return found
     return return_and_correct_aliasing(func, args, kwargs, found)
+
+
+def _batch_norm(*args: Any) -> tuple[Tensor, ...]:
+    """cuDNN's, which keeps one more tensor for a gradient."""
+    return *torch.ops.aten.native_batch_norm(*args), args[0].new_empty(0)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether torch treats ``value`` as a number: written as one, or a tensor without dimensions of the processor."""
+    return not isinstance(value, OnGpu) and (not isinstance(value, Tensor) or value.ndim == 0)
 
 
 def _each(change: Callable[[Any], Any], value: Any) -> Any:
@@ -196,7 +244,10 @@ def simulated_gpu() -> Iterator[Simulation]:
         with pytest.MonkeyPatch.context() as patch, Simulation() as simulation:
             patch.setattr(torch.cuda, "is_available", lambda: True)
             patch.setattr(torch.cuda, "device_count", lambda: 1)
+            patch.setattr(torch.cuda, "get_device_name", lambda device=None: "Simulated")
+            patch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
             patch.setattr(torch.cuda, "_lazy_init", lambda: None)
+            patch.setattr(torch, "Generator", lambda device=None, made=torch.Generator: made("cpu"))
             patch.setattr(torch.cuda, "empty_cache", lambda: None)
             patch.setattr(torch.cuda, "Stream", Stream)
             patch.setattr(torch.cuda, "stream", simulation.into)

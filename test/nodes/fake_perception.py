@@ -29,6 +29,7 @@ class Script:
     hold_load: bool = False
     load_error: Exception | None = None
     warm_ups: int = 0
+    device: str = "cuda:0 Scripted"
     shortage: str = ""
     assessed: list[int] = field(default_factory=list)
     saliency_asked: list[bool] = field(default_factory=list)
@@ -52,6 +53,10 @@ class FakePerception:
         self.settings = settings
         self.model_hash = hashlib.sha256(settings.model.encode()).hexdigest()
         self._script = script
+
+    @property
+    def device(self) -> str:
+        return self._script.device
 
     @property
     def shortage(self) -> str:

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -11,11 +12,15 @@ import torch
 from pydantic import ValidationError
 
 from sticker_uq.detection import StochasticDetector
+from sticker_uq.dil import saliency
+from sticker_uq.gate import Policy
+from sticker_uq.messages import text_of
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.perception.exposure import measure_exposure
 from sticker_uq.perception.pipeline import image_digest, image_seed
-from sticker_uq.scene import InvalidInput, Status, to_plain
+from sticker_uq.scene import DeviceFailed, InvalidInput, Status, to_plain
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model, tiny_weights
+from test.helpers.simulated_gpu import simulated_gpu
 
 SSDLITE = "ssdlite320_mobilenet_v3_large"
 
@@ -23,6 +28,12 @@ SSDLITE = "ssdlite320_mobilenet_v3_large"
 def perception(name=SSDLITE, passes=4, **values):
     settings = PerceptionSettings(model=name, min_size=MIN_SIZE, passes=passes, **values)
     return Perception(settings, tiny_detector(name, passes=passes, seed=settings.seed))
+
+
+@cache
+def packaged_perception():
+    """The packaged detector with its novelty network, on the processor."""
+    return Perception(PerceptionSettings(passes=3, device="cpu", threads=torch.get_num_threads()))
 
 
 def with_head(name, value):
@@ -98,17 +109,17 @@ def test_non_finite_output_is_a_failed_scene(dil):
     assert "not finite" in scene.status_text
     assert (scene.stamp_ns, scene.frame_id, scene.objects, scene.unstable) == (3, "camera", (), ())
     assert (scene.image_size, scene.image_digest) == ((224, 168), image_digest(picture()))
-    assert (scene.model_hash, scene.settings_hash) == (looker.model_hash, settings.hash)
+    assert (scene.model_hash, scene.settings_hash) == (looker.model_hash, settings.hash_on("cpu"))
 
 
 def test_an_internal_error_is_not_swallowed(monkeypatch):
     looker = perception()
 
     def broken(*_, **__):
-        raise RuntimeError("out of memory")
+        raise RuntimeError("shapes do not fit")
 
     monkeypatch.setattr(looker.detector, "sample", broken)
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
         looker.assess(picture())
 
 
@@ -120,7 +131,7 @@ def test_a_failed_assessment_says_why_and_by_whom():
     assert (scene.model, scene.model_hash, scene.settings_hash) == (
         SSDLITE,
         looker.model_hash,
-        looker.settings.hash,
+        looker.settings.hash_on("cpu"),
     )
     assert scene.localization is None
     assert scene.uncertainty.objects == 0
@@ -176,9 +187,25 @@ def test_settings_carry_the_ranges_of_their_packages():
 
 def test_the_hash_covers_what_changes_the_result_only():
     same = PerceptionSettings()
-    assert same.hash == PerceptionSettings(device="cpu", threads=1, weights="w.safetensors").hash
-    for change in ({"passes": 21}, {"seed": 1}, {"dil_alpha": 0.1}, {"precision": "bfloat16"}):
-        assert PerceptionSettings(**change).hash != same.hash
+    assert same.hash_on("cpu") == PerceptionSettings(
+        device="cpu", threads=1, weights="w.safetensors"
+    ).hash_on("cpu")
+    for change in (
+        {"passes": 21},
+        {"seed": 1},
+        {"dil_alpha": 0.1},
+        {"precision": "bfloat16"},
+        {"passes_at_once": 3},
+    ):
+        assert PerceptionSettings(**change).hash_on("cpu") != same.hash_on("cpu")
+
+
+def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
+    settings = PerceptionSettings(device="cuda:1")
+    assert settings.hash_on("cuda") == PerceptionSettings(device="auto").hash_on("cuda")
+    assert settings.hash_on("cuda") != settings.hash_on("cpu")
+    tf32 = PerceptionSettings(precision="tf32")
+    assert tf32.hash_on("cuda") != settings.hash_on("cuda")
 
 
 def test_settings_load_without_torch():
@@ -197,6 +224,82 @@ def test_every_nth_image_has_a_localization_whatever_came_before():
         scene.digest for scene in reversed(scenes)
     ]
     assert all("left out" in s.status_text for s, has in zip(scenes, located, strict=True) if not has)
+
+
+NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB\nmore")
+ASSERTED = torch.AcceleratorError("CUDA error: device-side assert triggered\nmore")
+
+
+def failing(error):
+    def fails(*_, **__):
+        raise type(error)(*error.args)
+
+    return fails
+
+
+PLACES = {
+    "encode": lambda patch, p, f: patch.setattr(p.detector._engine, "encode", f),
+    "detect": lambda patch, p, f: patch.setattr(p.detector._exact, "head_outputs", f),
+    "dil": lambda patch, p, f: patch.setattr("sticker_uq.dil.dil.activation_maps", f),
+    "novelty": lambda patch, p, f: patch.setattr("sticker_uq.perception.novelty.novelty_maps", f),
+    "sample": lambda patch, p, f: patch.setattr(p.detector, "_pass_rows", f),
+}
+
+
+@pytest.mark.parametrize("stage", PLACES)
+def test_too_little_memory_in_a_stage_fails_the_image_with_a_reason_and_the_next_is_assessed(
+    stage, monkeypatch
+):
+    settings = PerceptionSettings(passes=3, device="cpu", threads=torch.get_num_threads())
+    shared = packaged_perception()
+    looker = Perception(settings, shared.detector.with_settings(shared.detector.settings))
+    wanted = looker.assess(picture(), stamp_ns=1)
+    freed = []
+    monkeypatch.setattr(looker.detector, "free_memory", lambda: freed.append(sys.exc_info()[0]))
+    with monkeypatch.context() as patch:
+        PLACES[stage](patch, looker, failing(NO_MEMORY))
+        scene = looker.assess(picture(), stamp_ns=1)
+    assert scene.status is Status.FAILED
+    assert scene.status_text.startswith(
+        f"the memory of cpu does not suffice for stage {stage}: CUDA out of memory. Tried to allocate 2.00 GiB; "
+    )
+    assert "passes_at_once" in scene.status_text
+    assert "more" not in scene.status_text
+    assert freed
+    assert set(freed) == {None}, "while an error is handled its traceback still holds tensors"
+    looker.detector.chunk = shared.detector.chunk
+    assert looker.assess(picture(), stamp_ns=1).digest == wanted.digest
+
+    with monkeypatch.context() as patch:
+        PLACES[stage](patch, looker, failing(ASSERTED))
+        with pytest.raises(
+            DeviceFailed, match=f"cpu failed in stage {stage}: CUDA error: device-side assert triggered"
+        ):
+            looker.assess(picture())
+
+
+def test_an_assessment_says_what_computed_it_and_another_device_is_refused_by_its_policy(monkeypatch):
+    plain = packaged_perception().assess(picture())
+    assert (plain.device, plain.device_kind, plain.precision) == ("cpu", "cpu", "float32")
+    validity = {
+        "settings_hash": plain.settings_hash,
+        "device": plain.device_kind,
+        "precision": plain.precision,
+    }
+    policy = Policy(validity=validity)
+    assert policy.refusal(plain) is None
+    monkeypatch.setattr(saliency, "objectness_gradients", lambda d: [torch.ones_like(m) for m in d.maps])
+    with simulated_gpu():
+        there = Perception(PerceptionSettings(passes=3, device="cuda")).assess(picture())
+    assert there.settings_hash != plain.settings_hash
+    refusal = policy.refusal(there)
+    assert text_of(refusal) == (
+        "the policy was made on cpu, float32, not cuda, float32: calibrate again on this device, or set the detector's device "
+        "and precision to those"
+    )
+    older = Policy(validity={"settings_hash": plain.settings_hash})
+    assert text_of(older.refusal(there)).endswith("calibrate again with these")
+    assert Policy().refusal(there) is None, "limits set by hand are for any device"
 
 
 def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):

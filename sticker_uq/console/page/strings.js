@@ -127,6 +127,7 @@ export const STRINGS = {
     spot_check: "A spot check: please mark everything that is to be peeled",
     policy_other_weights: "The policy was made for another detector ({expected}, not {found})",
     policy_other_settings: "The policy was made for other settings of perception ({expected}, not {found})",
+    policy_other_device: "The policy was made on another kind of device ({expected}, not {found}): calibrate again on this one",
     policy_other_panel: "The policy was made with other monitors ({expected}, not {found})",
     policy_other_camera: "The policy was made for camera {expected}, not {found}",
     policy_other_image_size: "The policy was made for pictures of {expected} px, not {found} px", policy_expired: "The policy was valid until {day}",

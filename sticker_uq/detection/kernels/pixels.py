@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -46,6 +47,15 @@ def network_input(transform: Any, image: NDArray[np.uint8], device: torch.device
         canvas[:height, :width] = normal
         normal = canvas
     return ImageList(normal.permute(2, 0, 1)[None], [(height, width)])
+
+
+def rgb_input(image: NDArray[np.uint8], device: torch.device = _PROCESSOR) -> Tensor:
+    """``image`` (H, W, 3) uint8 BGR as torchvision's detectors take it, (3, H, W) float32 RGB 0..1 on ``device``.
+
+    To a device go the bytes, without waiting. The division is made there: a GPU multiplies by 1 / 255, which rounds differently.
+    """
+    rgb = torch.from_numpy(cv2.cvtColor(image, cv2.COLOR_BGR2RGB))
+    return to_device(rgb, device).permute(2, 0, 1).contiguous().div(255)
 
 
 def resized_size(transform: Any, height: int, width: int) -> tuple[int, int]:

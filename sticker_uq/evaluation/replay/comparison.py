@@ -122,6 +122,8 @@ def _difference(live: SceneAssessment, replayed: SceneAssessment) -> str:
     order = [
         "model",
         "model_hash",
+        "device",
+        "precision",
         "settings_hash",
         "panel_hash",
         "image_size",

@@ -51,6 +51,8 @@ class ReplaySummary:
     model_hash: str
     settings_hash: str
     panel_hash: str
+    device: str
+    precision: str
     policy_hash: str
     files: tuple[str, ...]
     environment: Mapping[str, str]
@@ -134,6 +136,8 @@ def replay(
         model_hash=first[1].model_hash,
         settings_hash=first[1].settings_hash,
         panel_hash=first[1].panel_hash,
+        device=first[1].device,
+        precision=first[1].precision,
         policy_hash=policy.hash,
         files=(
             f"images.{table_format}",

@@ -83,6 +83,8 @@ def replay_report(
             "weights (SHA-256)": summary.model_hash,
             "settings (SHA-256)": summary.settings_hash,
             **({"panel (SHA-256)": summary.panel_hash} if summary.panel_hash else {}),
+            "computed on": summary.device,
+            "precision": summary.precision,
             "policy (SHA-256)": summary.policy_hash,
             **summary.environment,
         },

@@ -19,6 +19,7 @@ _DAY_S = 86_400
 
 POLICY_REFUSALS = frozenset(
     {
+        "policy_other_device",
         "policy_other_weights",
         "policy_other_settings",
         "policy_other_panel",
@@ -196,7 +197,13 @@ class Validity(Section):
 
     model: str = Field("", description="Name of the detector, for people")
     model_hash: str = Field("", description="SHA-256 of the weights")
-    settings_hash: str = Field("", description="SHA-256 of the settings of perception")
+    settings_hash: str = Field(
+        "", description="SHA-256 of the settings of perception and of the kind of device"
+    )
+    device: str = Field(
+        "", description="Kind of the device that computed, cpu or cuda, which round differently"
+    )
+    precision: str = Field("", description="Numbers of the network: float32, tf32, bfloat16 or float16")
     panel_hash: str | None = Field(
         None,
         description="The panel of monitors, as the scenes name it; none: any, for objections only make it stricter",
@@ -204,14 +211,6 @@ class Validity(Section):
     camera: str = Field("", description="Frame of the camera")
     image_size: tuple[int, int] | None = Field(None, description="Width and height of the images, px")
     until: dt.date | None = Field(None, description="Last day, UTC")
-
-    def problem(self, *, model_hash: str | None = None, settings_hash: str | None = None) -> Reason | None:
-        """Why the policy does not fit a detector of which these hashes are known; None when it fits."""
-        if model_hash is not None and self.model_hash and model_hash != self.model_hash:
-            return _other("policy_other_weights", self.model_hash[:12], model_hash[:12])
-        if settings_hash is not None and self.settings_hash and settings_hash != self.settings_hash:
-            return _other("policy_other_settings", self.settings_hash[:12], settings_hash[:12])
-        return None
 
     def expired(self, now_ns: int) -> Reason | None:
         """Why the policy does not hold at the time ``now_ns`` since 1970; None when it does."""
@@ -223,17 +222,25 @@ class Validity(Section):
 
     def refusal(self, assessment: SceneAssessment) -> Reason | None:
         """Why the policy does not hold for ``assessment``, one of :data:`POLICY_REFUSALS`; None when it does."""
-        problem = self.problem(model_hash=assessment.model_hash, settings_hash=assessment.settings_hash)
-        if problem is not None:
-            return problem
+        # before the hash of the settings, of which they are a part: they say what is different
+        own, other = (self.device, self.precision), (assessment.device_kind, assessment.precision)
+        if any(wanted and found and wanted != found for wanted, found in zip(own, other, strict=True)):
+            return _other("policy_other_device", _listed(own), _listed(other))
+        if self.model_hash and assessment.model_hash != self.model_hash:
+            return _other("policy_other_weights", self.model_hash[:12], assessment.model_hash[:12])
+        if self.settings_hash and assessment.settings_hash != self.settings_hash:
+            return _other("policy_other_settings", self.settings_hash[:12], assessment.settings_hash[:12])
         if self.panel_hash is not None and assessment.panel_hash != self.panel_hash:
-            own, other = (digest[:12] or "none" for digest in (self.panel_hash, assessment.panel_hash))
-            return _other("policy_other_panel", own, other)
+            return _other(
+                "policy_other_panel", *(h[:12] or "none" for h in (self.panel_hash, assessment.panel_hash))
+            )
         if self.camera and assessment.frame_id != self.camera:
             return _other("policy_other_camera", repr(self.camera), repr(assessment.frame_id))
         if self.image_size is not None and assessment.image_size != self.image_size:
-            own, other = (f"{width} x {height}" for width, height in (self.image_size, assessment.image_size))
-            return _other("policy_other_image_size", own, other)
+            return _other(
+                "policy_other_image_size",
+                *(f"{width} x {height}" for width, height in (self.image_size, assessment.image_size)),
+            )
         return self.expired(assessment.stamp_ns)
 
 
@@ -257,6 +264,10 @@ class Provenance(Section):
 
 def _other(code: str, expected: str, found: str) -> Reason:
     return Reason.of(code, expected=expected, found=found)
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(filter(None, words))
 
 
 def _check_steps(x_name: str, x: tuple[float, ...], y_name: str, y: tuple[float, ...]) -> None:

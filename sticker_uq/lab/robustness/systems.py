@@ -39,7 +39,9 @@ class DetectorSystem:
         lowered = settings.model_copy(update={"score_floor": LOWEST_FLOOR})
         self._detector = load_detector(lowered)
         self.name = f"{settings.model}, one pass, no gate"
-        self.identity = f"detector {self._detector.weights_hash} {lowered.hash}"
+        self.identity = (
+            f"detector {self._detector.weights_hash} {lowered.hash_on(self._detector.device.type)}"
+        )
 
     def answer(self, image: Picture, key: str) -> Answer:
         """Detections by falling score, with the features of the backbone."""
@@ -63,7 +65,7 @@ class CellSystem:
         self._perception = single_perception(settings, self._detector)
         self._policy = policy
         self.name = f"{settings.model}, {settings.passes} passes, gate with policy {policy.hash[:8]}"
-        self.identity = f"cell {loaded.weights_hash} {settings.hash} {policy.hash}"
+        self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"
 
     def answer(self, image: Picture, key: str) -> Answer:
         """The clustered objects, what the gate would do, and the features of the backbone."""

@@ -1,7 +1,7 @@
 """The worker thread of the detector: assesses images and publishes their scenes.
 
 An error of an image or of perception does not end the worker: it is published as a scene with status FAILED, counted and
-logged.
+logged. Only a device that this process can no longer use ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sticker_uq.io.images import Picture
 from sticker_uq.nodes.detector.camera_feed import Arrival, Counters
 from sticker_uq.perception.image_facts import ImageFacts
 from sticker_uq.perception.settings import PerceptionSettings
-from sticker_uq.scene import InvalidInput, SceneAssessment, Status
+from sticker_uq.scene import DeviceFailed, InvalidInput, SceneAssessment, Status
 
 #: Shortest interval between two log lines of one kind, s.
 LOG_PERIOD_S = 5.0
@@ -36,6 +36,10 @@ class Assessor(Protocol):
     @property
     def model_hash(self) -> str:
         """SHA-256 of the weights, hex."""
+
+    @property
+    def device(self) -> str:
+        """What computes, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
 
     @property
     def shortage(self) -> str:
@@ -62,7 +66,8 @@ class Worker(threading.Thread):
     """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
     ``serving`` returns the perception for each image, so that the model can be replaced; the lock ``computing`` keeps a worker
-    that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras.
+    that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras;
+    ``give_up`` ends the process, to be started again.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Worker(threading.Thread):
         computing: threading.Lock,
         counters: Counters,
         options: Callable[[], DetectorNodeSettings],
+        give_up: Callable[[], None],
     ) -> None:
         super().__init__(name="worker", daemon=True)
         self._node = node
@@ -81,6 +87,7 @@ class Worker(threading.Thread):
         self._computing = computing
         self._counters = counters
         self._options = options
+        self._give_up = give_up
 
     def run(self) -> None:
         """Work until the mailbox is closed."""
@@ -95,6 +102,7 @@ class Worker(threading.Thread):
         feed, check, image = arrival
         stamp_ns, frame_id = check.stamp_ns, check.frame_id
         perception, counters = self._serving(), self._counters
+        device_failed = False
         started = time.perf_counter()
         try:
             self._check_stamp(stamp_ns)
@@ -107,6 +115,10 @@ class Worker(threading.Thread):
             counters.last_error = f"unusable image: {error}"
             self._node.get_logger().warning(counters.last_error, throttle_duration_sec=LOG_PERIOD_S)
             scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
+        except DeviceFailed as error:
+            device_failed = True
+            self._count_failure(str(error))
+            scene = perception.failed_assessment(stamp_ns, frame_id, str(error))
         except Exception as error:  # noqa: BLE001 - one image must not end the node
             reason = f"{type(error).__name__}: {error}"
             self._count_failure(f"perception failed: {reason}")
@@ -118,6 +130,13 @@ class Worker(threading.Thread):
         if self._mailbox.closed:
             return
         feed.publish(scene)
+        if device_failed:
+            self._node.get_logger().fatal(
+                f"giving up: {scene.status_text}; every further image would fail in this process, a new one can use the device "
+                "again (respawn)"
+            )
+            self._give_up()
+            return
         counters.finished(scene, (time.perf_counter() - started) * 1e3)
         if image is not None:
             feed.outputs.publish_pictures(scene, image, self._options().annotated_rate)

@@ -56,9 +56,18 @@ class ModelExchange:
             raise RuntimeError("no model is loaded")
         return serving
 
+    def fallback(self) -> str:
+        """That device "auto" of the current perception found no GPU, in words; "" if it did, or a device was named."""
+        serving = self.serving
+        if serving is None or serving.settings.device != "auto" or serving.device != "cpu":
+            return ""
+        return "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
+
     def load(self, settings: PerceptionSettings) -> None:
         """Load and warm up the first perception."""
         self.serving = self._loaded(settings)
+        if fallback := self.fallback():
+            self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")
 
     def clear(self) -> None:
         """Release the current perception."""
@@ -94,8 +103,8 @@ class ModelExchange:
         perception.warm_up()
         elapsed_ms = (time.perf_counter() - start) * 1e3
         logger.info(
-            f"{settings.model} (weights {perception.model_hash[:12]}) ready on {settings.device} in {elapsed_ms:.0f} ms, "
-            f"T={settings.passes}, dropout rate {settings.dropout_rate:g}"
+            f"{settings.model} (weights {perception.model_hash[:12]}) ready on {perception.device} in {settings.precision} after "
+            f"{elapsed_ms:.0f} ms, T={settings.passes}, dropout rate {settings.dropout_rate:g}"
         )
         return perception
 

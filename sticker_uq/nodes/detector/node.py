@@ -15,7 +15,7 @@ from sticker_uq.cell.detector_settings import LOCKED, LOCKED_SINCE_CONFIGURE, De
 from sticker_uq.cell.mailbox import Mailbox
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common.diagnostics import Level, Report
-from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
+from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, request_exit, run_node
 from sticker_uq.nodes.detector.assessor import Worker
 from sticker_uq.nodes.detector.camera_feed import NOT_CONFIGURED, Arrival, CameraFeed, Counters
 from sticker_uq.nodes.detector.model_exchange import Factory, ModelExchange
@@ -61,7 +61,13 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         self._counters = Counters()
         mailbox: Mailbox[Arrival] = Mailbox()
         worker = Worker(
-            self, mailbox, self.models.current, self._computing, self._counters, lambda: self.settings
+            self,
+            mailbox,
+            self.models.current,
+            self._computing,
+            self._counters,
+            lambda: self.settings,
+            lambda: request_exit(self, 1),
         )
         self.while_active.callback(self._stop_worker, mailbox, worker)
         worker.start()
@@ -124,7 +130,8 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             "model_hash": serving.model_hash if serving else None,
             "passes": (scene.passes if scene else settings.passes) if settings else None,
             "dropout_rate": settings.dropout_rate if settings else None,
-            "device": settings.device if settings else None,
+            "device": serving.device if serving else None,
+            "precision": settings.precision if settings else None,
             "rate_hz": counters.rate(),
             "assessed": counters.assessed,
             "failed": counters.failed,
@@ -139,6 +146,8 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             return Report(Level.WARN, "no model is loaded", values)
         if serving.shortage and (scene is None or scene.status is Status.OK):
             return Report(Level.WARN, serving.shortage, values)
+        if scene is None and (fallback := self.models.fallback()):
+            return Report(Level.WARN, fallback, values)
         if scene is None:
             return Report(Level.OK, f"{serving.settings.model} is ready", values)
         if scene.status is not Status.OK:

@@ -79,6 +79,8 @@ def scenes(draw: st.DrawFn) -> sc.SceneAssessment:
         model_hash=draw(texts),
         settings_hash=draw(texts),
         panel_hash=draw(texts),
+        device=draw(texts),
+        precision=draw(texts),
         passes=draw(counts),
         dropout_rate=draw(numbers),
         objects=tuple(draw(st.lists(observed_objects(), max_size=2))),

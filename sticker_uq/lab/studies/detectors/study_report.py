@@ -186,6 +186,9 @@ def _diagrams(table: pd.DataFrame) -> dict[str, list[Markup]]:
 def _environment(study: Study) -> dict[str, str]:
     facts = {f"weights of {label}": digest for label, digest in study.weights.items()}
     facts |= {f"data {d.name}": str(d.folder.name) for d in study.settings.datasets}
+    if "device" in study.images:  # published results do not say
+        facts["computed on"] = ", ".join(sorted(study.images["device"].unique()))
+        facts["precision"] = study.settings.precision
     facts |= {"machine": platform.machine(), "Python": platform.python_version()}
     for name in ("torch", "torchvision", "numpy", "scipy", "pandas"):
         facts[name] = metadata.version(name)

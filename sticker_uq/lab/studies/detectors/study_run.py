@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from sticker_uq.detection.detector import resolve_device
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
@@ -182,6 +183,8 @@ class Work:
         }
         if settings.precision != StudySettings.model_fields["precision"].default:
             facts["precision"] = settings.precision
+        if (kind := resolve_device(settings.device).type) != "cpu":
+            facts["device"] = kind
         return Assess(
             model,
             dataset,

@@ -118,7 +118,10 @@ def _assess(task: Assess, settings: StudySettings) -> dict[str, Any]:
         }
         sizes = {"width": truth.width, "height": truth.height}
         times = {"encode_ms": encode_ms, "look_ms": look_ms, "decode_ms": decode_ms}
-        kept[key] = {"row": where | sizes | row | {"dil": localization.dil} | times, "objects": objects}
+        kept[key] = {
+            "row": where | sizes | row | {"dil": localization.dil} | times | {"device": first.device_name},
+            "objects": objects,
+        }
     return kept
 
 

@@ -1,0 +1,90 @@
+"""How a GPU multiplies float32 in convolutions and matrix products: IEEE 754, or TF32 with a mantissa of 10 bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+@contextmanager
+def float32_products(tf32: bool, device: torch.device) -> Iterator[None]:
+    """Convolutions and matrix products of float32 on ``device`` are computed in TF32 in the block, or exactly as IEEE float32.
+
+    Torch allows TF32 in convolutions unless told otherwise. Its switches belong to the process: afterwards they are as before,
+    and a thread that wants the other kind waits until no thread is in a block of this one. In the block, do not wait for a
+    thread that enters another. Changes nothing for a processor. Raises RuntimeError inside a block of the other kind.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _products.held(tf32):
+        yield
+
+
+class _Products:
+    """The switches of the process, shared by the threads that want them alike."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._holders = 0
+        self._tf32 = False
+        self._waiting = {False: 0, True: 0}
+        self._before = ("none", "none")
+        self._own = threading.local()
+
+    @contextmanager
+    def held(self, tf32: bool) -> Iterator[None]:
+        depth = getattr(self._own, "depth", 0)
+        if depth and self._tf32 != tf32:
+            raise RuntimeError(f"products in {_NAMES[tf32]} inside a block in {_NAMES[self._tf32]}")
+        if not depth:
+            self._enter(tf32)
+        self._own.depth = depth + 1
+        try:
+            yield
+        finally:
+            self._own.depth = depth
+            if not depth:
+                self._leave()
+
+    def _enter(self, tf32: bool) -> None:
+        with self._changed:
+            self._waiting[tf32] += 1
+            # who wants the other kind would wait for ever if others of this one kept joining
+            self._changed.wait_for(
+                lambda: not self._holders or (self._tf32 == tf32 and not self._waiting[not tf32])
+            )
+            self._waiting[tf32] -= 1
+            if not self._holders:
+                self._tf32, self._before = tf32, _kinds()
+                _switch(_NAMES[tf32], _NAMES[tf32])
+            self._holders += 1
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._holders -= 1
+            if not self._holders:
+                _switch(*self._before)
+                self._changed.notify_all()
+
+
+_cudnn: Any = torch.backends.cudnn  # whose annotations leave out what it makes at run time
+_NAMES = {False: "ieee", True: "tf32"}
+_products = _Products()
+
+
+def _kinds() -> tuple[str, str]:
+    """The kinds of convolutions and of matrix products."""
+    return str(_cudnn.conv.fp32_precision), str(torch.backends.cuda.matmul.fp32_precision)
+
+
+def _switch(convolutions: str, products: str) -> None:
+    _cudnn.conv.fp32_precision = convolutions
+    if (torch.backends.cuda.matmul.fp32_precision == "tf32") != (products == "tf32"):
+        # torch refuses some products while its older switch says otherwise; this one sets both
+        torch.backends.cuda.matmul.allow_tf32 = products == "tf32"
+    torch.backends.cuda.matmul.fp32_precision = products
