@@ -64,7 +64,7 @@ def records(
     missing = [recipe for recipe, value in plain.items() if value is None]
     for _ in range(len(plain) - len(missing)):
         progress()
-    with _made(partial(_record, settings=settings), missing, jobs) as made:
+    with in_processes(partial(_record, settings=settings), missing, jobs) as made:
         for recipe, value in zip(missing, made, strict=True):
             cache.put({f"{prefix}:{recipe.name}": value})
             plain[recipe] = value
@@ -102,7 +102,8 @@ def _start_worker() -> None:
 
 
 @contextmanager
-def _made(make: partial[Any], recipes: Sequence[Recipe], jobs: int) -> Iterator[Iterator[Any]]:
+def in_processes(make: partial[Any], recipes: Sequence[Any], jobs: int) -> Iterator[Iterator[Any]]:
+    """``make`` of each of ``recipes``, in order, in ``jobs`` processes."""
     if jobs == 1 or len(recipes) < 2:
         yield map(make, recipes)
         return

@@ -3,7 +3,7 @@
     python -m benchmarks.tables
 
 A line ``<!-- benchmarks/results/NAME.json -->``, or ``.jsonl``, in a page is followed by the table of that file, made by
-``benchmarks.NAME``.
+``benchmarks.NAME``; of several tables one is named after the file, ``<!-- benchmarks/results/NAME.json TABLE -->``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.(jsonl?) -->\n)(?:\n(?:\|.*\n)+)?")
+_MARK = re.compile(r"(<!-- benchmarks/results/(\w+)\.(jsonl?)(?: (\w+))? -->\n)(?:\n(?:\|.*\n)+)?")
 
 
 def filled(text: str) -> str:
@@ -24,14 +24,20 @@ def filled(text: str) -> str:
     def table(mark: re.Match[str]) -> str:
         module = importlib.import_module(f"benchmarks.{mark[2]}")
         rows = module.read(ROOT / "benchmarks" / "results" / f"{mark[2]}.{mark[3]}")
-        return f"{mark[1]}\n{module.table(rows)}\n"
+        named = () if mark[4] is None else (mark[4],)
+        return f"{mark[1]}\n{module.table(rows, *named)}\n"
 
     return _MARK.sub(table, text)
 
 
+def pages() -> list[Path]:
+    """The pages of the documentation."""
+    return sorted((ROOT / "docs").rglob("*.md"))
+
+
 def main() -> None:
     """Write every page anew whose tables are not those of the result files."""
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in pages():
         text = page.read_text(encoding="utf-8")
         if (wanted := filled(text)) != text:
             page.write_text(wanted, encoding="utf-8")

@@ -129,8 +129,8 @@ def patch(
     mode: Annotated[
         str,
         typer.Option(
-            metavar="swap|vanish",
-            help="Target of the patch: swap (sticker becomes logo) or vanish (background).",
+            metavar="swap|vanish|forge",
+            help="Target of the patch: swap (sticker becomes logo), vanish (background) or forge (logo becomes sticker).",
         ),
     ] = "swap",
     steps: Annotated[int, typer.Option(help="Steps of gradient descent.")] = 600,

@@ -25,13 +25,19 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 PATCH_PIXELS = 32
 """Side of a patch, px; it is resized to its place in a picture."""
-PatchMode = Literal["swap", "vanish"]
-"""Target of a patch: the sticker becomes a logo (swap), or background (vanish)."""
+PatchMode = Literal["swap", "vanish", "forge"]
+"""Target of a patch: the sticker becomes a logo (swap) or background (vanish), or a logo becomes a sticker (forge)."""
 _RATE = 0.1
 """Initial learning rate, with cosine decay to 0."""
 _FLOOR = 0.02
 """Candidates below this score are ignored."""
-_WANTED = {"swap": ObjectClass.LOGO, "vanish": ObjectClass.BACKGROUND}
+_WANTED = {"swap": ObjectClass.LOGO, "vanish": ObjectClass.BACKGROUND, "forge": ObjectClass.STICKER}
+ATTACKED: dict[PatchMode, ObjectClass] = {
+    "swap": ObjectClass.STICKER,
+    "vanish": ObjectClass.STICKER,
+    "forge": ObjectClass.LOGO,
+}
+"""The class of the objects that carry the patch, by its mode."""
 _LIGHT = (0.9, 1.1)
 
 
@@ -47,17 +53,19 @@ def craft_patch(
 ) -> NDArray[np.uint8]:
     """An adversarial patch (PATCH_PIXELS, PATCH_PIXELS, 3) uint8 BGR against ``detector``, after ``steps`` of ``batch`` pictures.
 
-    Every sticker of a picture has the patch. Each step of Adam minimises the sum of -log p per sticker over the candidates on
-    the stickers, where p is the probability of the target class, logo or background by ``mode``. ``on_step`` is called with
+    Every object of the attacked class (ATTACKED) has the patch. Each step of Adam minimises the sum of -log p per object over the
+    candidates on them, where p is the probability of the target class by ``mode``. ``on_step`` is called with
     the number of the step and the mean loss over its pictures. The same seed gives the same patch up to rounding in torch's
-    sums. Raises InvalidInput when ``steps`` or ``batch`` is below 1, no picture has a sticker, or one cannot be read.
+    sums. Raises InvalidInput when ``steps`` or ``batch`` is below 1, no picture has an object to attack, or one cannot be read.
     """
     if steps < 1 or batch < 1:
         raise InvalidInput(f"{steps} steps of {batch} pictures: expected at least 1 of each")
-    attacked = [(item, item.boxes[item.labels == ObjectClass.STICKER]) for item in items]
+    attacked = [(item, item.boxes[item.labels == ATTACKED[mode]]) for item in items]
     attacked = [(item, boxes) for item, boxes in attacked if len(boxes)]
     if not attacked:
-        raise InvalidInput(f"none of {len(items)} pictures has a sticker, expected some to attack")
+        raise InvalidInput(
+            f"none of {len(items)} pictures has a {ATTACKED[mode].name.lower()}, expected some to attack"
+        )
     rng = np.random.default_rng(seed)
     start = torch.from_numpy(rng.uniform(0.2, 0.8, (1, 3, PATCH_PIXELS, PATCH_PIXELS)).astype(np.float32))
     patch = start.to(detector.device).requires_grad_(True)

@@ -1,4 +1,4 @@
-"""Occlusion by a gripper or a hand between camera and laptop."""
+"""Occlusion by a gripper, a hand or cables between camera and laptop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
 from sticker_uq.lab.corruptions.light import interior
 from sticker_uq.lab.corruptions.registry import COVER, chosen, transformation
-from sticker_uq.lab.rendering.occluders import GLOVES, METALS, draw_gripper, draw_hand
+from sticker_uq.lab.rendering.occluders import CABLES, GLOVES, METALS, draw_cables, draw_gripper, draw_hand
 from sticker_uq.lab.rendering.painting import Image, Pen, grain
 from sticker_uq.lab.rendering.scene_spec import Colour
 
@@ -21,7 +21,10 @@ _LARGEST = 0.4
 _TOOLS: dict[str, tuple[Callable[[Pen, Colour], None], tuple[Colour, ...]]] = {
     "gripper": (draw_gripper, METALS),
     "hand": (draw_hand, GLOVES),
+    "cables": (draw_cables, CABLES),
 }
+_ANY = ("gripper", "hand")
+"""What the arm and the operator move over the laptop; cables are asked for by name."""
 
 
 def _painted(
@@ -40,7 +43,7 @@ def _painted(
 
 @transformation(
     unit="% of the image",
-    strength="area that the gripper or hand covers",
+    strength="area that the gripper, hand or cables cover",
     stage=COVER,
     ladder=(2, 5, 10, 17, 26, 36),
     limits=(0, 40),
@@ -49,13 +52,13 @@ def _painted(
 def occlusion(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, tool: str = "any"
 ) -> LabelledPicture:
-    """Occlude the picture by a gripper or a hand from outside, in two of three cases over an object.
+    """Occlude the picture by a gripper, a hand or cables from outside, in two of three cases over an object.
 
-    ``tool``: "gripper", "hand" or "any". Boxes shrink to the visible part; an object of which less
+    ``tool``: "gripper", "hand", "cables" or "any" of the first two. Boxes shrink to the visible part; an object of which less
     than a quarter is visible is hidden.
     """
     chosen("occlusion", "tool", tool, ("any", *_TOOLS))
-    kind = tool if tool != "any" else str(rng.choice(tuple(_TOOLS)))
+    kind = tool if tool != "any" else str(rng.choice(_ANY))
     colours = _TOOLS[kind][1]
     colour = colours[int(rng.integers(len(colours)))]
     tip = interior(picture, rng, 2 / 3)

@@ -141,10 +141,11 @@ def patched(
     labels: npt.NDArray[np.int64],
     rng: np.random.Generator,
     patch: Image,
+    attacked: ObjectClass = ObjectClass.STICKER,
 ) -> AbnormalScene:
-    """An adversarial ``patch`` (s, s, 3) uint8 on one or two stickers, as `patch_place` says."""
+    """An adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
     scene = untouched(image.copy(), boxes, labels)
-    for target in _targets(labels, rng):
+    for target in _targets(labels, rng, attacked):
         left, top, side = patch_place(boxes[target], image.shape, rng)
         mask = np.zeros(image.shape[:2], np.uint8)
         mask[top : top + side, left : left + side] = 255
@@ -156,7 +157,7 @@ def patched(
 
 
 def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
-    """Left, top and side in px of an adversarial patch on the sticker in ``box``, near its middle and inside the picture."""
+    """Left, top and side in px of an adversarial patch on the object in ``box``, near its middle and inside the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(PATCH_SIDE * math.sqrt((x2 - x1) * (y2 - y1))))
     jitter = rng.uniform(-0.1, 0.1, 2) * side
@@ -165,10 +166,12 @@ def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generato
     return max(0, min(left, shape[1] - side)), max(0, min(top, shape[0] - side)), side
 
 
-def _targets(labels: npt.NDArray[np.int64], rng: np.random.Generator) -> list[int]:
-    """The stickers to change: at least one if there is any."""
-    stickers = rng.permutation(np.flatnonzero(labels == ObjectClass.STICKER))
-    return [int(i) for i in stickers[: int(rng.integers(1, MOST_TARGETS + 1))]]
+def _targets(
+    labels: npt.NDArray[np.int64], rng: np.random.Generator, changed: ObjectClass = ObjectClass.STICKER
+) -> list[int]:
+    """The objects of a class to change: at least one if there is any."""
+    objects = rng.permutation(np.flatnonzero(labels == changed))
+    return [int(i) for i in objects[: int(rng.integers(1, MOST_TARGETS + 1))]]
 
 
 def _reaching(

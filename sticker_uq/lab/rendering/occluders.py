@@ -19,6 +19,7 @@ The number is its reach: at -1.5 it covers nothing of the object, at 1.5 all.
 
 METALS: tuple[Colour, ...] = ((70, 68, 66), (120, 118, 116), (40, 40, 42))
 GLOVES: tuple[Colour, ...] = ((196, 128, 40), (60, 58, 58), (120, 150, 205), (96, 128, 190))
+CABLES: tuple[Colour, ...] = ((34, 32, 32), (205, 205, 205), (40, 40, 150))
 _FAR = 60.0
 """Length of an arm, in lengths of a finger: beyond the border of every picture."""
 
@@ -50,6 +51,18 @@ def draw_hand(pen: Pen, colour: Colour) -> None:
     pen.polygon([(1.45, -0.72), (2.5, -0.62), (2.5, 0.72), (1.45, 0.7)], colour)
 
 
+def draw_cables(pen: Pen, colour: Colour) -> None:
+    """Four cables side by side that cross the whole picture in waves."""
+    for strand in range(4):
+        waves = [
+            (x, 0.3 * (strand - 1.5) + 0.25 * math.sin(0.7 * x))
+            for x in np.linspace(-5 * _FAR, 5 * _FAR, 1200)
+        ]
+        points = [(float(x), float(y)) for x, y in waves]
+        pen.line(points, colour, 0.28)
+        pen.line([(x, y - 0.06) for x, y in points], shade(colour, 1.35), 0.05)
+
+
 def gripper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
     """A gripper whose jaws are about as wide as the object."""
     draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
@@ -62,7 +75,7 @@ def hand(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
 
 def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
     """A bundle of cables lying across; it grows with ``reach``."""
-    colour = ((34, 32, 32), (205, 205, 205), (40, 40, 150))[int(rng.integers(3))]
+    colour = CABLES[int(rng.integers(len(CABLES)))]
     bend, phase = rng.uniform(0.1, 0.3), rng.uniform(0, 6)
     strands = max(0, round((reach + 1.5) * 4))
     for strand in range(strands):

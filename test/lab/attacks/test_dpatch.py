@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
-from sticker_uq.lab.attacks.dpatch import PATCH_PIXELS, craft_patch
+from sticker_uq.lab.attacks.dpatch import ATTACKED, PATCH_PIXELS, craft_patch
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 from test.helpers.models import picture, tiny_detector
@@ -55,11 +55,11 @@ def scenes(tmp_path_factory):
     return root
 
 
-@pytest.mark.parametrize("mode", ["swap", "vanish"])
+@pytest.mark.parametrize("mode", ["swap", "vanish", "forge"])
 def test_the_attack_lowers_what_the_trained_detector_sees(scenes, mode):
     item = read_coco(scenes)[0]
-    sticker = int(np.flatnonzero(item.labels == 2)[0])
-    alone = replace(item, boxes=item.boxes[[sticker]], labels=item.labels[[sticker]])
+    attacked = int(np.flatnonzero(item.labels == ATTACKED[mode])[0])
+    alone = replace(item, boxes=item.boxes[[attacked]], labels=item.labels[[attacked]])
     losses = []
     detector = load_detector(DetectorSettings(device="cpu"))
     craft_patch(
@@ -112,3 +112,5 @@ def test_pictures_without_a_sticker_cannot_be_attacked(shapes):
     bare = [LabelledImage(shapes[0].path, 1, 10, 10, shapes[0].boxes, np.array([1]))]
     with pytest.raises(InvalidInput, match="has a sticker"):
         craft_patch(tiny_detector(FAMILIES[-1]), bare, steps=1, seed=0)
+    with pytest.raises(InvalidInput, match="has a logo"):
+        craft_patch(tiny_detector(FAMILIES[-1]), shapes, steps=1, seed=0, mode="forge")

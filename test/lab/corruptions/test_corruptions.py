@@ -130,7 +130,7 @@ def test_a_known_shape_counts_and_not_its_box() -> None:
     assert disc.covered(cover, disc.image).visible[0] == pytest.approx(shows)
 
 
-@pytest.mark.parametrize("tool", ["gripper", "hand"])
+@pytest.mark.parametrize("tool", ["gripper", "hand", "cables"])
 @pytest.mark.parametrize("strength", [5, 15, 36])
 def test_a_tool_covers_the_share_it_should_and_boxes_tell_what_shows(tool: str, strength: float) -> None:
     picture = filled(200, 90)
@@ -318,7 +318,7 @@ def test_a_wrong_call_is_bad_input(arguments: Any, message: str) -> None:
 def test_wrong_parameters_are_bad_input() -> None:
     with pytest.raises(InvalidInput, match="unknown parameter 'colour'; known: tool"):
         transform(plain(), "occlusion", 5, 0, colour="red")
-    with pytest.raises(InvalidInput, match="tool = 'foot': expected one of any, gripper, hand"):
+    with pytest.raises(InvalidInput, match="tool = 'foot': expected one of any, gripper, hand, cables"):
         transform(plain(), "occlusion", 5, 0, tool="foot")
     with pytest.raises(InvalidInput, match="tool = 3"):
         transform(plain(), "occlusion", 5, 0, tool=3)

@@ -1,0 +1,427 @@
+"""Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
+
+    python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]
+
+Every method's limit is set on unchanged laptops of their own to the same rate of questions, that of config/policy.yaml, and again
+to the same rate of wrongful releases, then frozen. What is measured of a scene stays in the folder of --cache, so that an
+interrupted run continues and a new method needs no new run. Photographs come from `python -m benchmarks.photographs --to FOLDER`.
+Nothing may be chosen by the split "test": run it once, for what ships.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from benchmarks.hard_measure import Instrument, Job, MeasuredScene, measure, measure_photographs
+from benchmarks.hard_methods import (
+    MATCH_IOU,
+    STICKER,
+    Goal,
+    Method,
+    ObjectLimit,
+    PolicyMethod,
+    SceneLimit,
+    candidates,
+    limit_for,
+    methods,
+    result,
+)
+from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS, Case, cases
+from sticker_uq.evaluation.metrics.matching import best_overlap
+from sticker_uq.evaluation.metrics.statistics import (
+    NOTHING,
+    Interval,
+    area_under_roc,
+    bootstrap,
+    clopper_pearson,
+)
+from sticker_uq.evaluation.reporting.document import Table, as_markdown
+from sticker_uq.io.files import atomic_write
+from sticker_uq.scene import FloatArray, InvalidInput
+
+PARTS = ("shift", "novelty", "photographs")
+REFERENCE = "score, one pass"
+"""The method that differences are taken to."""
+SHIPPED = "policy.yaml"
+"""The method whose rate of questions on unchanged laptops all others are set to."""
+WRONG_RATE = 0.01
+"""Share of the unchanged laptops with a wrongful release that limits are set to, the promise of `sticker-uq calibrate`."""
+GOALS = ("asked", "wrong")
+_RESAMPLES = 1000
+FIGURES: dict[str, Callable[[pd.DataFrame], tuple[pd.Series, pd.Series]]] = {
+    "wrong": lambda t: (t.wrong > 0, t.wrong >= 0),
+    "wrong_objects": lambda t: (t.wrong, t.released),
+    "dirty_clean": lambda t: (t.dirty_clean, t.stickers > 0),
+    "asked": lambda t: (t.asked, t.wrong >= 0),
+    "right": lambda t: (t.right, t.stickers),
+}
+"""What is counted of what: laptops with a wrongful release, wrong among released objects, laptops with stickers that are called
+clean though one remains, laptops asked about, and stickers rightly released."""
+
+
+def plan(parts: Sequence[str], split: str, count: int, fit: int, limits: int) -> list[Job]:
+    """What is measured: laptops to fit and to set limits on, then ``count`` per case, all cases of a laptop together."""
+    plain = Case("shift", NONE, NONE)
+    jobs = [Job("fit", plain, seed) for seed in SPLITS["fit"][:fit]]
+    jobs += [Job("limits", plain, seed) for seed in SPLITS["limits"][:limits]]
+    return jobs + [Job(split, case, seed) for seed in SPLITS[split][:count] for case in cases(parts)]
+
+
+def limits_of(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> dict[str, dict[str, float]]:
+    """The limit of every method for each of GOALS, by their names, set on ``scenes``."""
+    shipped = next(method for method in chosen if method.name == SHIPPED)
+    asked = float(np.mean([shipped.decide(scene, np.inf).asked for scene in scenes]))
+    goals: dict[str, Goal] = {"asked": ("asked", asked), "wrong": ("wrong", WRONG_RATE)}
+    return {kind: {m.name: limit_for(m, scenes, goal) for m in chosen} for kind, goal in goals.items()}
+
+
+def results_of(
+    chosen: Sequence[Method], limits: dict[str, dict[str, float]], scenes: Sequence[MeasuredScene]
+) -> pd.DataFrame:
+    """A row per goal, method and scene."""
+    rows: list[dict[str, Any]] = []
+    for scene in scenes:
+        key = {name: getattr(scene, name) for name in ("part", "case", "strength", "seed")}
+        for goal, own in limits.items():
+            for method in chosen:
+                found = result(scene, method.decide(scene, own[method.name]))
+                rows.append({"goal": goal, "method": method.name} | key | asdict(found))
+    return pd.DataFrame(rows)
+
+
+def groups_of(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Which rows each column of the tables is about: unchanged, each strength over all shifts, each novelty, all photographs."""
+    found = {NONE: rows.case == NONE}
+    for strength in STRENGTHS:
+        found[f"{strength} shift"] = (rows.part == "shift") & (rows.strength == strength)
+    for name in dict.fromkeys(rows.case[rows.part == "novelty"]):
+        found[name] = (rows.part == "novelty") & (rows.case == name)
+    found["photographs"] = rows.part == "photographs"
+    return {name: chosen for name, chosen in found.items() if chosen.any()}
+
+
+def shares(
+    rows: pd.DataFrame, figure: str, reference: pd.DataFrame | None = None
+) -> tuple[int, int, Interval]:
+    """Events, of how many, and the share with its 95 % interval; with ``reference`` the difference to the share there.
+
+    Laptops are drawn anew, with all their cases at once, because those are not independent. The interval of a share without any
+    event, or with nothing else, is that of Clopper and Pearson for as many laptops.
+    """
+    parts = [_by_laptop(rows, figure)]
+    if reference is not None:
+        parts.append(_by_laptop(reference, figure).reindex(parts[0].index, fill_value=0))
+    counts = np.stack([part.to_numpy(float) for part in parts])  # (1 or 2, laptops, 2)
+    events, of = (int(v) for v in counts[0].sum(axis=0))
+    if not counts[:, :, 1].sum(axis=1).all():
+        return events, of, NOTHING
+
+    everyone = float(_difference(counts.sum(axis=1)))
+    if reference is None and events in (0, of):
+        low, high = clopper_pearson(*((0, len(parts[0])) if not events else (len(parts[0]), len(parts[0]))))
+        return events, of, Interval(everyone, low, high)
+    drawn = _difference(_redrawn(counts.shape[1]) @ counts)
+    low, high = np.nanquantile(drawn, [0.025, 0.975])
+    return events, of, Interval(everyone, float(low), float(high))
+
+
+def _difference(sums: FloatArray) -> FloatArray:
+    """Share of the first of ``sums`` (1 or 2, ..., 2) of events and chances, minus that of the second; NaN without a chance."""
+    ratios = sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan)
+    return ratios[0] - (ratios[1] if len(ratios) > 1 else 0.0)
+
+
+@cache
+def _redrawn(laptops: int) -> FloatArray:
+    """How often each of ``laptops`` is in every resample of the bootstrap, (resamples, laptops)."""
+    drawn = np.random.default_rng(0).integers(0, laptops, (_RESAMPLES, laptops))
+    return np.stack([np.bincount(one, minlength=laptops) for one in drawn]).astype(float)
+
+
+def _by_laptop(rows: pd.DataFrame, figure: str) -> pd.DataFrame:
+    events, of = FIGURES[figure](rows)
+    return (
+        pd.DataFrame({"events": events.astype(int), "of": of.astype(int), "seed": rows.seed})
+        .groupby("seed")
+        .sum()
+    )
+
+
+def summary(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every figure of every goal and method in every group, and the difference of wrongful releases to REFERENCE."""
+    found = []
+    groups = groups_of(rows)
+    for goal in dict.fromkeys(rows.goal):
+        for group, chosen in groups.items():
+            part = rows[chosen & (rows.goal == goal)]
+            reference = part[part.method == REFERENCE]
+            for method in dict.fromkeys(part.method):
+                own = part[part.method == method]
+                row: dict[str, Any] = {"goal": goal, "group": group, "method": method}
+                for figure in FIGURES:
+                    events, of, interval = shares(own, figure)
+                    row[figure] = [events, of, *_rounded(interval)]
+                row["on_logo"], row["on_thing"] = int(own.on_logo.sum()), int(own.on_thing.sum())
+                for figure in ("wrong", "dirty_clean", "right"):
+                    row[f"{figure}_minus_score"] = _rounded(shares(own, figure, reference)[2])
+                found.append(row)
+    return found
+
+
+def cells(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Counts of every goal and method in every single case: events and of how many."""
+    found = []
+    for key, own in rows.groupby(["goal", "part", "case", "strength", "method"], sort=False):
+        row = dict(zip(("goal", "part", "case", "strength", "method"), key, strict=True))
+        for figure in FIGURES:
+            events, of = FIGURES[figure](own)
+            row[figure] = [int(events.sum()), int(of.sum())]
+        found.append(row)
+    return found
+
+
+def ranking(chosen: Sequence[Method], scenes: Sequence[MeasuredScene]) -> list[dict[str, Any]]:
+    """For every method with one doubt per object: how well it ranks wrong above right removals, in every group of scenes."""
+    keys = pd.DataFrame(
+        {name: [getattr(s, name) for s in scenes] for name in ("part", "case", "strength", "seed")}
+    )
+    found = []
+    for group, mask in groups_of(keys).items():
+        own = [scene for scene, kept in zip(scenes, mask, strict=True) if kept]
+        for method in chosen:
+            if isinstance(method, PolicyMethod):
+                continue
+            doubt, wrong, seed = _ranked(method, own)
+            row: dict[str, Any] = {
+                "group": group,
+                "method": method.name,
+                "objects": len(wrong),
+                "wrong": int(wrong.sum()),
+            }
+            row["auroc"] = _rounded(_area(doubt, wrong, seed))
+            found.append(row)
+    return found
+
+
+def _ranked(method: Method, scenes: Sequence[MeasuredScene]) -> tuple[FloatArray, np.ndarray, np.ndarray]:
+    """Doubt, whether its removal is wrong, and laptop of every object that a limit decides about."""
+    doubts, wrongs, seeds = [], [], []
+    for scene in scenes:
+        if isinstance(method, ObjectLimit):
+            seen = scene.seen[method.sampler]
+            doubt = method.doubt(scene)
+        else:
+            assert isinstance(method, SceneLimit)
+            seen = scene.seen["dropout"]
+            doubt = np.full(len(seen.boxes), method.doubt(scene))
+        boxes = seen.boxes
+        place, _ = best_overlap(boxes, scene.boxes, MATCH_IOU)
+        hidden = (place < 0) & (best_overlap(boxes, scene.hidden, MATCH_IOU)[0] >= 0)
+        kept = candidates(seen) & ~hidden
+        wrong = np.where(place >= 0, np.append(scene.labels, 0)[place], 0) != STICKER
+        doubts.append(doubt[kept])
+        wrongs.append(wrong[kept])
+        seeds.append(np.full(int(kept.sum()), scene.seed))
+    return np.concatenate(doubts), np.concatenate(wrongs), np.concatenate(seeds)
+
+
+def _area(doubt: FloatArray, wrong: np.ndarray, seed: np.ndarray) -> Interval:
+    if not wrong.any() or wrong.all():
+        return NOTHING
+    laptops, owner = np.unique(seed, return_inverse=True)
+    members = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner))[:-1])
+
+    def value(drawn: Any) -> float:
+        rows = np.concatenate([members[i] for i in drawn])
+        return area_under_roc(doubt[rows][~wrong[rows]], doubt[rows][wrong[rows]])
+
+    low, high = bootstrap(value, [len(laptops)], 300)
+    return Interval(area_under_roc(doubt[~wrong], doubt[wrong]), float(low), float(high))
+
+
+def _rounded(interval: Interval) -> list[float | None]:
+    return [None if np.isnan(v) else round(v, 4) for v in (interval.value, interval.low, interval.high)]
+
+
+def read(file: Path) -> dict[str, Any]:
+    """What a run wrote to ``file``."""
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+TABLES = (
+    "wrong",
+    "dirty_clean",
+    "asked",
+    "right",
+    "wrong_at_1_percent",
+    "right_at_1_percent",
+    "cases",
+    "signals",
+)
+"""The tables of docs/results/hard.md: a figure at the same rate of questions or of wrongful releases, single cases, and AUROC."""
+
+
+def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
+    """One of TABLES, as Markdown."""
+    if name == "cases":
+        made = _cases(found)
+    elif name == "signals":
+        made = _signals(found)
+    else:
+        figure = name.removesuffix("_at_1_percent")
+        made = _by_group(found, GOALS[figure != name], figure)
+    return as_markdown([made]).strip()
+
+
+def _by_group(found: dict[str, Any], goal: str, figure: str) -> Table:
+    """A row per method and a column per group: percent with the interval, and a star where it differs from REFERENCE."""
+    rows = [row for row in found["summary"] if row["goal"] == goal]
+    by_key = {(row["method"], row["group"]): row for row in rows}
+    groups = dict.fromkeys(row["group"] for row in rows)
+
+    def cell(row: dict[str, Any]) -> str:
+        share, low, high = row[figure][2:]
+        if share is None:
+            return "-"
+        difference = row.get(f"{figure}_minus_score", [None] * 3)
+        star = "*" if difference[0] is not None and (difference[1] > 0 or difference[2] < 0) else ""
+        return f"{100 * share:.0f}{star} ({100 * low:.0f} to {100 * high:.0f})"
+
+    counted = {group: max(row[figure][1] for row in rows if row["group"] == group) for group in groups}
+    head = ("method", *(f"{group}, n = {counted[group]}" for group in groups))
+    names = dict.fromkeys(row["method"] for row in rows)
+    return Table(head, [(name, *(cell(by_key[name, group]) for group in groups)) for name in names])
+
+
+def _cases(found: dict[str, Any]) -> Table:
+    """Every single case, those first in which the shipped policy does worst: that policy beside the score."""
+    rows = [row for row in found["cells"] if row["goal"] == "asked"]
+    keys = dict.fromkeys((row["case"], row["strength"]) for row in rows)
+    lines = []
+    for case, strength in keys:
+        own = {row["method"]: row for row in rows if (row["case"], row["strength"]) == (case, strength)}
+        shipped, score = own[SHIPPED], own[REFERENCE]
+        lines.append(
+            (
+                shipped["wrong"][0] / max(shipped["wrong"][1], 1),
+                (
+                    case if strength == NONE else f"{case}, {strength}",
+                    *(_counts(one["wrong"]) for one in (shipped, score)),
+                    *(_counts(one["dirty_clean"]) for one in (shipped, score)),
+                    *(_percent(one["asked"]) for one in (shipped, score)),
+                    *(_percent(one["right"]) for one in (shipped, score)),
+                ),
+            )
+        )
+    head = ["case"]
+    for figure in ("wrongful release", "called clean with a sticker", "asked", "stickers released"):
+        head += [f"{figure}: policy.yaml", "score"]
+    return Table(head, [line for _, line in sorted(lines, key=lambda one: -one[0])])
+
+
+def _counts(value: Sequence[int]) -> str:
+    return f"{value[0]} of {value[1]}"
+
+
+def _percent(value: Sequence[int]) -> str:
+    return f"{100 * value[0] / value[1]:.0f} %" if value[1] else "-"
+
+
+def _signals(found: dict[str, Any]) -> Table:
+    rows = found["ranking"]
+    groups = dict.fromkeys(row["group"] for row in rows)
+    by_key = {(row["method"], row["group"]): row for row in rows}
+
+    def cell(row: dict[str, Any]) -> str:
+        value = row["auroc"]
+        return (
+            "-" if value[0] is None else f"{value[0]:.2f} ({value[1]:.2f} to {value[2]:.2f}), {row['wrong']}"
+        )
+
+    names = dict.fromkeys(row["method"] for row in rows)
+    return Table(
+        ("doubt", *groups), [(name, *(cell(by_key[name, group]) for group in groups)) for name in names]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is missing, and write the result file."""
+    options = _options().parse_args(arguments)
+    torch.set_num_threads(1)
+    parts = [options.part] if options.part else list(PARTS)
+    if "photographs" in parts and options.photographs is None:
+        print("photographs: skipped, no folder is given by --photographs", file=sys.stderr)
+        parts.remove("photographs")
+    instrument = Instrument(str(options.panel or ""))
+    jobs = plan(parts, options.split, options.scenes, options.fit, options.limits)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("scenes", total=len(jobs))
+        scenes = measure(jobs, options.cache, instrument, options.jobs, lambda n: bar.advance(task, n))
+    if "photographs" in parts:
+        scenes += measure_photographs(options.photographs, options.split, instrument)
+    fit, calm = ([s for s in scenes if s.split == split] for split in ("fit", "limits"))
+    shown = [s for s in scenes if s.split == options.split]
+    chosen = methods(fit)
+    limits = limits_of(chosen, calm)
+    rows = results_of(chosen, limits, shown)
+    found = {
+        "split": options.split,
+        "scenes": {"fit": len(fit), "limits": len(calm), "per_case": options.scenes, "all": len(shown)},
+        "limits": {
+            goal: {n: v if np.isfinite(v) else str(v) for n, v in own.items()} for goal, own in limits.items()
+        },
+        "summary": summary(rows),
+        "cells": cells(rows),
+        "ranking": ranking(chosen, shown),
+    }
+    with atomic_write(options.out, "w") as stream:
+        json.dump(found, stream, separators=(",", ":"))
+    print(table(found))
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.hard",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="JSON file for the result")
+    parser.add_argument("--part", choices=PARTS, help="only this part")
+    parser.add_argument("--split", choices=("development", "test"), default="development")
+    parser.add_argument("--scenes", type=int, default=60, help="laptops per case")
+    parser.add_argument(
+        "--fit", type=int, default=200, help="laptops that combination and density are fitted on"
+    )
+    parser.add_argument("--limits", type=int, default=300, help="laptops that limits are set on")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that render and measure")
+    parser.add_argument(
+        "--photographs", type=Path, help="folder of `python -m benchmarks.photographs`; none: skipped"
+    )
+    parser.add_argument(
+        "--panel", type=Path, help="folder of `sticker-uq monitors fit`; none: without a panel"
+    )
+    parser.add_argument(
+        "--cache", type=Path, default=Path("out/benchmarks/hard"), help="folder for what is measured"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InvalidInput as error:
+        sys.exit(f"error: {error}")

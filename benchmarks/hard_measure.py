@@ -1,0 +1,391 @@
+"""What every sampler sees on the scenes of benchmarks.hard, measured once and kept as Parquet: a row per scene, a row per object.
+
+A method reads these tables only, so that a new one costs no new run of the detector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from benchmarks import hard_scenes
+from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
+from benchmarks.photographs import load_photographs
+from benchmarks.rendered import in_processes
+from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain, code_fingerprint
+from sticker_uq.detection import Features, StochasticDetector
+from sticker_uq.detection.boxes import decoded
+from sticker_uq.detection.samplers import TestTimeAugmentation
+from sticker_uq.io.files import atomic_write
+from sticker_uq.monitors.detections import pooled_layers, vectors_of
+from sticker_uq.perception import Perception, PerceptionSettings
+from sticker_uq.scene import METRICS, FloatArray, IntArray, ObservedObject, SceneAssessment, StochasticSamples
+from sticker_uq.uncertainty import iou_matrix, observe
+
+SINGLE, DROPOUT, AUGMENTED = "single", "dropout", "augmented"
+"""Samplers: one pass without dropout, T stochastic passes, and views of test-time augmentation."""
+VIEWS = 5
+"""Views of test-time augmentation. Three cost as much as 20 dropout passes, which share the backbone; clustering needs more."""
+HEAD_SIGNALS = ("energy", "max_logit", "merged", "disagreement")
+"""Signals of an object that one pass of an SSD gives beside its class vector; see :func:`head_signals`."""
+_CHUNK = 25
+_FLOOR = 0.05  # candidates below are background
+_SAME = 0.5  # IoU from which a candidate belongs to an object
+_OBJECT = ("x1", "y1", "x2", "y2", "background", "logo", "sticker")
+_KEY = [
+    ("split", pa.string()),
+    ("part", pa.string()),
+    ("case", pa.string()),
+    ("strength", pa.string()),
+    ("seed", pa.int64()),
+]
+_SCENES = pa.schema(
+    [
+        *_KEY,
+        *((name, pa.list_(pa.float32())) for name in ("boxes", "hidden", "things")),
+        ("labels", pa.list_(pa.int64())),
+        ("assessment", pa.string()),
+    ]
+)
+_OBJECTS = pa.schema(
+    [
+        *_KEY,
+        ("sampler", pa.string()),
+        *((name, pa.float32()) for name in (*_OBJECT, "rate")),
+        ("unstable", pa.bool_()),
+        *((name, pa.float64()) for name in (*METRICS, "novelty", *HEAD_SIGNALS)),
+        ("features", pa.binary()),
+        ("passes", pa.binary()),
+    ]
+)
+
+
+class Job(NamedTuple):
+    """One scene to measure: the laptop of ``seed`` in ``case``, for ``split``."""
+
+    split: str
+    case: Case
+    seed: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The columns that name it."""
+        return {
+            "split": self.split,
+            "part": self.case.part,
+            "case": self.case.name,
+            "strength": self.case.strength,
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The N objects that one sampler sees in one scene.
+
+    ``boxes`` (N, 4) px; ``probabilities`` (N, 3); ``rate`` (N,): share of the passes; ``unstable`` (N,): in too few to cluster;
+    ``signals`` by name, (N,) each; ``features`` (N, F) of one pass; ``passes`` (T, N, 3): class vector of each pass, NaN where it
+    did not see the object.
+    """
+
+    boxes: FloatArray
+    probabilities: FloatArray
+    rate: FloatArray
+    unstable: NDArray[np.bool_]
+    signals: dict[str, FloatArray]
+    features: FloatArray | None = None
+    passes: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredScene:
+    """One scene with what is true, what perception says, and what every sampler sees."""
+
+    split: str
+    part: str
+    case: str
+    strength: str
+    seed: int
+    boxes: FloatArray
+    labels: IntArray
+    hidden: FloatArray
+    things: FloatArray
+    assessment: SceneAssessment
+    seen: dict[str, Seen]
+
+
+class _Recorder:
+    """A detector that keeps the features and the samples that it gave last, so that nothing is computed twice."""
+
+    features: Features
+    samples: StochasticSamples
+
+    def __init__(self, detector: StochasticDetector) -> None:
+        self._detector = detector
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._detector, name)
+
+    def encode(self, image: NDArray[np.uint8]) -> Features:
+        self.features = self._detector.encode(image)
+        return self.features
+
+    def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
+        self.samples = self._detector.sample(features, passes, seed)
+        return self.samples
+
+
+class Instrument:
+    """Measures scenes with one SSD; ``panel``: folder of a fitted panel, or empty."""
+
+    def __init__(self, panel: str = "") -> None:
+        settings = PerceptionSettings(device="cpu", threads=1, panel=panel)
+        plain = Perception(settings.model_copy(update={"panel": ""})).detector
+        self.detector = plain
+        self._recorder = _Recorder(plain)
+        self.perception = Perception(settings, self._recorder)  # type: ignore[arg-type]
+        self._augmentation = TestTimeAugmentation(plain)
+
+    def scene(self, image: NDArray[np.uint8], seed: int) -> tuple[SceneAssessment, dict[str, Seen]]:
+        """What perception says about ``image`` and what every sampler sees; ``seed`` draws the views."""
+        assessment = self.perception.assess(image)
+        recorder = self._recorder
+        objects = (*assessment.objects, *assessment.unstable)
+        views = self._augmentation.sample(image, VIEWS, seed)
+        clustered, rare, _ = observe(views)
+        return assessment, {
+            SINGLE: self._single(recorder.features),
+            DROPOUT: _observed(objects, recorder.samples),
+            AUGMENTED: _observed((*clustered, *rare), views),
+        }
+
+    def _single(self, features: Features) -> Seen:
+        found = self.detector.detect(features)
+        ones = np.ones(len(found))
+        signals = head_signals(self.detector, features, found.boxes, found.probabilities)
+        layers = np.concatenate(pooled_layers(self.detector, features, found.boxes), axis=1)
+        return Seen(found.boxes, found.probabilities, ones, ones == 0, signals, layers)
+
+
+def head_signals(
+    detector: StochasticDetector, features: Features, boxes: FloatArray, probabilities: FloatArray
+) -> dict[str, FloatArray]:
+    """What the class head of an SSD says about its detections ``boxes`` (N, 4) px with ``probabilities`` (N, 3), (N,) each.
+
+    "energy": -log sum exp of the logits (Liu et al. 2020); "max_logit": minus the logit of sticker (Hendrycks et al. 2022);
+    "merged": minus the number of candidates that suppression merges into the detection (MetaDetect, Schubert et al. 2021);
+    "disagreement": mean over those, weighted by score, of 1 - IoU with it plus the total variation of the class vectors, as in
+    BayesOD (Harakeh et al. 2020), which reads them as samples.
+    """
+    maps = detector.head_maps(features)
+    with torch.no_grad():
+        logits = detector.model.head.classification_head(maps)[0]
+        deltas = detector.model.head.regression_head(maps)[0]
+        vectors = logits.softmax(dim=1)
+        chosen = torch.nonzero(vectors[:, 1:].amax(dim=1) > _FLOOR)[:, 0]
+        anchors = features.anchors(detector.model.anchor_generator, maps)[chosen]
+        places = decoded(detector.model.box_coder, deltas[chosen], anchors).numpy()
+    width, height = features.image_size
+    scale = np.array([width / features.resized[1], height / features.resized[0]] * 2, np.float32)
+    candidates = np.clip(places * scale, 0, [width, height, width, height]).astype(np.float32)
+    own, own_logits = vectors[chosen].numpy(), logits[chosen].numpy()
+    overlap = iou_matrix(np.asarray(boxes, np.float32), candidates)
+    unlike = np.abs(np.asarray(probabilities)[:, None] - own[None]).sum(axis=2) / 2
+    if not len(candidates) or not len(boxes):
+        return {name: np.full(len(boxes), np.nan) for name in HEAD_SIGNALS}
+    source = own_logits[(unlike + 1 - overlap).argmin(axis=1)]
+    weight = np.where(overlap >= _SAME, own[:, 1:].max(axis=1), 0.0)
+    return {
+        "energy": -np.logaddexp.reduce(source, axis=1).astype(float),
+        "max_logit": -source[:, 2].astype(float),
+        "merged": -(overlap >= _SAME).sum(axis=1).astype(float),
+        "disagreement": (weight * (1 - overlap + unlike)).sum(axis=1) / np.maximum(weight.sum(axis=1), 1e-9),
+    }
+
+
+def _observed(objects: Sequence[ObservedObject], samples: StochasticSamples) -> Seen:
+    boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
+    return Seen(
+        boxes,
+        np.array([o.probabilities for o in objects], np.float32).reshape(-1, 3),
+        np.array([o.detection_rate for o in objects], float),
+        np.array([o.unstable for o in objects], bool),
+        {name: np.array([getattr(o, name) for o in objects], float) for name in (*METRICS, "novelty")},
+        passes=vectors_of(boxes, samples, samples.passes),
+    )
+
+
+def table_key(instrument: Instrument) -> str:
+    """Names the measurements of this code, these networks and this panel, 16 hex digits."""
+    perception = instrument.perception
+    parts = [perception.model_hash, perception.settings_hash, perception.panel_hash]
+    parts.append(
+        code_fingerprint("lab/rendering", "lab/corruptions", "lab/datasets/abnormal.py", "lab/attacks")
+    )
+    parts += [Path(str(file)).read_text(encoding="utf-8") for file in (hard_scenes.__file__, __file__)]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+
+
+def measure(
+    jobs: Sequence[Job],
+    folder: Path,
+    instrument: Instrument,
+    processes: int = 1,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[MeasuredScene]:
+    """The scenes of ``jobs``; those that ``folder`` does not hold yet are measured, in ``processes`` processes, and added to it.
+
+    Every finished chunk is kept, so that an interrupted run continues.
+    """
+    made = material(folder, instrument.detector)
+    tables = folder / table_key(instrument)
+    tables.mkdir(parents=True, exist_ok=True)
+    known = _known(tables)
+    missing = [job for job in jobs if tuple(job.key.values()) not in known]
+    progress(len(jobs) - len(missing))
+    panel = instrument.perception.settings.panel
+    with in_processes(partial(_rows, material=made, panel=panel), missing, processes) as rows:
+        chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+        for number, row in enumerate(rows, 1):
+            chunk.append(row)
+            if number % _CHUNK == 0 or number == len(missing):
+                _write(chunk, tables)
+                chunk = []
+            progress(1)
+    return read(tables, jobs)
+
+
+def measure_photographs(folder: Path, split: str, instrument: Instrument) -> list[MeasuredScene]:
+    """The photographs of `python -m benchmarks.photographs` in ``folder``, on which nothing is to be removed.
+
+    Their names divide them into development and test. InvalidInput as `load_photographs` raises it.
+    """
+    empty = np.zeros((0, 4), np.float32)
+    scenes = []
+    for number, (kind, name, image) in enumerate(load_photographs(folder)):
+        if split == ("development", "test")[zlib.crc32(name.encode()) % 2]:
+            assessment, seen = instrument.scene(image, number)
+            truth = (empty, np.zeros(0, np.int64), empty, empty)
+            scenes.append(MeasuredScene(split, "photographs", kind, NONE, number, *truth, assessment, seen))
+    return scenes
+
+
+_instruments: dict[str, Instrument] = {}
+
+
+def _rows(job: Job, material: Material, panel: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    if panel not in _instruments:
+        _instruments[panel] = Instrument(panel)
+    scene = job.case.scene(job.seed, material)
+    assessment, seen = _instruments[panel].scene(scene.image, job.seed)
+    return rows_of(job.key, scene, assessment, seen)
+
+
+def rows_of(
+    key: dict[str, Any], scene: HardScene, assessment: SceneAssessment, seen: dict[str, Seen]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The row of a scene and those of its objects, as the tables hold them."""
+    flat = {
+        name: np.asarray(getattr(scene, name)).ravel().tolist()
+        for name in ("boxes", "hidden", "things", "labels")
+    }
+    objects = []
+    for sampler, found in seen.items():
+        for n in range(len(found.boxes)):
+            values = [*found.boxes[n].tolist(), *found.probabilities[n].tolist()]
+            row = key | dict(zip(_OBJECT, values, strict=True)) | {"sampler": sampler}
+            row |= {"rate": float(found.rate[n]), "unstable": bool(found.unstable[n])}
+            row |= {name: float(signal[n]) for name, signal in found.signals.items()}
+            for name, array in (("features", found.features), ("passes", found.passes)):
+                if array is not None:
+                    own = array[n] if name == "features" else array[:, n]
+                    row[name] = own.astype(np.float16).tobytes()
+            objects.append(row)
+    return key | flat | {"assessment": json.dumps(assessment_to_plain(assessment))}, objects
+
+
+def _write(chunk: Sequence[tuple[dict[str, Any], list[dict[str, Any]]]], folder: Path) -> None:
+    """Add the rows of some scenes; the scenes come last, so that no scene is there without its objects."""
+    name = hashlib.blake2b(json.dumps([row[0] for row in chunk]).encode(), digest_size=8).hexdigest()
+    tables = (
+        (f"objects-{name}", pa.Table.from_pylist([o for _, objects in chunk for o in objects], _OBJECTS)),
+        (f"scenes-{name}", pa.Table.from_pylist([scene for scene, _ in chunk], _SCENES)),
+    )
+    for stem, table in tables:
+        with atomic_write(folder / f"{stem}.parquet") as stream:
+            pq.write_table(table, stream, compression="zstd")
+
+
+def _known(folder: Path) -> set[tuple[Any, ...]]:
+    columns = [name for name, _ in _KEY]
+    found = [
+        pq.read_table(file, columns=columns).to_pylist() for file in sorted(folder.glob("scenes-*.parquet"))
+    ]
+    return {tuple(row[name] for name in columns) for rows in found for row in rows}
+
+
+def read(folder: Path, jobs: Iterable[Job]) -> list[MeasuredScene]:
+    """Those of ``jobs`` that ``folder`` holds, in their order."""
+    wanted = {tuple(job.key.values()): number for number, job in enumerate(jobs)}
+    scenes: dict[int, MeasuredScene] = {}
+    for file in sorted(folder.glob("scenes-*.parquet")):
+        objects: dict[tuple[Any, ...], dict[str, list[dict[str, Any]]]] = {}
+        for row in pq.read_table(file.with_name(file.name.replace("scenes", "objects"))).to_pylist():
+            key = tuple(row[name] for name, _ in _KEY)
+            objects.setdefault(key, {}).setdefault(row["sampler"], []).append(row)
+        for row in pq.read_table(file).to_pylist():
+            key = tuple(row[name] for name, _ in _KEY)
+            if key in wanted:
+                seen = {s: _seen(s, objects.get(key, {}).get(s, [])) for s in (SINGLE, DROPOUT, AUGMENTED)}
+                scenes[wanted[key]] = _scene(row, seen)
+    return [scenes[number] for number in sorted(scenes)]
+
+
+def _scene(row: dict[str, Any], seen: dict[str, Seen]) -> MeasuredScene:
+    boxes = {name: np.array(row[name], np.float32).reshape(-1, 4) for name in ("boxes", "hidden", "things")}
+    return MeasuredScene(
+        **{name: row[name] for name, _ in _KEY},
+        **boxes,
+        labels=np.array(row["labels"], np.int64),
+        assessment=assessment_from_plain(json.loads(row["assessment"])),
+        seen=seen,
+    )
+
+
+def _seen(sampler: str, rows: Sequence[dict[str, Any]]) -> Seen:
+    names = HEAD_SIGNALS if sampler == SINGLE else (*METRICS, "novelty")
+    values = np.array([[row[name] for name in _OBJECT] for row in rows], np.float32).reshape(-1, 7)
+    features = passes = None
+    if sampler == SINGLE:
+        width = max((len(row["features"]) // 2 for row in rows), default=0)
+        joined = b"".join(row["features"] for row in rows)
+        features = np.frombuffer(joined, np.float16).reshape(len(rows), width).astype(float)
+    else:
+        joined = b"".join(row["passes"] for row in rows)
+        passes = (
+            np.frombuffer(joined, np.float16)
+            .reshape(len(rows), -1 if rows else 0, 3)
+            .astype(float)
+            .swapaxes(0, 1)
+        )
+    return Seen(
+        values[:, :4],
+        values[:, 4:],
+        np.array([row["rate"] for row in rows], float),
+        np.array([row["unstable"] for row in rows], bool),
+        {name: np.array([row[name] for row in rows], float) for name in names},
+        features,
+        passes,
+    )

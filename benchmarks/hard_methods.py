@@ -1,0 +1,357 @@
+"""The methods that benchmarks.hard compares: each says which objects of a scene are released and whether a person is asked.
+
+Every method but a shipped policy has one limit. It is set on unchanged laptops to the same rate of questions, or of wrongful
+releases, as for every other method, and is then frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+import numpy as np
+
+from benchmarks.hard_measure import AUGMENTED, DROPOUT, SINGLE, MeasuredScene, Seen
+from sticker_uq.calibration.fitting import fit_policy, with_limits
+from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.matching import best_overlap
+from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy
+from sticker_uq.gate.box_overlap import as_box
+from sticker_uq.gate.judge import judge
+from sticker_uq.gate.policy.signals import object_signals
+from sticker_uq.io.share import share_folder
+from sticker_uq.monitors.objects import Objects
+from sticker_uq.monitors.registry import monitor_named
+from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneAssessment, Verdict
+
+PACKAGED = Policy()
+STICKER = int(ObjectClass.STICKER)
+LEAST_RATE = 0.7
+"""Share of the passes (K of T) in which a released object was seen, as in config/policy.yaml."""
+NOTABLE = 0.2
+"""Probability of sticker from which an object that is not released is asked about, as in config/policy.yaml."""
+MATCH_IOU = 0.3
+"""IoU from which a removal meets an object, as in `sticker-uq calibrate`."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """``released`` (K, 4) px: boxes that may be removed without a question; ``asked``: a person is asked about the laptop, now or
+    before it counts as done.
+    """
+
+    released: FloatArray
+    asked: bool
+
+
+class Method(Protocol):
+    """``name``, and whether a limit is to be set."""
+
+    name: str
+    limited: bool
+
+    def decide(self, scene: MeasuredScene, limit: float) -> Decision:
+        """What it does with ``scene`` if doubt up to ``limit`` is accepted."""
+
+    def doubts(self, scene: MeasuredScene) -> FloatArray:
+        """The limits at which its decision on ``scene`` changes, (N,)."""
+
+
+Doubt = Callable[[MeasuredScene], FloatArray]
+
+
+@dataclass(frozen=True)
+class ObjectLimit:
+    """Releases every object called sticker, seen by K of T passes, whose doubt is within the limit.
+
+    Anything else that is a sticker with a probability of at least NOTABLE is asked about, as the packaged policy does.
+    """
+
+    name: str
+    sampler: str
+    doubt: Doubt
+    limited: bool = field(default=True, init=False)
+
+    def decide(self, scene: MeasuredScene, limit: float) -> Decision:
+        """See :class:`Method`."""
+        seen = scene.seen[self.sampler]
+        # NaN is not within a limit
+        return _decision(seen, candidates(seen) & (self.doubt(scene) <= limit))
+
+    def doubts(self, scene: MeasuredScene) -> FloatArray:
+        """See :class:`Method`."""
+        values = self.doubt(scene)[candidates(scene.seen[self.sampler])]
+        return values[np.isfinite(values)]
+
+
+@dataclass(frozen=True)
+class SceneLimit:
+    """Releases every object called sticker, seen by K of T passes, of a scene whose doubt is within the limit."""
+
+    name: str
+    doubt: Callable[[MeasuredScene], float]
+    limited: bool = field(default=True, init=False)
+
+    def decide(self, scene: MeasuredScene, limit: float) -> Decision:
+        """See :class:`Method`."""
+        seen = scene.seen[DROPOUT]
+        if not self.doubt(scene) <= limit:
+            return Decision(seen.boxes[:0], True)
+        return _decision(seen, candidates(seen))
+
+    def doubts(self, scene: MeasuredScene) -> FloatArray:
+        """See :class:`Method`."""
+        value = self.doubt(scene)
+        return np.array([value] if np.isfinite(value) else [])
+
+
+@dataclass(frozen=True)
+class PolicyMethod:
+    """A policy as it is, without the votes of the panel unless ``panel``; one with an open risk score has that limited."""
+
+    name: str
+    policy: Policy
+    panel: bool = False
+
+    @property
+    def limited(self) -> bool:
+        """Whether its risk score has to be limited."""
+        return self.policy.risk is not None
+
+    def decide(self, scene: MeasuredScene, limit: float) -> Decision:
+        """See :class:`Method`. A laptop ends with a question if one remains once the released objects are gone."""
+        policy = (
+            with_limits(self.policy, limit, self.policy.max_left_probability) if self.limited else self.policy
+        )
+        shown = scene.assessment if self.panel else without_panel(scene.assessment)
+        decision = judge(shown, policy)
+        outcome = decision.outcome
+        asked = any(v.verdict is Verdict.ASK for v in decision.verdicts)
+        released = []
+        if outcome is Outcome.WORK:
+            released = [v.object.box for v in decision.verdicts if v.verdict is Verdict.REMOVE]
+            gone = OperatorAnswers().remember(
+                OperatorAnswer(Answer.NOT_THERE, as_box(box)) for box in released
+            )
+            outcome = judge(shown, policy, gone).outcome
+        asked |= outcome is not Outcome.CLEAN
+        return Decision(np.array(released, np.float32).reshape(-1, 4), asked)
+
+    def doubts(self, scene: MeasuredScene) -> FloatArray:
+        """See :class:`Method`."""
+        risk = self.policy.risk
+        if risk is None:
+            return np.zeros(0)
+        shown = without_panel(scene.assessment)
+        values = np.array(
+            [risk(object_signals(o, shown)) for o in shown.objects if o.label is ObjectClass.STICKER]
+        )
+        return values[np.isfinite(values)]
+
+
+def candidates(seen: Seen) -> np.ndarray:
+    """Which objects are called sticker and were seen by K of T passes, (N,) bool."""
+    return (seen.probabilities.argmax(axis=1) == STICKER) & ~seen.unstable & (seen.rate >= LEAST_RATE)
+
+
+def _decision(seen: Seen, released: np.ndarray) -> Decision:
+    sticker = seen.probabilities[:, STICKER]
+    rare = (sticker >= PACKAGED.min_unstable_probability) & (
+        seen.rate >= PACKAGED.min_unstable_detection_rate
+    )
+    possible = np.where(seen.unstable, rare, sticker >= NOTABLE)
+    return Decision(seen.boxes[released], bool((possible & ~released).any()))
+
+
+def without_panel(scene: SceneAssessment) -> SceneAssessment:
+    """``scene`` as it is without a panel of monitors."""
+    objects = tuple(replace(o, monitors=()) for o in scene.objects)
+    return replace(scene, objects=objects, panel_hash="")
+
+
+def signal(sampler: str, name: str) -> Doubt:
+    """The doubt about every object that ``sampler`` measures as ``name``."""
+    return lambda scene: scene.seen[sampler].signals[name]
+
+
+def improbability(sampler: str) -> Doubt:
+    """1 - the probability of sticker of every object of ``sampler``."""
+    return lambda scene: 1.0 - scene.seen[sampler].probabilities[:, STICKER].astype(float)
+
+
+def missed_passes(scene: MeasuredScene) -> FloatArray:
+    """1 - K / T of every object."""
+    return 1.0 - scene.seen[DROPOUT].rate
+
+
+def counted_passes(
+    scene: MeasuredScene, name: Literal["variation_ratio", "mutual_information"]
+) -> FloatArray:
+    """VR or MI of every object over all T passes, a pass without it being sure of background; NaN where no pass shows it.
+
+    The metrics of the paper read the passes that detected the object, and say nothing about the others.
+    """
+    passes = scene.seen[DROPOUT].passes
+    assert passes is not None
+    if not passes.size:
+        return np.full(passes.shape[1], np.nan)
+    vectors = np.where(np.isnan(passes), [1.0, 0.0, 0.0], passes)
+    vectors = vectors / vectors.sum(axis=2, keepdims=True)
+    objects = Objects(probabilities=vectors.mean(axis=0), samples=vectors)
+    found = monitor_named({"variation_ratio": "mc_variation_ratio"}.get(name, "mc_mutual_information")).score(
+        objects
+    )
+    return np.where(np.isnan(passes).all(axis=(0, 2)), np.nan, found)
+
+
+def _localized(name: str) -> Callable[[MeasuredScene], float]:
+    def value(scene: MeasuredScene) -> float:
+        found = scene.assessment.localization
+        return float("nan") if found is None else float(getattr(found, name))
+
+    return value
+
+
+def density(scenes: Sequence[MeasuredScene]) -> Doubt:
+    """Relative Mahalanobis distance of an object's features (Ren et al. 2021), fitted on the objects of ``scenes``."""
+    parts = [(s.seen[SINGLE], s) for s in scenes if len(s.seen[SINGLE].boxes)]
+    truths = []
+    for seen, scene in parts:
+        place, _ = best_overlap(seen.boxes, scene.boxes, MATCH_IOU)
+        truths.append(np.where(place >= 0, np.append(scene.labels, 0)[place], 0))
+    features = np.concatenate([_features(seen) for seen, _ in parts])
+    probabilities = np.concatenate([seen.probabilities for seen, _ in parts]).astype(float)
+    monitor = monitor_named("relative_mahalanobis")
+    monitor.fit(Objects(probabilities, features=features, labels=np.concatenate(truths).astype(np.int64)))
+
+    def doubt(scene: MeasuredScene) -> FloatArray:
+        seen = scene.seen[SINGLE]
+        if not len(seen.boxes):
+            return np.zeros(0)
+        return monitor.score(Objects(seen.probabilities.astype(float), features=_features(seen)))
+
+    return doubt
+
+
+def _features(seen: Seen) -> FloatArray:
+    assert seen.features is not None
+    return seen.features
+
+
+def combination(scenes: Sequence[MeasuredScene]) -> Policy:
+    """The policy that `sticker-uq calibrate` fits to ``scenes``, with an open limit on its risk score."""
+    records = [Record(str(s.seed), s.boxes, s.labels, without_panel(s.assessment)) for s in scenes]
+    return fit_policy(records, PACKAGED)
+
+
+def methods(fit: Sequence[MeasuredScene]) -> list[Method]:
+    """All of them; what learns, learns on ``fit``. The panel is among them where the scenes were measured with one."""
+    config = share_folder() / "config"
+    shipped = Policy.load(config / "policy.yaml")
+    found: list[Method] = [
+        PolicyMethod("policy.yaml", shipped),
+        PolicyMethod("policy_thorough.yaml", Policy.load(config / "policy_thorough.yaml")),
+    ]
+    if any(s.assessment.panel_hash for s in fit):
+        found.append(PolicyMethod("policy.yaml and panel", shipped, panel=True))
+    return [
+        *found,
+        PolicyMethod("calibrated combination", combination(fit)),
+        ObjectLimit("score, one pass", SINGLE, improbability(SINGLE)),
+        ObjectLimit("energy, one pass", SINGLE, signal(SINGLE, "energy")),
+        ObjectLimit("max logit, one pass", SINGLE, signal(SINGLE, "max_logit")),
+        ObjectLimit("merged boxes, one pass", SINGLE, signal(SINGLE, "merged")),
+        ObjectLimit("box disagreement, one pass", SINGLE, signal(SINGLE, "disagreement")),
+        ObjectLimit("feature density, one pass", SINGLE, density(fit)),
+        ObjectLimit("mean score, T passes", DROPOUT, improbability(DROPOUT)),
+        ObjectLimit("detection rate", DROPOUT, missed_passes),
+        ObjectLimit("variation ratio", DROPOUT, signal(DROPOUT, "variation_ratio")),
+        ObjectLimit("Shannon entropy", DROPOUT, signal(DROPOUT, "shannon_entropy")),
+        ObjectLimit("mutual information", DROPOUT, signal(DROPOUT, "mutual_information")),
+        ObjectLimit("total variance / area", DROPOUT, signal(DROPOUT, "relative_total_variance")),
+        ObjectLimit("predictive surface / area", DROPOUT, signal(DROPOUT, "relative_predictive_surface")),
+        ObjectLimit("VR, all passes", DROPOUT, lambda s: counted_passes(s, "variation_ratio")),
+        ObjectLimit("MI, all passes", DROPOUT, lambda s: counted_passes(s, "mutual_information")),
+        ObjectLimit("test-time augmentation, mean score", AUGMENTED, improbability(AUGMENTED)),
+        ObjectLimit(
+            "test-time augmentation, TV / area", AUGMENTED, signal(AUGMENTED, "relative_total_variance")
+        ),
+        ObjectLimit("novelty of the object", DROPOUT, signal(DROPOUT, "novelty")),
+        SceneLimit("novelty of the scene", _localized("novelty")),
+        SceneLimit("missed-sticker probability", _localized("missed_sticker_probability")),
+        SceneLimit("unexplained objectness", _localized("unexplained_objectness")),
+        SceneLimit("DiL", _localized("dil")),
+    ]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one decision did with one laptop, as counts.
+
+    ``wrong``: released objects that are no sticker, ``on_logo`` and ``on_thing`` those that meet a logo or what was put there;
+    ``released``: all; ``right``: labelled stickers among ``stickers`` that were released; ``asked``; ``dirty_clean``: nobody was
+    asked and a labelled sticker remains.
+    """
+
+    wrong: int
+    on_logo: int
+    on_thing: int
+    released: int
+    right: int
+    stickers: int
+    asked: bool
+    dirty_clean: bool
+
+
+def result(scene: MeasuredScene, decision: Decision) -> Result:
+    """How ``decision`` compares with the truth. A removal at a hidden object counts as neither right nor wrong."""
+    place, _ = best_overlap(decision.released, scene.boxes, MATCH_IOU)
+    label = np.where(place >= 0, np.append(scene.labels, 0)[place], 0)
+    hidden = (place < 0) & (best_overlap(decision.released, scene.hidden, MATCH_IOU)[0] >= 0)
+    thing = (place < 0) & (best_overlap(decision.released, scene.things, MATCH_IOU)[0] >= 0)
+    wrong = (label != STICKER) & ~hidden
+    right = len(np.unique(place[label == STICKER]))
+    stickers = int((scene.labels == STICKER).sum())
+    return Result(
+        wrong=int(wrong.sum()),
+        on_logo=int((label == int(ObjectClass.LOGO)).sum()),
+        on_thing=int((wrong & thing).sum()),
+        released=len(place) - int(hidden.sum()),
+        right=right,
+        stickers=stickers,
+        asked=decision.asked,
+        dirty_clean=not decision.asked and right < stickers,
+    )
+
+
+Goal = tuple[Literal["asked", "wrong"], float]
+"""What a limit is set to: the share of unchanged laptops asked about, or with a wrongful release, and how large it is."""
+
+
+def limit_for(method: Method, scenes: Sequence[MeasuredScene], goal: Goal) -> float:
+    """The limit of ``method`` at which the share of ``scenes`` comes closest to ``goal`` without exceeding it.
+
+    Fewer are asked about and more go wrong as the limit rises. Returned is the strictest limit that asks about few enough, or the
+    loosest that goes wrong seldom enough; infinite where every limit asks about too many, and NaN, which releases nothing, where
+    every limit goes wrong too often.
+    """
+    if not method.limited:
+        return float("inf")
+    values = np.unique(np.concatenate([method.doubts(scene) for scene in scenes]))
+    kind, share = goal
+    low, high = 0, len(values)  # of the first limit that asks few enough, or goes wrong too often
+
+    def rate(limit: float) -> float:
+        found = [result(scene, method.decide(scene, limit)) for scene in scenes]
+        return float(np.mean([one.asked if kind == "asked" else one.wrong > 0 for one in found]))
+
+    while low < high:
+        middle = (low + high) // 2
+        passed = (
+            rate(float(values[middle])) <= share if kind == "asked" else rate(float(values[middle])) > share
+        )
+        low, high = (low, middle) if passed else (middle + 1, high)
+    if kind == "asked":
+        return float(values[low]) if low < len(values) else float("inf")
+    return float(values[low - 1]) if low else float("nan")

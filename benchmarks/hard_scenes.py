@@ -1,0 +1,223 @@
+"""The pictures of benchmarks.hard: laptops in graded circumstances, with foreign, ambiguous and attacked objects.
+
+The laptop of a seed is the same in every case, so that cases compare laptop by laptop. Nothing of the splits overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.attacks.dpatch import ATTACKED, PatchMode, craft_patch
+from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
+from sticker_uq.lab.datasets.abnormal import AbnormalScene, add_foreign_objects, patched
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.lab.rendering.render import RenderedScene
+from sticker_uq.lab.rendering.scene_spec import SceneSpec
+from sticker_uq.lab.rendering.scene_variants import sticker_on_logo, torn, with_prints
+from sticker_uq.lab.studies.ambiguity.pasting import paste
+from sticker_uq.lab.studies.ambiguity.raae import train_raaes
+from sticker_uq.lab.studies.ambiguity.sampling import generate
+from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
+from sticker_uq.scene import FloatArray
+
+SIZE = (640, 480)
+SPLITS = {
+    "fit": range(200_000_000, 200_010_000),
+    "limits": range(210_000_000, 210_010_000),
+    "development": range(220_000_000, 220_010_000),
+    "test": range(300_000_000, 300_010_000),
+}
+"""Seeds of the laptops that combinations are fitted on, that limits are set on, and that development and test measure.
+
+The packaged networks were trained and chosen on seeds below 10,000,000.
+"""
+MATERIAL = range(230_000_000, 230_010_000)
+"""Seeds of the laptops that ambiguous objects and adversarial patches are made of."""
+STRENGTHS = ("weak", "medium", "strong")
+NONE = "none"
+"""Circumstance and strength of a laptop as it is sampled."""
+_STEPS = (
+    1,
+    3,
+    5,
+)  # weak, medium and strong among the strengths that a transformation names, as in benchmarks.shift
+_PATCH_STEPS, _PATCH_SCENES = 250, 60
+_CROP_SCENES, _AMBIGUOUS = 120, 400
+_EACH = 2  # ambiguous objects per laptop
+
+
+@dataclass(frozen=True)
+class HardScene:
+    """A picture and what is true about it.
+
+    ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) px and ``labels`` (N,) of the visible logos and stickers; ``hidden`` (H, 4):
+    objects of which too little is visible to tell what a removal there is; ``things`` (K, 4): boxes of what is neither logo nor
+    sticker and was put there.
+    """
+
+    image: NDArray[np.uint8]
+    boxes: FloatArray
+    labels: NDArray[np.int64]
+    hidden: FloatArray
+    things: FloatArray
+
+
+@dataclass(frozen=True)
+class Material:
+    """What cases are made of: ``ambiguous`` (N, 3, s, s) crops 0..1 and adversarial ``patches`` by mode."""
+
+    ambiguous: FloatArray
+    patches: dict[str, NDArray[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of difficulty. ``part``: shift or novelty; ``name``; ``strength``: one of STRENGTHS, or NONE where it has none."""
+
+    part: str
+    name: str
+    strength: str
+
+    def scene(self, seed: int, material: Material) -> HardScene:
+        """The laptop of ``seed`` in this case."""
+        spec = sample_scene(seed)
+        if self.part == "novelty":
+            return _NOVELTIES[self.name](spec, material)
+        if self.name == NONE:
+            return _rendered(spec)
+        return _SHIFTS[self.name](spec, STRENGTHS.index(self.strength))
+
+
+def cases(parts: Sequence[str] = ("shift", "novelty")) -> list[Case]:
+    """Every case of ``parts``, the unchanged laptop first."""
+    found = [Case("shift", NONE, NONE)]
+    if "shift" in parts:
+        found += [Case("shift", name, strength) for name in _SHIFTS for strength in STRENGTHS]
+    if "novelty" in parts:
+        found += [Case("novelty", name, NONE) for name in _NOVELTIES]
+    return found
+
+
+def material(folder: Path, detector: StochasticDetector) -> Material:
+    """Ambiguous objects and a patch of every mode against ``detector``; made once and kept in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"material-{detector.weights_hash[:16]}.npz"
+    if not file.is_file():
+        scenes = [_item(seed, render(sample_scene(seed), SIZE), folder) for seed in MATERIAL[:_PATCH_SCENES]]
+        patches = {
+            mode: craft_patch(detector, scenes, steps=_PATCH_STEPS, seed=0, mode=mode)
+            for mode in get_args(PatchMode)
+        }
+        for item in scenes:
+            item.path.unlink()
+        with atomic_write(file) as stream:
+            np.savez_compressed(stream, ambiguous=_ambiguous(), **patches)
+    with np.load(file) as kept:
+        return Material(kept["ambiguous"], {mode: kept[mode] for mode in get_args(PatchMode)})
+
+
+def _item(seed: int, scene: RenderedScene, folder: Path) -> LabelledImage:
+    path = folder / f"{seed}.png"
+    cv2.imwrite(str(path), scene.image)
+    return LabelledImage(path, seed, *SIZE, scene.boxes, scene.labels)
+
+
+def _ambiguous() -> FloatArray:
+    """Crops (N, 3, s, s) between logo and sticker and between lid and sticker, in random order."""
+    scenes = (render(sample_scene(seed), SIZE) for seed in MATERIAL[-_CROP_SCENES:])
+    crops, labels = crops_of(((s.image, s.boxes, s.labels, None) for s in scenes), 0)
+    drawn = generate(train_raaes(crops, labels, PAIRS, RAAE, 0), _AMBIGUOUS, seed=0).images
+    return drawn[np.random.default_rng(0).permutation(len(drawn))]
+
+
+def _rendered(spec: SceneSpec) -> HardScene:
+    return _of_render(render(spec, SIZE))
+
+
+def _of_render(scene: RenderedScene, things: FloatArray | None = None) -> HardScene:
+    none = np.zeros((0, 4), np.float32)
+    return HardScene(scene.image, scene.boxes, scene.labels, none, none if things is None else things)
+
+
+def _corrupted(spec: SceneSpec, step: int, name: str, **parameters: str) -> HardScene:
+    scene = render(spec, SIZE)
+    shapes = np.zeros(scene.id_map.shape, np.uint8)
+    for number, identity in enumerate(scene.ids.tolist()):
+        shapes[scene.id_map == identity] = number + 1
+    before = LabelledPicture.of(scene.image, scene.boxes, scene.labels, shapes, spec)
+    strength = float(TRANSFORMATIONS[name].ladder[_STEPS[step]])
+    after = transform(before, name, strength, spec.seed, **parameters)
+    return HardScene(
+        after.image, after.boxes, after.labels, before.boxes[after.hidden], np.zeros((0, 4), np.float32)
+    )
+
+
+def _printed(spec: SceneSpec, step: int) -> HardScene:
+    scene, printed = with_prints(spec, (0.3, 0.5, 0.7)[step], SIZE)
+    original = render(spec, SIZE)
+    return _of_render(scene, original.boxes[np.isin(original.ids, printed)])
+
+
+def _added(spec: SceneSpec, _: Material, stickers: bool) -> HardScene:
+    scene = render(spec, SIZE)
+    rng = np.random.default_rng(spec.seed)
+    found = add_foreign_objects(scene.image, scene.boxes, scene.labels, rng, stickers=stickers)
+    # a sticker of an unknown kind is a sticker, and to be removed
+    things = found.added[:0] if stickers else found.added
+    return _of_abnormal(found, things)
+
+
+def _attacked(spec: SceneSpec, made: Material, mode: PatchMode) -> HardScene:
+    scene = render(spec, SIZE)
+    rng = np.random.default_rng(spec.seed)
+    found = patched(scene.image, scene.boxes, scene.labels, rng, made.patches[mode], ATTACKED[mode])
+    return _of_abnormal(found, found.added[:0])
+
+
+def _of_abnormal(scene: AbnormalScene, things: FloatArray) -> HardScene:
+    return HardScene(scene.image, scene.boxes, scene.labels, scene.lost, things.reshape(-1, 4))
+
+
+def _with_ambiguous(spec: SceneSpec, made: Material) -> HardScene:
+    scene = render(spec, SIZE)
+    chosen = (_EACH * spec.seed + np.arange(_EACH)) % len(made.ambiguous)
+    found = paste(scene.image, scene.boxes, made.ambiguous, chosen, np.random.default_rng(spec.seed))
+    return replace(_of_render(scene, found.boxes), image=found.image)
+
+
+_SHIFTS = {
+    "glare": partial(_corrupted, name="glare"),
+    "motion blur": partial(_corrupted, name="motion_blur"),
+    "defocus": partial(_corrupted, name="defocus"),
+    "noise": partial(_corrupted, name="sensor_noise"),
+    "underexposure": partial(_corrupted, name="low_light"),
+    "overexposure": partial(_corrupted, name="overexposure"),
+    "colour cast": partial(_corrupted, name="colour_cast"),
+    "hand": partial(_corrupted, name="occlusion", tool="hand"),
+    "gripper": partial(_corrupted, name="occlusion", tool="gripper"),
+    "cables": partial(_corrupted, name="occlusion", tool="cables"),
+    "unknown make": partial(_corrupted, name="unknown_make"),
+    "residue": partial(_corrupted, name="sticker_residue"),
+    "torn stickers": lambda spec, step: _rendered(torn(spec, (0.4, 0.7, 1.0)[step])),
+    "sticker on logo": lambda spec, step: _rendered(sticker_on_logo(spec, (0.3, 0.6, 0.9)[step])),
+    "printed lid": _printed,
+}
+_NOVELTIES = {
+    "foreign object": partial(_added, stickers=False),
+    "unknown sticker": partial(_added, stickers=True),
+    "ambiguous object": _with_ambiguous,
+    "patch: vanish": partial(_attacked, mode="vanish"),
+    "patch: swap": partial(_attacked, mode="swap"),
+    "patch: forge": partial(_attacked, mode="forge"),
+}

@@ -1,0 +1,334 @@
+"""The benchmark of hard scenes: seeds apart, what counts as wrong, limits at the same rate, intervals by laptop, a short run."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks import hard, hard_methods
+from benchmarks.hard import REFERENCE, SHIPPED, TABLES, cells, plan, shares, summary, table
+from benchmarks.hard_measure import (
+    AUGMENTED,
+    DROPOUT,
+    SINGLE,
+    Instrument,
+    MeasuredScene,
+    Seen,
+    measure_photographs,
+)
+from benchmarks.hard_methods import (
+    Decision,
+    ObjectLimit,
+    PolicyMethod,
+    SceneLimit,
+    counted_passes,
+    improbability,
+    limit_for,
+    result,
+    signal,
+)
+from benchmarks.hard_scenes import MATERIAL, NONE, SPLITS, STRENGTHS, Case, cases
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import RiskScore, RiskTerm
+from sticker_uq.lab.attacks.dpatch import PATCH_PIXELS
+from sticker_uq.scene import METRICS, Localization
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
+
+EMPTY = np.zeros((0, 4), np.float32)
+STICKER, LOGO = (0.0, 0.0, 1.0), (0.0, 1.0, 0.0)
+RISK = RiskScore(
+    intercept=-3.0,
+    terms=(RiskTerm(signal="improbability", knots=(0.0, 1.0), log_odds=(0.0, 6.0)),),
+    max_removal=1.0,
+)
+
+
+def seen(boxes, probabilities, rate=None, passes=None, **signals):
+    count = len(boxes)
+    return Seen(
+        np.array(boxes, np.float32).reshape(-1, 4),
+        np.array(probabilities, np.float32).reshape(-1, 3),
+        np.ones(count) if rate is None else np.array(rate, float),
+        np.zeros(count, bool),
+        {name: np.array(values, float) for name, values in signals.items()},
+        passes=passes,
+    )
+
+
+def scene(found, truth=((HERE, 2),), hidden=EMPTY, things=EMPTY, seed=0, shown=None, case=NONE, part="shift"):
+    """A scene in which every sampler sees ``found``; ``truth``: boxes and labels."""
+    return MeasuredScene(
+        "development",
+        part,
+        case,
+        NONE,
+        seed,
+        np.array([box for box, _ in truth], np.float32).reshape(-1, 4),
+        np.array([label for _, label in truth], np.int64),
+        np.array(hidden, np.float32).reshape(-1, 4),
+        np.array(things, np.float32).reshape(-1, 4),
+        shown or assessment(),
+        {SINGLE: found, DROPOUT: found, AUGMENTED: found},
+    )
+
+
+def released(*boxes, asked=False):
+    return Decision(np.array(boxes, np.float32).reshape(-1, 4), asked)
+
+
+def test_the_laptops_of_the_splits_never_meet():
+    sets = [*SPLITS.values(), MATERIAL]
+    for one, other in itertools.combinations(sets, 2):
+        assert not range(max(one.start, other.start), min(one.stop, other.stop))
+    assert {job.split for job in plan(["shift"], "test", 2, 3, 4)} == {"fit", "limits", "test"}
+    for split in ("development", "test"):
+        for job in plan(["novelty"], split, 3, 3, 3):
+            assert job.seed in SPLITS[job.split]
+
+
+def test_every_case_of_a_laptop_is_measured_before_the_next_one():
+    jobs = plan(["shift", "novelty"], "development", 2, 1, 1)[2:]
+    assert [job.seed for job in jobs] == sorted(job.seed for job in jobs)
+    assert len({job.case for job in jobs}) == len(cases()) == len(jobs) // 2
+    assert {case.strength for case in cases(["shift"])} == {NONE, *STRENGTHS}
+
+
+def test_what_a_release_meets_decides_whether_it_is_wrong():
+    there, beside = (300, 100, 400, 180), (240, 100, 340, 180)
+    truth = ((HERE, 2), (there, 1))
+    shown = scene(seen([], []), truth, hidden=[ELSEWHERE], things=[(0, 0, 40, 40)])
+    found = result(shown, released(HERE, there, ELSEWHERE, (0, 0, 40, 44), (600, 0, 640, 40)))
+    assert (found.wrong, found.on_logo, found.on_thing) == (3, 1, 1)
+    assert (found.released, found.right, found.stickers) == (4, 1, 1)
+    assert not found.dirty_clean
+    # an overlap of a quarter does not meet it, and two boxes on one sticker are one
+    assert result(shown, released(beside)).on_logo == 0
+    assert result(shown, released(HERE, HERE)).right == 1
+
+
+def test_dirty_is_called_clean_only_where_nobody_is_asked():
+    shown = scene(seen([], []), ((HERE, 2), (THERE, 2)))
+    assert result(shown, released(HERE)).dirty_clean
+    assert not result(shown, released(HERE, asked=True)).dirty_clean
+    assert not result(shown, released(HERE, THERE)).dirty_clean
+    assert not result(scene(seen([], []), ((HERE, 1),)), released()).dirty_clean
+
+
+def test_a_limit_releases_what_is_within_it_and_asks_about_other_possible_stickers():
+    found = seen([HERE, THERE, ELSEWHERE], [STICKER, STICKER, LOGO], doubt=[0.1, 0.5, 0.0])
+    method = ObjectLimit("d", DROPOUT, signal(DROPOUT, "doubt"))
+    decision = method.decide(scene(found), 0.3)
+    assert decision.released.tolist() == [list(HERE)]
+    assert decision.asked
+    assert not method.decide(scene(found), 0.5).asked
+    assert sorted(method.doubts(scene(found))) == [0.1, 0.5]
+    unknown = scene(seen([HERE], [STICKER], doubt=[np.nan]))
+    assert method.decide(unknown, np.inf).asked
+    assert not len(method.decide(unknown, np.inf).released)
+    rare = scene(seen([HERE], [STICKER], rate=[0.65], doubt=[0.0]))
+    assert method.decide(rare, 1.0).asked
+    faint = scene(seen([HERE], [(0.75, 0.0, 0.25)], doubt=[0.0]))
+    assert method.decide(faint, 1.0).asked
+
+
+def test_a_scene_beyond_its_limit_is_asked_about_as_a_whole():
+    localization = Localization(1.0, 0.5, 0.5, 0.5, novelty=0.7)
+    shown = scene(seen([HERE], [STICKER]), shown=assessment(localization=localization))
+    method = SceneLimit("novelty", lambda s: s.assessment.localization.novelty)
+    assert len(method.decide(shown, 0.7).released) == 1
+    assert not method.decide(shown, 0.7).asked
+    assert method.decide(shown, 0.6).asked
+    assert not len(method.decide(shown, 0.6).released)
+
+
+def test_a_policy_is_asked_again_once_the_released_objects_are_gone():
+    policy = Policy(max_dil=1.0, max_dil_clean=1.0, max_novelty=0.6)
+    calm = Localization(1.0, 0.1, 0.1, 0.5, novelty=0.1)
+    for novelty, asked in ((0.1, False), (0.7, True)):
+        shown = assessment(observed(HERE), localization=Localization(1.0, 0.1, 0.1, 0.5, novelty=novelty))
+        decision = PolicyMethod("p", policy).decide(scene(seen([], []), shown=shown), np.inf)
+        assert decision.released.tolist() == [list(HERE)]
+        assert decision.asked is asked
+    both = assessment(observed(HERE), observed(THERE, probabilities=(0.3, 0.1, 0.6)), localization=calm)
+    decision = PolicyMethod("p", policy).decide(scene(seen([], []), shown=both), np.inf)
+    assert len(decision.released) == 1
+    assert decision.asked
+
+
+def test_metrics_over_all_passes_know_those_that_saw_nothing():
+    passes = np.full((4, 2, 3), np.nan)
+    passes[:2, 0] = STICKER  # seen by half of the passes, which are sure of it
+    passes[:, 1] = STICKER
+    shown = scene(seen([HERE, THERE], [STICKER, STICKER], passes=passes))
+    assert counted_passes(shown, "variation_ratio") == pytest.approx([0.5, 0.0])
+    assert counted_passes(shown, "mutual_information") == pytest.approx([1.0, 0.0])
+    assert len(counted_passes(scene(seen([], [], passes=np.zeros((0, 0, 3)))), "variation_ratio")) == 0
+
+
+laptops = st.lists(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=3), min_size=1, max_size=8)
+
+
+@given(laptops, st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_a_limit_keeps_its_goal_and_no_other_limit_comes_nearer(drawn, share):
+    places = (HERE, THERE, ELSEWHERE)
+    shown = [
+        scene(
+            seen(places[: len(objects)], [STICKER] * len(objects), doubt=[doubt for doubt, _ in objects]),
+            tuple((place, 2) for place, (_, right) in zip(places, objects, strict=False) if right),
+        )
+        for objects in drawn
+    ]
+    method = ObjectLimit("d", DROPOUT, signal(DROPOUT, "doubt"))
+    values = sorted({doubt for objects in drawn for doubt, _ in objects})
+
+    def rate(limit, kind):
+        found = [result(one, method.decide(one, limit)) for one in shown]
+        return np.mean([one.asked if kind == "asked" else one.wrong > 0 for one in found])
+
+    limit = limit_for(method, shown, ("asked", share))
+    assert rate(limit, "asked") <= share
+    assert all(rate(value, "asked") > share for value in values if value < limit)
+    limit = limit_for(method, shown, ("wrong", share))
+    assert np.isnan(limit) or rate(limit, "wrong") <= share
+    assert all(rate(value, "wrong") > share for value in values if not value <= limit)
+
+
+def rows(wrong, method="m", laptops=None, **more):
+    """A table of results with one release each, ``wrong`` of them or not."""
+    count = len(wrong)
+    columns = {"goal": "asked", "method": method, "part": "shift", "case": NONE, "strength": NONE}
+    columns |= {"on_logo": 0, "on_thing": 0, "released": 1, "right": 1, "stickers": 1, "asked": False}
+    columns |= {"dirty_clean": False, "seed": range(count) if laptops is None else laptops} | more
+    return pd.DataFrame(columns | {"wrong": wrong}, index=range(count))
+
+
+def test_an_interval_counts_laptops_and_not_their_pictures():
+    wrong = np.arange(40) % 4 == 0
+    alone = shares(rows(wrong.astype(int)), "wrong")
+    repeated = shares(rows(np.repeat(wrong, 25).astype(int), laptops=np.repeat(range(40), 25)), "wrong")
+    assert alone[:2] == (10, 40)
+    assert repeated[:2] == (250, 1000)
+    assert (repeated[2].low, repeated[2].high) == pytest.approx((alone[2].low, alone[2].high))
+    never = shares(rows(np.zeros(400, int), laptops=np.repeat(range(40), 10)), "wrong")[2]
+    assert never.value == never.low == 0
+    assert never.high == pytest.approx(1 - 0.025 ** (1 / 40))
+    nothing = shares(rows([0, 0], stickers=0), "right")[2]
+    assert np.isnan(nothing.value)
+
+
+def test_a_difference_is_taken_laptop_by_laptop():
+    wrong = np.arange(40) % 2
+    value = shares(rows(wrong), "wrong", rows(wrong))[2]
+    assert (value.value, value.low, value.high) == (0, 0, 0)
+    value = shares(rows(wrong), "wrong", rows(np.zeros(40, int)))[2]
+    assert value.value == 0.5
+    assert value.low > 0
+
+
+def test_tables_show_every_method_and_mark_what_differs():
+    good, bad = np.zeros(40, int), np.ones(40, int)
+    both = pd.concat(
+        [
+            rows(good, SHIPPED),
+            rows(bad, REFERENCE),
+            rows(good, SHIPPED, goal="wrong"),
+            rows(bad, REFERENCE, goal="wrong"),
+        ]
+    )
+    found = {"summary": summary(both), "cells": cells(both), "ranking": []}
+    lines = table(found, "wrong").splitlines()
+    assert lines[0] == "| method | none, n = 40 |"
+    assert lines[2:] == [f"| {SHIPPED} | 0* (0 to 9) |", f"| {REFERENCE} | 100 (91 to 100) |"]
+    assert "| none | 0 of 40 | 40 of 40 |" in table(found, "cases")
+
+
+def write_material(folder, detector):
+    """Random material instead of the one that takes minutes."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    patch = rng.integers(0, 255, (PATCH_PIXELS, PATCH_PIXELS, 3), np.uint8)
+    np.savez(
+        folder / f"material-{detector.weights_hash[:16]}.npz",
+        ambiguous=rng.uniform(0, 1, (4, 3, 24, 24)).astype(np.float32),
+        vanish=patch,
+        swap=patch,
+        forge=patch,
+    )
+
+
+def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, capsys):
+    write_material(tmp_path / "cache", Instrument().detector)
+    # a fit takes twenty laptops; it is tested with `sticker-uq calibrate`
+    monkeypatch.setattr(
+        hard_methods, "fit_policy", lambda records, base: base.model_copy(update={"risk": RISK})
+    )
+    arguments = [
+        "--cache",
+        str(tmp_path / "cache"),
+        "--part",
+        "novelty",
+        "--scenes",
+        "2",
+        "--fit",
+        "3",
+        "--limits",
+        "1",
+    ]
+    hard.main([*arguments, "--out", str(tmp_path / "one.json")])
+    found = json.loads((tmp_path / "one.json").read_text())
+    methods = {row["method"] for row in found["summary"]}
+    assert {
+        SHIPPED,
+        REFERENCE,
+        "mutual information",
+        "feature density, one pass",
+        "novelty of the scene",
+    } <= methods
+    groups = {row["group"] for row in found["summary"]}
+    assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
+    assert all(row["wrong"][1] == 2 for row in found["summary"])
+    for name in TABLES:
+        assert table(found, name).startswith("| ")
+
+    def measured_again(*_):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(Case, "scene", measured_again)
+    hard.main([*arguments, "--out", str(tmp_path / "two.json")])
+    assert json.loads((tmp_path / "two.json").read_text()) == found
+
+
+def test_photographs_are_skipped_without_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        hard, "measure", lambda jobs, *_: pytest.fail("measured") if not jobs else exit_with()
+    )
+
+    def exit_with():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hard.main(["--out", str(tmp_path / "f.json"), "--scenes", "1"])
+    assert "photographs: skipped, no folder is given by --photographs" in capsys.readouterr().err
+
+
+def test_photographs_show_nothing_to_remove_and_are_divided_by_name(tmp_path):
+    import cv2
+
+    (tmp_path / "cats").mkdir()
+    picture = np.random.default_rng(0).integers(0, 255, (120, 160, 3), np.uint8)
+    for number in range(4):
+        cv2.imwrite(str(tmp_path / "cats" / f"{number}.png"), picture)
+    instrument = Instrument()
+    parts = [measure_photographs(tmp_path, split, instrument) for split in ("development", "test")]
+    assert {s.seed for part in parts for s in part} == {0, 1, 2, 3}
+    assert all(part and not len(s.boxes) and s.case == "cats" for part in parts for s in part)
+    assert set(parts[0][0].seen[DROPOUT].signals) == {*METRICS, "novelty"}
+    method = ObjectLimit("score", SINGLE, improbability(SINGLE))
+    for one in parts[0]:
+        found = result(one, method.decide(one, 1.0))
+        assert found.wrong == found.released
