@@ -11,16 +11,21 @@ column the model that looks.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.result_files import result_file
 from sticker_uq.cli.attack_options import attack_settings
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
+from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.attacks.methods import METHODS
 from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
@@ -43,6 +48,7 @@ def main() -> None:
     for name in ("iterations", "gamma", "confidence", "epsilon", "step"):
         parser.add_argument(f"--{name}", type=int if name == "iterations" else float)
     parser.add_argument("--batch", type=int, default=5)
+    parser.add_argument("--out", type=result_file, help="JSON file that the curves are added to")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
     detectors = [_detector(text) for text in arguments.model or [DetectorSettings().model]]
@@ -57,9 +63,15 @@ def main() -> None:
         write_coco(folder, (encode_scene(s, render(sample_scene(s), (width, height)), "png") for s in seeds))
         items = read_coco(folder)
         clean = [read_picture(item) for item in items]
-        attacked = {
-            detector.name: curve(detector, items, settings, arguments.batch) for detector in detectors
-        }
+        attacked = {}
+        curves = read(arguments.out) if arguments.out and arguments.out.exists() else []
+        for detector in detectors:
+            one, attacked[detector.name] = curve(detector, items, settings, arguments.batch)
+            print(f"\n{table([one])}", flush=True)
+            curves.append(one)
+            if arguments.out:
+                with atomic_write(arguments.out) as stream:
+                    stream.write(json.dumps([asdict(c) for c in curves], indent=1).encode() + b"\n")
     print("\n| attacked | " + " | ".join(f"seen by {d.name}" for d in detectors) + " |")
     print("|---|" + "---|" * len(detectors))
     for name, pictures in {"none": clean, **attacked}.items():
@@ -69,10 +81,21 @@ def main() -> None:
         )
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The course of an attack on ``scenes`` scenes: ``states`` are its :class:`State` at some iterations."""
+
+    model: str
+    attack: str
+    scenes: int
+    clean: float
+    states: list[dict[str, float]]
+
+
 def curve(
     detector: StochasticDetector, items: Sequence[LabelledImage], settings: AttackSettings, batch: int
-) -> list[Picture]:
-    """Attack every picture, print the curve, return the pictures at the end."""
+) -> tuple[Curve, list[Picture]]:
+    """Attack every picture; the course of the attack, and the pictures at the end."""
     states: dict[int, list[Adversarial]] = {}
     for members in batches(items, batch):
         seeds = [variant_seed(0, 0, item.path.name) for item in members]
@@ -85,20 +108,43 @@ def curve(
             # an attack that has reached its goal earlier stays as it is
             states.setdefault(iteration, []).extend(shown.get(iteration, final))
     clean = map50(detector, [read_picture(item) for item in items], items)
-    print(f"\n{detector.name}, weights {detector.weights_hash[:12]}")
-    print("\n| iteration | mAP@0.5 | of clean | mean RMS | largest RMS | L-inf | targets fooled |")
-    print("|---|---|---|---|---|---|---|")
-    print(f"| clean | {clean:.3f} | 1.00 | 0 | 0 | 0 | |")
-    for iteration, results in states.items():
-        value = map50(detector, [r.image for r in results], items)
-        rms = [r.rms for r in results]
-        fooled = sum(r.fooled for r in results) / max(sum(r.targets for r in results), 1)
-        print(
-            f"| {iteration} | {value:.3f} | {value / clean:.2f} | {np.mean(rms):.2f} | {np.max(rms):.2f} | "
-            f"{max(r.linf for r in results):g} | {fooled:.3f} |",
-            flush=True,
+    course = [
+        {
+            "iteration": iteration,
+            "map50": map50(detector, [r.image for r in results], items),
+            "rms": float(np.mean([r.rms for r in results])),
+            "largest_rms": max(r.rms for r in results),
+            "linf": max(r.linf for r in results),
+            "fooled": sum(r.fooled for r in results) / max(sum(r.targets for r in results), 1),
+        }
+        for iteration, results in states.items()
+    ]
+    return Curve(detector.name, str(settings), len(items), clean, course), [
+        r.image for r in states[settings.iterations]
+    ]
+
+
+def table(curves: Sequence[Curve]) -> str:
+    """``curves`` in Markdown."""
+    lines = [
+        "| attack | iteration | mAP@0.5 | of clean | mean RMS | largest RMS | L-inf | targets fooled |",
+        "|---" * 8 + "|",
+    ]
+    for one in curves:
+        lines.append(
+            f"| **{one.attack}**, on {one.model}, {one.scenes} scenes | clean | {one.clean:.3f} | 1.00 | 0 | 0 | 0 | |"
         )
-    return [r.image for r in states[settings.iterations]]
+        lines += [
+            f"| | {state['iteration']} | {state['map50']:.3f} | {state['map50'] / one.clean:.2f} | {state['rms']:.2f} | "
+            f"{state['largest_rms']:.2f} | {state['linf']:g} | {state['fooled']:.3f} |"
+            for state in one.states
+        ]
+    return "\n".join(lines)
+
+
+def read(file: Path) -> list[Curve]:
+    """The curves in ``file``."""
+    return [Curve(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
 
 
 def map50(detector: StochasticDetector, pictures: Sequence[Picture], items: Sequence[LabelledImage]) -> float:

@@ -51,9 +51,10 @@ class DagSettings(AttackSettings):
 
     def __str__(self) -> str:
         """As of :class:`AttackSettings`."""
+        until = f", until the new class has {self.confidence:g}" if self.confidence else ""
         return (
             f"Dense Adversary Generation, DAG; mode {self.mode}, at most {self.gamma:g} grey levels per iteration, at most "
-            f"{self.iterations} iterations"
+            f"{self.iterations} iterations{until}"
         )
 
 
