@@ -1,4 +1,4 @@
-"""``sticker-uq dataset attack``: adversarial pictures by Dense Adversary Generation (DAG)."""
+"""``sticker-uq dataset attack``: adversarial pictures by a white-box attack (DAG or PGD)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import checked, field_options, output_folder
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import (
@@ -25,7 +26,7 @@ from sticker_uq.scene import InvalidInput
 
 if TYPE_CHECKING:
     from sticker_uq.detection.detector import StochasticDetector
-    from sticker_uq.lab.attacks.dag import Adversarial, DagSettings
+    from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings
 
 
 @field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
@@ -42,26 +43,36 @@ def command(
             help="Target classes: swap (logo and sticker), vanish (background) or random.",
         ),
     ] = "swap",
+    method: Annotated[str, typer.Option("--attack", metavar="dag|pgd", help=ATTACK_HELP)] = "dag",
+    iterations: Annotated[
+        int | None, typer.Option(help="Highest number of iterations per picture: 150 for dag, 40 for pgd.")
+    ] = None,
     gamma: Annotated[
-        float, typer.Option(help="Highest change of a pixel in one iteration, grey levels.")
-    ] = 0.5,
-    iterations: Annotated[int, typer.Option(help="Highest number of iterations per picture.")] = 150,
+        float | None, typer.Option(help="dag: highest change of a pixel in one iteration, grey levels: 0.5.")
+    ] = None,
     confidence: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Probability that the target class must reach; 0: higher than that of the true class."
+            help="dag: probability that the target class must reach; 0, the default: higher than that of the true class."
         ),
-    ] = 0.0,
-    start: Annotated[float, typer.Option(help="Highest random change at the start, grey levels.")] = 1.0,
+    ] = None,
+    start: Annotated[
+        float | None, typer.Option(help="dag: highest random change at the start, grey levels: 1.")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="pgd: highest change of a pixel in all, grey levels: 4.")
+    ] = None,
+    step: Annotated[
+        float | None, typer.Option(help="pgd: change of a pixel in one iteration, grey levels: 1.")
+    ] = None,
     variants: Annotated[int, typer.Option(help="Attacks per picture, each with its own seed.")] = 1,
     count: Annotated[int, typer.Option(help="How many pictures of --data; 0: all.")] = 0,
     batch: Annotated[int, typer.Option(help="Pictures per batch.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the attacks.")] = 0,
 ) -> None:
-    """Attack labelled pictures white-box (DAG); the annotations record the perturbation and the success."""
+    """Attack labelled pictures white-box; the annotations record the perturbation and the success."""
     # only this command needs torch
     from sticker_uq.detection import load_detector
-    from sticker_uq.lab.attacks.dag import DagSettings
 
     for option, value, least in (
         ("variants", variants, 1),
@@ -71,8 +82,13 @@ def command(
     ):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    values: dict[str, Any] = {"mode": mode, "gamma": gamma, "iterations": iterations}
-    attack = checked(DagSettings, values | {"confidence": confidence, "start": start})
+    values: dict[str, Any] = {
+        "mode": mode,
+        "gamma": gamma,
+        "iterations": iterations,
+        "confidence": confidence,
+    }
+    attack = attack_settings(method, values | {"start": start, "epsilon": epsilon, "step": step})
     settings = checked(DetectorSettings, detector_values)
     items = read_coco(data)[: count or None]
     folders = [out / f"adv-{variant:02d}" for variant in range(variants)]
@@ -90,20 +106,21 @@ def command(
 
         for variant, folder in enumerate(folders):
             scenes = _scenes(detector, items, attack, seed, variant, batch, done)
-            write_coco(folder, scenes, description=f"DAG against {settings.model} on {data.name}")
+            description = f"{method.upper()} against {settings.model} on {data.name}"
+            write_coco(folder, scenes, description=description)
     _print(made, out)
 
 
 def _scenes(
     detector: StochasticDetector,
     items: Sequence[LabelledImage],
-    settings: DagSettings,
+    settings: AttackSettings,
     seed: int,
     variant: int,
     batch: int,
     done: Callable[[Adversarial], None],
 ) -> Iterator[EncodedScene]:
-    from sticker_uq.lab.attacks.dag import attack, batches, variant_seed
+    from sticker_uq.lab.attacks.white_box import attack, batches, variant_seed
 
     for members in batches(items, batch):
         seeds = [variant_seed(seed, variant, item.path.name) for item in members]

@@ -19,7 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from sticker_uq.cli.options import check_folder, checked, field_options, output_folder
+from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
+from sticker_uq.cli.options import check_folder, field_options, output_folder
 from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
@@ -60,11 +61,18 @@ def run(
     rates: Annotated[
         str, typer.Option(help="Dropout rates, separated by commas. Default: 0 and 0.1 to 0.5 by 0.05.")
     ] = "",
-    adversarial: Annotated[int, typer.Option(help="Attacked variants (DAG) of each image and model.")] = 10,
-    iterations: Annotated[int, typer.Option(help="Highest number of iterations of an attack.")] = 150,
+    adversarial: Annotated[int, typer.Option(help="Attacked variants of each image and model.")] = 10,
+    attack: Annotated[str, typer.Option(metavar="dag|pgd", help=ATTACK_HELP)] = "dag",
+    iterations: Annotated[
+        int | None, typer.Option(help="Highest number of iterations of an attack: 150 for dag, 40 for pgd.")
+    ] = None,
     gamma: Annotated[
-        float, typer.Option(help="Highest change of a pixel in one iteration, grey levels.")
-    ] = 0.5,
+        float | None,
+        typer.Option(help="Highest change of a pixel in one iteration of dag, grey levels: 0.5."),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Highest change of a pixel by pgd, grey levels: 4.")
+    ] = None,
     mode: Annotated[
         str, typer.Option(metavar="swap|vanish|random", help="Target classes of an attack.")
     ] = "swap",
@@ -103,7 +111,6 @@ def run(
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    from sticker_uq.lab.attacks.dag import DagSettings
     from sticker_uq.lab.studies.detectors.executors import executor
     from sticker_uq.lab.studies.detectors.labelled import with_topics
     from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
@@ -117,11 +124,13 @@ def run(
         "patch_steps": patch_steps,
         "images": images,
     }
-    attack = {"iterations": iterations, "gamma": gamma, "mode": mode}
+    attack_values: dict[str, Any] = {
+        "iterations": iterations, "gamma": gamma, "epsilon": epsilon, "mode": mode
+    }  # fmt: skip
     values |= detector_values
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
-        attack |= {"iterations": 3, "gamma": 4.0}
+        attack_values |= {"iterations": 3} | ({"gamma": 4.0} if attack == "dag" else {})
         model = model or list(_QUICK_MODELS)
         data = data or [f"rendered={_quick_scenes(out)}"]
     if not data:
@@ -130,7 +139,7 @@ def run(
         "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
         "datasets": with_topics(tuple(map(DataSet.parse, data)), topic or ()),
         "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
-        "attack": checked(DagSettings, attack),
+        "attack": attack_settings(attack, attack_values),
         "transfer": transfer,
         "profile": profile,
     }

@@ -20,7 +20,7 @@ from sticker_uq.detection import (
 )
 from sticker_uq.detection.registry import MODEL_NAMES, DetectorEntry, detector_entry, detector_names
 from sticker_uq.dil import LocalizationSettings, localize
-from sticker_uq.lab.attacks.dag_targets import attack_view
+from sticker_uq.lab.attacks.targets import attack_view
 from sticker_uq.lab.training.recipes import Recipe, recipe_of
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.settings import PerceptionSettings

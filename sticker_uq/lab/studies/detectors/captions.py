@@ -65,9 +65,7 @@ def lead(study: Study) -> str:
         for d in settings.datasets
     )
     attacks = (
-        f" Every image was attacked {_times(settings.adversarial)} per model (Dense Adversary Generation, DAG; mode "
-        f"{settings.attack.mode}, at most {settings.attack.gamma:g} grey levels per iteration, at most "
-        f"{settings.attack.iterations} iterations)."
+        f" Every image was attacked {_times(settings.adversarial)} per model ({settings.attack})."
         if settings.adversarial
         else ""
     )
@@ -162,7 +160,7 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTab
             "attacks",
             tables["attacks"],
             "How much the pictures were changed and which share of the attack's targets got the class that it wanted: boxes of "
-            "the model for DAG, the stickers under it for a patch. RMS and largest change are of all 256 grey levels.",
+            "the model for DAG and PGD, the stickers under it for a patch. RMS and largest change are of all 256 grey levels.",
         ),
         CaptionedTable(
             "Whose attack breaks whom",

@@ -7,8 +7,8 @@ import numpy as np
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.evaluation.metrics.matching import DECISION_SCORE, MATCH_IOU, overlapping
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.lab.attacks.dag import Adversarial
 from sticker_uq.lab.attacks.dpatch import craft_patch
+from sticker_uq.lab.attacks.white_box import Adversarial
 from sticker_uq.lab.datasets.abnormal import patched
 from sticker_uq.scene import FloatArray, ObjectClass
 from sticker_uq.uncertainty import iou_matrix

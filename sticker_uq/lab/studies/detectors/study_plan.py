@@ -12,6 +12,7 @@ from sticker_uq.detection.registry import detector_names
 from sticker_uq.detection.settings import DetectorSettings, ModelName
 from sticker_uq.io.setting_fields import same_field
 from sticker_uq.lab.attacks.dag import DagSettings
+from sticker_uq.lab.attacks.methods import AnyAttack
 from sticker_uq.lab.corruptions import transformation_named
 from sticker_uq.scene import InvalidInput
 
@@ -116,7 +117,7 @@ class StudySettings(BaseModel):
     images: int = Field(0, ge=0, description="images of each data set; 0: all")
     score_floor: float = same_field(DetectorSettings, "score_floor")
     profile: Literal["paper", "simula_rp"] = "paper"
-    attack: DagSettings = DagSettings()
+    attack: AnyAttack = DagSettings()
     seed: int = same_field(DetectorSettings, "seed")
     device: str = same_field(DetectorSettings, "device")
     precision: Literal["float32", "bfloat16"] = "float32"

@@ -15,7 +15,7 @@ from sticker_uq.detection.detector import StochasticDetector, load_detector
 from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.io.coco import LabelledImage, encode_picture, read_picture
 from sticker_uq.io.files import atomic_write
-from sticker_uq.lab.attacks.dag import attack, variant_seed
+from sticker_uq.lab.attacks.white_box import attack, variant_seed
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.studies.detectors.image_scores import score
 from sticker_uq.lab.studies.detectors.patching import patch_picture

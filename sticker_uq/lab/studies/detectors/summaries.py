@@ -105,11 +105,13 @@ def reliability_table(study: Study) -> pd.DataFrame:
 def attack_table(study: Study) -> pd.DataFrame:
     """Per data set, attacked model and kind of attack: pictures, share of the targets fooled, iterations, RMS and L-inf in grey
 
-    levels. The targets of DAG are boxes of the model, those of a patch the stickers under it.
+    levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
     """
     if study.attacks.empty:
         return pd.DataFrame()
-    kinds = np.where(study.attacks["variant"].str.startswith(PATCHED), "patch", "DAG")
+    kinds = np.where(
+        study.attacks["variant"].str.startswith(PATCHED), "patch", study.settings.attack.method.upper()
+    )
     groups = study.attacks.assign(attack=kinds).groupby(["dataset", "attacked", "attack"], sort=True)
     rows = [
         {

@@ -19,7 +19,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.detection.features import Features
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.crops import crop_square
-from sticker_uq.lab.attacks.dag_targets import TargetOutputs, Targets, find_targets, target_outputs
+from sticker_uq.lab.attacks.targets import TargetOutputs, Targets, find_targets, target_outputs
 from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
 from sticker_uq.monitors.detections import CROP_SIZE, LEVELS

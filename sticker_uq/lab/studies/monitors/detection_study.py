@@ -16,7 +16,8 @@ from sticker_uq.evaluation.metrics.matching import match
 from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.coco import LabelledImage, read_picture
-from sticker_uq.lab.attacks.dag import DagSettings, attack, batches, variant_seed
+from sticker_uq.lab.attacks.dag import DagSettings
+from sticker_uq.lab.attacks.white_box import attack, batches, variant_seed
 from sticker_uq.lab.corruptions import TRANSFORMATIONS, LabelledPicture, transform
 from sticker_uq.lab.datasets.abnormal import add_foreign_objects
 from sticker_uq.lab.studies.ambiguity.pasting import paste

@@ -1,4 +1,4 @@
-"""The boxes that Dense Adversary Generation attacks, and what each family of detectors outputs for them."""
+"""The boxes that white-box attacks start from, and what each family of detectors outputs for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ PROPOSAL_NMS = 0.9
 """IoU above which of two proposals one is dropped: a dense set survives the perturbation (Xie et al., section 3.2)."""
 MOST_TARGETS = 3000
 """Highest number of proposals of a picture, or of targets among its anchors."""
-_LEAST_IOU = 0.1
+LEAST_IOU = 0.1
+"""A box overlaps an object by more than this to belong to it."""
 _LEAST_PROBABILITY = 0.1
 
 
@@ -175,14 +176,11 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     gives a probability of more than 0.1. Raises NonFiniteOutput when the network's output is not finite, and InvalidInput for a
     detector that cannot be attacked.
     """
-    view = attack_view(detector.name)
-    features, maps = _maps_of(detector, pixels)
-    height, width = pixels.shape[-2:]
-    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
     image, objects, labels, rows, boxes = [], [], [], [], []
-    per_image = zip(*view.boxes(detector.model, features, maps), items, strict=True)
-    for number, (found, probabilities, item) in enumerate(per_image):
-        wanted = torch.from_numpy(item.boxes).to(found) * scale
+    view = attack_view(detector.name)
+    for number, (item, (found, probabilities, wanted)) in enumerate(
+        zip(items, boxes_of(detector, pixels, items), strict=True)
+    ):
         classes = torch.from_numpy(item.labels).to(found.device)
         chosen, owner = _match(found, probabilities, wanted, classes)
         image.append(torch.full_like(chosen, number))
@@ -193,6 +191,21 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
     return Targets(
         torch.cat(image), torch.cat(objects), torch.cat(labels), torch.cat(rows), tuple(boxes), len(items)
     )
+
+
+def boxes_of(
+    detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Of each picture all boxes (A, 4), their class distributions (A, 3), and the boxes (K, 4) of its objects.
+
+    Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255. Raises as :func:`find_targets`.
+    """
+    features, maps = _maps_of(detector, pixels)
+    height, width = pixels.shape[-2:]
+    scale = pixels.new_tensor([features.resized[1] / width, features.resized[0] / height]).repeat(2)
+    boxes, probabilities = attack_view(detector.name).boxes(detector.model, features, maps)
+    wanted = [torch.from_numpy(item.boxes).to(pixels.detach()) * scale for item in items]
+    return list(zip(boxes, probabilities, wanted, strict=True))
 
 
 def target_outputs(
@@ -221,7 +234,7 @@ def _match(boxes: Tensor, probabilities: Tensor, wanted: Tensor, classes: Tensor
         return none, none
     overlap = box_iou(boxes, wanted)
     belief = probabilities[:, classes]
-    fits = (overlap > _LEAST_IOU) & (belief > _LEAST_PROBABILITY)
+    fits = (overlap > LEAST_IOU) & (belief > _LEAST_PROBABILITY)
     best, owner = torch.where(fits, overlap, -1.0).max(dim=1)
     rows = (best > 0).nonzero().flatten()
     surest = belief[rows, owner[rows]].argsort(descending=True, stable=True)[:MOST_TARGETS]

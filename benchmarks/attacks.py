@@ -1,7 +1,7 @@
-"""What Dense Adversary Generation does to the detectors: the curve over its iterations, and which model's attack breaks which.
+"""What white-box attacks do to the detectors: the curve over the iterations, and which model's attack breaks which.
 
-    python -m benchmarks.dag --scenes 50
-    python -m benchmarks.dag --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
+    python -m benchmarks.attacks --scenes 50 --attack pgd
+    python -m benchmarks.attacks --scenes 50 --model ssdlite320_mobilenet_v3_large --model MODEL=WEIGHTS[@MIN_SIZE]
 
 Every model is attacked white-box on rendered scenes. mAP@0.5 is that of one pass without dropout with a score floor of 0.01, on
 the pictures as they would be stored: clipped and rounded to 8 bits. A row of the second table is the model that was attacked, a
@@ -11,16 +11,23 @@ column the model that looks.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.result_files import result_file
+from sticker_uq.cli.attack_options import attack_settings
 from sticker_uq.detection import DetectorSettings, StochasticDetector, load_detector
 from sticker_uq.evaluation.metrics.accuracy import mean_average_precision
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
-from sticker_uq.lab.attacks.dag import Adversarial, DagSettings, attack_steps, batches, variant_seed
+from sticker_uq.io.files import atomic_write
+from sticker_uq.lab.attacks.methods import METHODS
+from sticker_uq.lab.attacks.white_box import Adversarial, AttackSettings, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 
 _SHOWN = (0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300)
@@ -37,28 +44,34 @@ def main() -> None:
     parser.add_argument("--size", default="640x480")
     parser.add_argument("--model", action="append", help="MODEL[=WEIGHTS[@MIN_SIZE]]")
     parser.add_argument("--mode", default="swap", choices=("swap", "vanish", "random"))
-    parser.add_argument("--gamma", type=float, default=0.5)
-    parser.add_argument("--iterations", type=int, default=150)
-    parser.add_argument("--confidence", type=float, default=0.0)
+    parser.add_argument("--attack", default="dag", choices=list(METHODS))
+    for name in ("iterations", "gamma", "confidence", "epsilon", "step"):
+        parser.add_argument(f"--{name}", type=int if name == "iterations" else float)
     parser.add_argument("--batch", type=int, default=5)
+    parser.add_argument("--out", type=result_file, help="JSON file that the curves are added to")
     arguments = parser.parse_args()
     width, height = map(int, arguments.size.split("x"))
     detectors = [_detector(text) for text in arguments.model or [DetectorSettings().model]]
-    settings = DagSettings(
-        mode=arguments.mode,
-        gamma=arguments.gamma,
-        iterations=arguments.iterations,
-        confidence=arguments.confidence,
-    )
+    given = {
+        name: getattr(arguments, name)
+        for name in ("mode", "iterations", "gamma", "confidence", "epsilon", "step")
+    }
+    settings = attack_settings(arguments.attack, given)
     print(f"{arguments.scenes} scenes of {width}x{height} from seed {arguments.first_scene}; {settings}")
     with tempfile.TemporaryDirectory() as folder:
         seeds = range(arguments.first_scene, arguments.first_scene + arguments.scenes)
         write_coco(folder, (encode_scene(s, render(sample_scene(s), (width, height)), "png") for s in seeds))
         items = read_coco(folder)
         clean = [read_picture(item) for item in items]
-        attacked = {
-            detector.name: curve(detector, items, settings, arguments.batch) for detector in detectors
-        }
+        attacked = {}
+        curves = read(arguments.out) if arguments.out and arguments.out.exists() else []
+        for detector in detectors:
+            one, attacked[detector.name] = curve(detector, items, settings, arguments.batch)
+            print(f"\n{table([one])}", flush=True)
+            curves.append(one)
+            if arguments.out:
+                with atomic_write(arguments.out) as stream:
+                    stream.write(json.dumps([asdict(c) for c in curves], indent=1).encode() + b"\n")
     print("\n| attacked | " + " | ".join(f"seen by {d.name}" for d in detectors) + " |")
     print("|---|" + "---|" * len(detectors))
     for name, pictures in {"none": clean, **attacked}.items():
@@ -68,10 +81,21 @@ def main() -> None:
         )
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The course of an attack on ``scenes`` scenes: ``states`` are its :class:`State` at some iterations."""
+
+    model: str
+    attack: str
+    scenes: int
+    clean: float
+    states: list[dict[str, float]]
+
+
 def curve(
-    detector: StochasticDetector, items: Sequence[LabelledImage], settings: DagSettings, batch: int
-) -> list[Picture]:
-    """Attack every picture, print the curve, return the pictures at the end."""
+    detector: StochasticDetector, items: Sequence[LabelledImage], settings: AttackSettings, batch: int
+) -> tuple[Curve, list[Picture]]:
+    """Attack every picture; the course of the attack, and the pictures at the end."""
     states: dict[int, list[Adversarial]] = {}
     for members in batches(items, batch):
         seeds = [variant_seed(0, 0, item.path.name) for item in members]
@@ -84,20 +108,43 @@ def curve(
             # an attack that has reached its goal earlier stays as it is
             states.setdefault(iteration, []).extend(shown.get(iteration, final))
     clean = map50(detector, [read_picture(item) for item in items], items)
-    print(f"\n{detector.name}, weights {detector.weights_hash[:12]}")
-    print("\n| iteration | mAP@0.5 | of clean | mean RMS | largest RMS | L-inf | targets fooled |")
-    print("|---|---|---|---|---|---|---|")
-    print(f"| clean | {clean:.3f} | 1.00 | 0 | 0 | 0 | |")
-    for iteration, results in states.items():
-        value = map50(detector, [r.image for r in results], items)
-        rms = [r.rms for r in results]
-        fooled = sum(r.fooled for r in results) / max(sum(r.targets for r in results), 1)
-        print(
-            f"| {iteration} | {value:.3f} | {value / clean:.2f} | {np.mean(rms):.2f} | {np.max(rms):.2f} | "
-            f"{max(r.linf for r in results):g} | {fooled:.3f} |",
-            flush=True,
+    course = [
+        {
+            "iteration": iteration,
+            "map50": map50(detector, [r.image for r in results], items),
+            "rms": float(np.mean([r.rms for r in results])),
+            "largest_rms": max(r.rms for r in results),
+            "linf": max(r.linf for r in results),
+            "fooled": sum(r.fooled for r in results) / max(sum(r.targets for r in results), 1),
+        }
+        for iteration, results in states.items()
+    ]
+    return Curve(detector.name, str(settings), len(items), clean, course), [
+        r.image for r in states[settings.iterations]
+    ]
+
+
+def table(curves: Sequence[Curve]) -> str:
+    """``curves`` in Markdown."""
+    lines = [
+        "| attack | iteration | mAP@0.5 | of clean | mean RMS | largest RMS | L-inf | targets fooled |",
+        "|---" * 8 + "|",
+    ]
+    for one in curves:
+        lines.append(
+            f"| **{one.attack}**, on {one.model}, {one.scenes} scenes | clean | {one.clean:.3f} | 1.00 | 0 | 0 | 0 | |"
         )
-    return [r.image for r in states[settings.iterations]]
+        lines += [
+            f"| | {state['iteration']} | {state['map50']:.3f} | {state['map50'] / one.clean:.2f} | {state['rms']:.2f} | "
+            f"{state['largest_rms']:.2f} | {state['linf']:g} | {state['fooled']:.3f} |"
+            for state in one.states
+        ]
+    return "\n".join(lines)
+
+
+def read(file: Path) -> list[Curve]:
+    """The curves in ``file``."""
+    return [Curve(**one) for one in json.loads(file.read_text(encoding="utf-8"))]
 
 
 def map50(detector: StochasticDetector, pictures: Sequence[Picture], items: Sequence[LabelledImage]) -> float:

@@ -12,8 +12,10 @@ from sticker_uq.cli.dataset import app
 from sticker_uq.detection import DetectorSettings, load_detector
 from sticker_uq.evaluation.metrics.average_precision import average_precisions
 from sticker_uq.io.coco import LabelledImage, read_coco, read_picture, write_coco
-from sticker_uq.lab.attacks import dag_targets
-from sticker_uq.lab.attacks.dag import DagSettings, attack, attack_steps, batches, variant_seed
+from sticker_uq.lab.attacks import targets
+from sticker_uq.lab.attacks.dag import DagSettings
+from sticker_uq.lab.attacks.pgd import PgdSettings
+from sticker_uq.lab.attacks.white_box import attack, attack_steps, batches, variant_seed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.detectors.measures import PAPER_MODELS
 from sticker_uq.scene import InvalidInput
@@ -42,16 +44,16 @@ def belief(detector, item, *images):
         torch.from_numpy(np.ascontiguousarray(image[..., ::-1].transpose(2, 0, 1)))[None].float()
         for image in (read_picture(item), *images)
     )
-    targets = dag_targets.find_targets(detector, clean, [item])
+    attacked = targets.find_targets(detector, clean, [item])
     found = [
-        dag_targets.target_outputs(detector, pixels, targets)[0].probabilities for pixels in (clean, *others)
+        targets.target_outputs(detector, pixels, attacked)[0].probabilities for pixels in (clean, *others)
     ]
-    return [p.gather(1, targets.labels[:, None]).mean().item() for p in found]
+    return [p.gather(1, attacked.labels[:, None]).mean().item() for p in found]
 
 
 @pytest.mark.parametrize("name", PAPER_MODELS)
 def test_every_model_is_attacked_by_its_own_gradient(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(dag_targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
+    monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
     item = seen(tmp_path, name)
     settings = DagSettings(gamma=8.0, iterations=1, start=0.0)
     course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
@@ -126,6 +128,18 @@ def test_only_pictures_of_one_size_go_together(tmp_path):
         DagSettings(gamma=0)
 
 
+@pytest.mark.parametrize("name", PAPER_MODELS)
+def test_projected_gradient_descent_makes_the_objects_of_every_model_vanish(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(targets, "MOST_TARGETS", 40)  # 3000 proposals are slow on a processor
+    item = seen(tmp_path, name)
+    settings = PgdSettings(mode="vanish", epsilon=2, step=0.5, iterations=2)
+    course = [snapshot()[0] for snapshot in attack_steps(tiny_detector(name), [item], settings, [0])]
+    assert len(course) == 3
+    before, after = belief(tiny_detector(name), item, course[0].image, course[-1].image)[1:]
+    assert after < before
+    assert 0 < course[-1].rms <= course[-1].linf <= 2
+
+
 def test_seeds_of_variants_differ_and_stay():
     seeds = {variant_seed(0, variant, name) for variant in range(10) for name in ("a.png", "b.png")}
     assert len(seeds) == 20
@@ -140,15 +154,31 @@ def scenes(tmp_path_factory):
     return root
 
 
-def test_the_trained_detector_breaks_and_the_change_is_small(scenes):
+def test_projected_gradient_descent_is_harder_than_dense_adversary_generation(scenes):
     detector = load_detector(DetectorSettings(device="cpu", score_floor=0.01))
     items = read_coco(scenes)
-    attacked = attack(detector, items, DagSettings(gamma=1.0, iterations=20), [0, 1])
-    before = [detector.detect(detector.encode(read_picture(item))) for item in items]
-    after = [detector.detect(detector.encode(result.image)) for result in attacked]
-    clean, broken = (np.nanmean(list(average_precisions(d, items).values())) for d in (before, after))
-    assert broken < 0.5 * clean
-    assert max(result.rms for result in attacked) < 8
+    clean = [detector.detect(detector.encode(read_picture(item))) for item in items]
+    assert np.nanmean(list(average_precisions(clean, items).values())) > 0.9
+    left = {}
+    for settings in (DagSettings(gamma=1.0, iterations=20), PgdSettings(epsilon=4, iterations=20)):
+        attacked = attack(detector, items, settings, [0, 1])
+        found = [detector.detect(detector.encode(result.image)) for result in attacked]
+        left[settings.method] = np.nanmean(list(average_precisions(found, items).values()))
+        assert max(result.rms for result in attacked) < 5
+    assert left["pgd"] < left["dag"] < 0.5
+    assert left["pgd"] < 0.1
+
+
+def test_vanishing_leaves_nothing_to_be_seen(scenes):
+    detector = load_detector(DetectorSettings(device="cpu"))
+    items = read_coco(scenes)
+    settings = PgdSettings(mode="vanish", epsilon=4, iterations=20)
+    one, again = (attack(detector, items, settings, [0, 1]) for _ in range(2))
+    seen = [detector.detect(detector.encode(picture)) for picture in map(read_picture, items)]
+    left = [detector.detect(detector.encode(result.image)) for result in one]
+    assert min(found.scores.max() for found in seen) > 0.9
+    assert max(found.scores.max(initial=0) for found in left) < 0.5
+    assert all((first.image == second.image).all() for first, second in zip(one, again, strict=True))
 
 
 def test_command_writes_what_was_done(scenes, tmp_path):
@@ -174,6 +204,9 @@ def test_command_writes_what_was_done(scenes, tmp_path):
         (["--variants", "0"], "--variants 0: expected 1 or more"),
         (["--mode", "blur"], "--mode 'blur'"),
         (["--gamma", "-1"], "--gamma -1.0"),
+        (["--attack", "fgsm"], "--attack 'fgsm': expected dag or pgd"),
+        (["--attack", "pgd", "--gamma", "2"], "--gamma: no option of --attack pgd"),
+        (["--attack", "pgd", "--epsilon", "0"], "--epsilon 0.0"),
     ],
 )
 def test_bad_options_are_named(scenes, tmp_path, options, said):

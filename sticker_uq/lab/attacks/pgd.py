@@ -1,0 +1,108 @@
+"""Projected gradient descent (Madry et al., ICLR 2018) on the loss of a detector, for all six models.
+
+Unlike Dense Adversary Generation, every iteration looks for the boxes anew, so that none that arises on the way is forgotten, and
+moves every pixel by the sign of the gradient, within a largest change: a stronger attack at the same RMS. The loss of a picture
+is the sum of -log p over its boxes, with p the probability of the target class for boxes on an object (mode swap: the other
+class), or of the background for all boxes (mode vanish), as in the vanishing and mislabelling attacks of TOG (Chow et al., TPS
+2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torchvision.ops import box_iou
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.detection.selection import NonFiniteOutput
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.attacks.targets import LEAST_IOU, boxes_of
+from sticker_uq.lab.attacks.white_box import AttackSettings, AttackState
+from sticker_uq.scene import ObjectClass
+
+_LEAST_UNWANTED = 0.01
+"""What is less probable is no detection at any score threshold in use; such boxes are not attacked."""
+_LEAST_PROBABILITY = 1e-6
+
+
+class PgdSettings(AttackSettings):
+    """Settings of projected gradient descent."""
+
+    method: Literal["pgd"] = "pgd"
+    epsilon: float = Field(
+        4.0, gt=0.0, le=64.0, description="highest change of a pixel in all, grey levels (L-inf)"
+    )
+    step: float = Field(1.0, gt=0.0, le=16.0, description="change of a pixel in one iteration, grey levels")
+    iterations: int = Field(40, ge=1, le=10_000, description="highest number of iterations per picture")
+
+    def begin(
+        self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
+    ) -> AttackState:
+        """As of :class:`AttackSettings`."""
+        return _PgdState(detector, items, self, seeds)
+
+    def __str__(self) -> str:
+        """As of :class:`AttackSettings`."""
+        return (
+            f"projected gradient descent, PGD; mode {self.mode}, at most {self.epsilon:g} grey levels in steps of "
+            f"{self.step:g}, {self.iterations} iterations"
+        )
+
+
+class _PgdState(AttackState):
+    def __init__(
+        self,
+        detector: StochasticDetector,
+        items: Sequence[LabelledImage],
+        settings: PgdSettings,
+        seeds: Sequence[int],
+    ) -> None:
+        self._settings, self._items = settings, items
+        super().__init__(detector, items, settings.mode, seeds)
+
+    def step(self) -> bool:
+        """As of :class:`AttackState`."""
+        pixels = self.now.requires_grad_(True)
+        found = boxes_of(self.detector, pixels, self._items)
+        losses = [
+            _loss(*boxes, torch.from_numpy(item.labels).to(pixels.device), wanted)
+            for boxes, item, wanted in zip(found, self._items, self.object_classes, strict=True)
+        ]
+        if not any(loss.requires_grad for loss in losses):
+            self.now = pixels.detach()
+            return False
+        (gradient,) = torch.autograd.grad(torch.stack(losses).sum(), pixels)
+        if not torch.isfinite(gradient).all():
+            raise NonFiniteOutput("the gradient of the attack is not finite")
+        moved = pixels.detach() - self._settings.step * gradient.sign()
+        moved = self.clean + (moved - self.clean).clamp(-self._settings.epsilon, self._settings.epsilon)
+        moving = gradient.abs().amax(dim=(1, 2, 3)) > 0
+        self.move(moved - pixels.detach(), moving)
+        return bool(moving.any())
+
+    def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
+        """As of :class:`AttackState`: anywhere within the largest change."""
+        reach = self._settings.epsilon
+        return clean + torch.from_numpy(rng.uniform(-reach, reach, tuple(clean.shape)).astype(np.float32)).to(
+            clean
+        )
+
+
+def _loss(boxes: Tensor, probabilities: Tensor, objects: Tensor, labels: Tensor, wanted: Tensor) -> Tensor:
+    """The loss of a picture: ``boxes`` (A, 4), their ``probabilities`` (A, 3), ``objects`` (K, 4) and what they are to become."""
+    if not len(objects) or not len(boxes):
+        return probabilities.new_zeros(())
+    overlap, owner = box_iou(boxes.detach(), objects).max(dim=1)
+    on_object = overlap > LEAST_IOU
+    if (wanted == int(ObjectClass.BACKGROUND)).all():  # nothing at all may be detected
+        goal, unwanted = torch.zeros_like(owner), 1 - probabilities[:, 0]
+    else:  # a detection where nothing is lowers the accuracy as well
+        goal, unwanted = wanted[owner], probabilities.gather(1, labels[owner][:, None])[:, 0] * on_object
+    attacked = unwanted.detach() > _LEAST_UNWANTED
+    reached = probabilities[attacked].gather(1, goal[attacked][:, None])
+    return -reached.clamp_min(_LEAST_PROBABILITY).log().sum()

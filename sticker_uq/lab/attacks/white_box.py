@@ -1,0 +1,223 @@
+"""White-box attacks on detectors: pictures that differ from the clean ones by little, made with the model's own gradient.
+
+The change is made in grey levels of the original picture, as it is stored. How a picture is moved is a matter of the method:
+:mod:`sticker_uq.lab.attacks.dag`, :mod:`sticker_uq.lab.attacks.pgd`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from sticker_uq.detection.detector import StochasticDetector
+from sticker_uq.io.coco import LabelledImage, read_picture
+from sticker_uq.lab.attacks.targets import find_targets, target_outputs
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+Mode = Literal["swap", "vanish", "random"]
+_OTHERS = {ObjectClass.LOGO: (0, 2), ObjectClass.STICKER: (0, 1)}
+
+
+class AttackSettings(BaseModel, ABC):
+    """Settings of an attack by any method. An invalid value raises pydantic's ``ValidationError``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    mode: Mode = Field(
+        "swap",
+        description="target class: swap (logo for sticker and sticker for logo), vanish (background), random "
+        "(for each object one of these two)",
+    )
+    iterations: int = Field(150, ge=1, le=10_000, description="highest number of iterations per picture")
+
+    @abstractmethod
+    def begin(
+        self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
+    ) -> AttackState:
+        """The attack on the pictures of ``items`` before its first iteration; raises as :func:`attack`."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The method and its settings in words."""
+
+
+@dataclass(frozen=True)
+class Adversarial:
+    """An attacked picture, clipped and rounded, with the result of the attack.
+
+    ``image`` (H, W, 3) uint8 BGR; ``linf`` and ``rms`` of its difference to the clean picture, grey levels; ``targets`` attacked,
+    ``fooled`` of them on this picture as it is stored; ``iterations`` that changed it. Without targets, the clean picture.
+    """
+
+    image: NDArray[np.uint8]
+    iterations: int
+    linf: float
+    rms: float
+    targets: int
+    fooled: int
+
+    @property
+    def success(self) -> float:
+        """Share of the targets that are fooled, NaN without any."""
+        return self.fooled / self.targets if self.targets else float("nan")
+
+
+def attack(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    settings: AttackSettings,
+    seeds: Sequence[int],
+) -> list[Adversarial]:
+    """Attack the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
+
+    The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
+    others, up to rounding in torch's sums. Raises InvalidInput for pictures that cannot be read or differ in size, and
+    NonFiniteOutput when the gradient is not finite.
+    """
+    *_, last = attack_steps(detector, items, settings, seeds)
+    return last()
+
+
+def variant_seed(seed: int, variant: int, name: str) -> int:
+    """The seed of one variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
+    digest = hashlib.blake2b(f"{seed}:{variant}:{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[LabelledImage]]:
+    """``items`` in order, in batches of at most ``most`` pictures of one size."""
+    for _, run in groupby(items, key=lambda item: (item.width, item.height)):
+        members = list(run)
+        yield from (members[start : start + most] for start in range(0, len(members), most))
+
+
+class Snapshot:
+    """The pictures after an iteration, evaluated only when called."""
+
+    def __init__(self, state: AttackState, iteration: int) -> None:
+        self.iteration = iteration
+        self._state = state
+
+    def __call__(self) -> list[Adversarial]:
+        """The attacked pictures as they would be stored now."""
+        return self._state.results()
+
+
+def attack_steps(
+    detector: StochasticDetector,
+    items: Sequence[LabelledImage],
+    settings: AttackSettings,
+    seeds: Sequence[int],
+) -> Iterator[Snapshot]:
+    """As :func:`attack`, with a snapshot before the first and after every iteration; call it before the next iteration."""
+    state = settings.begin(detector, items, seeds)
+    yield Snapshot(state, 0)
+    for iteration in range(1, settings.iterations + 1):
+        if not state.step():
+            return
+        yield Snapshot(state, iteration)
+
+
+class AttackState(ABC):
+    """The state of an attack on n pictures of one size.
+
+    ``clean`` and ``now`` (n, 3, H, W) RGB 0..255; ``targets``: boxes found on the clean pictures, by which success is measured;
+    ``target_classes`` (N,): what each is to become; ``object_classes``: the same of each picture's objects (K,).
+    """
+
+    def __init__(
+        self,
+        detector: StochasticDetector,
+        items: Sequence[LabelledImage],
+        mode: Mode,
+        seeds: Sequence[int],
+    ) -> None:
+        sizes = {(item.width, item.height) for item in items}
+        if len(sizes) != 1 or len(seeds) != len(items):
+            raise InvalidInput(
+                f"{len(items)} pictures of sizes {sorted(sizes)} with {len(seeds)} seeds, expected at least one, all of one "
+                "size, and a seed for each"
+            )
+        self.detector = detector
+        pictures = np.stack([read_picture(item) for item in items])
+        rgb = np.ascontiguousarray(pictures[..., ::-1].transpose(0, 3, 1, 2))
+        self.clean = torch.from_numpy(rgb).to(detector.device, torch.float32)
+        with torch.no_grad():
+            self.targets = find_targets(detector, self.clean, items)
+        self.object_classes = [
+            _target_classes(item, mode, seed, detector.device)
+            for item, seed in zip(items, seeds, strict=True)
+        ]
+        pairs = zip(self.targets.image.tolist(), self.targets.object.tolist(), strict=True)
+        chosen = [self.object_classes[image][number] for image, number in pairs]
+        self.target_classes = torch.tensor(chosen, dtype=torch.int64, device=detector.device)
+        self.now = torch.stack(
+            [
+                # a generator apart from that of the target classes; nothing moves where there is nothing to attack
+                self.start(clean, np.random.default_rng([seed, 1])).clamp(0, 255) if count else clean
+                for clean, seed, count in zip(self.clean, seeds, self.targets.counts(), strict=True)
+            ]
+        )
+        self._iterations = [0] * len(items)
+
+    @abstractmethod
+    def step(self) -> bool:
+        """One iteration; False, and nothing done, when nothing is left to attack."""
+
+    @torch.no_grad()
+    def results(self) -> list[Adversarial]:
+        """The pictures clipped and rounded, measured as they are stored."""
+        stored = self.now.detach().round().clamp(0, 255)
+        counts = self.targets.counts()
+        fooled = self.fooled(target_outputs(self.detector, stored, self.targets)[0].probabilities)
+        hits = torch.bincount(self.targets.image[fooled], minlength=len(stored)).tolist()
+        found = []
+        for index, (picture, clean) in enumerate(zip(stored, self.clean, strict=True)):
+            difference = (picture - clean).double()
+            pixels = picture.to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+            found.append(
+                Adversarial(
+                    image=np.ascontiguousarray(pixels[..., ::-1]),
+                    iterations=self._iterations[index],
+                    linf=float(difference.abs().max()),
+                    rms=float(difference.square().mean().sqrt()),
+                    targets=counts[index],
+                    fooled=hits[index],
+                )
+            )
+        return found
+
+    @abstractmethod
+    def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
+        """Where the attack on a picture ``clean`` (3, H, W) begins, before it is clipped to a picture's range."""
+
+    def fooled(self, probabilities: Tensor) -> Tensor:
+        """Whether each target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
+        return probabilities.argmax(dim=1) != self.targets.labels
+
+    def move(self, change: Tensor, moving: Tensor) -> None:
+        """Add ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a picture as it is stored."""
+        now = self.now.detach()
+        self.now = torch.where(moving[:, None, None, None], now + change, now).clamp_(0, 255)
+        for image in moving.nonzero().flatten().tolist():
+            self._iterations[image] += 1
+
+
+def _target_classes(item: LabelledImage, mode: Mode, seed: int, device: torch.device) -> Tensor:
+    """The class (K,) int64 that each object of a picture is to become."""
+    rng = np.random.default_rng([seed, 0])
+    choices = {"vanish": [0] * len(item.labels), "swap": [1] * len(item.labels)}
+    chosen = choices[mode] if mode != "random" else rng.integers(0, 2, len(item.labels)).tolist()
+    classes = [_OTHERS[ObjectClass(int(c))][k] for c, k in zip(item.labels, chosen, strict=True)]
+    return torch.tensor(classes, dtype=torch.int64, device=device)
