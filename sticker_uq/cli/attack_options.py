@@ -11,7 +11,7 @@ from sticker_uq.scene import InvalidInput
 if TYPE_CHECKING:
     from sticker_uq.lab.attacks.white_box import AttackSettings
 
-ATTACK_HELP = "dag: Dense Adversary Generation, as published; pgd: projected gradient descent, stronger."
+ATTACK_HELP = "dag: Dense Adversary Generation, as published; pgd: projected gradient descent, with a bound on every pixel."
 
 
 def attack_settings(method: str, values: Mapping[str, Any]) -> AttackSettings:
