@@ -1,9 +1,9 @@
 """Projected gradient descent (Madry et al., ICLR 2018) on the loss of a detector, for all six models.
 
 Unlike Dense Adversary Generation, every iteration looks for the boxes anew, so that none that arises on the way is forgotten, and
-moves every pixel by the sign of the gradient, within a largest change. The loss of a picture is the sum of -log p over its boxes, with p the probability of the target class for boxes on an object (mode swap: the other
-class), or of the background for all boxes (mode vanish), as in the vanishing and mislabelling attacks of TOG (Chow et al., TPS
-2020).
+moves every pixel by the sign of the gradient, within a largest change. The loss of a picture is the sum of -log p over its
+boxes, with p the probability of the target class for boxes on an object (mode swap: the other class), or of the background for
+all boxes (mode vanish), as in the vanishing and mislabelling attacks of TOG (Chow et al., TPS 2020).
 """
 
 from __future__ import annotations
