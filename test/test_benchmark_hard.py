@@ -146,7 +146,7 @@ def test_a_scene_beyond_its_limit_is_asked_about_as_a_whole():
 
 
 def test_a_policy_is_asked_again_once_the_released_objects_are_gone():
-    policy = Policy(max_dil=1.0, max_dil_clean=1.0, max_novelty=0.6)
+    policy = Policy(max_dil=1.0, max_dil_clean=1.0, max_novelty=0.6, unmeasured_novelty="release")
     calm = Localization(1.0, 0.1, 0.1, 0.5, novelty=0.1)
     for novelty, asked in ((0.1, False), (0.7, True)):
         shown = assessment(observed(HERE), localization=Localization(1.0, 0.1, 0.1, 0.5, novelty=novelty))
