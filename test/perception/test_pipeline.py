@@ -309,7 +309,10 @@ def test_too_little_memory_is_told_and_changes_nothing_else(monkeypatch):
     plain = perception(passes=6)
     wanted = plain.assess(picture(), stamp_ns=1)
     assert plain.shortage == ""
-    tight = perception(passes=6)
+    detector = plain.detector.with_settings(
+        plain.detector.settings
+    )  # of its own: it will remember the shortage
+    tight = Perception(plain.settings, detector)
     compute = tight.detector._pass_rows
 
     def limited(features, dropout):
