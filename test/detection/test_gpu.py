@@ -24,7 +24,7 @@ from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.dil import LocalizationSettings, localize, saliency
 from sticker_uq.dil.saliency import summed_objectness
 from sticker_uq.perception import Perception, PerceptionSettings
-from sticker_uq.scene import InvalidInput, Status
+from sticker_uq.scene import InvalidInput
 from test.helpers.models import MIN_SIZE, MODEL_NAMES, picture, tiny_detector, tiny_model
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
