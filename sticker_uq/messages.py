@@ -125,7 +125,8 @@ BLOCK_ADVICE = {
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
     "which parameter or file",
     "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
-    "drift or failed spot checks find the cause, then press `Reset the fault` or call `reset`",
+    "drift or failed spot checks find the cause, then `ros2 service call /reset std_srvs/srv/Trigger`: the page has no button "
+    "for it",
     "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "
     "disk",
     "second_gate_publisher": "stop one of the two supervisors, or give each cell its own `namespace` or ROS domain",
