@@ -121,6 +121,23 @@ def test_the_python_of_readme_runs(beside_a_lid: Path, capsys: pytest.CaptureFix
     assert set(names["table"]["image"]) == {"lid.jpg"}
 
 
+@pytest.mark.parametrize(
+    ("row", "claim"),
+    [
+        ("a GPU", "The detector runs on a GPU"),
+        ("a real arm", "The cell moves a real arm"),
+        ("the whole cell under SROS2", "the whole cell under SROS2"),
+        ("the `ros:jazzy` container", "`docker/Dockerfile` builds on `ros:jazzy`"),
+    ],
+)
+def test_readme_says_never_of_what_the_page_of_the_status_says_it(row: str, claim: str) -> None:
+    claims = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/status.md").read_text(encoding="utf-8"), re.M)
+    (tried,) = re.findall(
+        rf"^\| {re.escape(row)} \| (\w+) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    assert (tried == "never") == any(claim in one for one in claims)
+
+
 def test_readme_fits_on_one_screen() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 75
 
