@@ -1,4 +1,4 @@
-"""README's installation on a robot is the one that the image runs, and what starts it in a container exists."""
+"""The documented installation on a robot is the one that the image runs, and what starts it in a container exists."""
 
 import re
 import shlex
@@ -10,13 +10,14 @@ import yaml
 from sticker_uq.cell.processes import CellOptions
 from test.test_layout import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "docs/howto/install.md")
 COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
 
 
-def on_the_robot() -> list[str]:
-    """The commands under README's "On the robot"."""
-    block = README.split("\n## On the robot\n\n")[1].split("\n\n")[0]
+def on_the_robot(page: str) -> list[str]:
+    """The commands under "On the robot" of ``page``."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    block = text.split("\n## On the robot\n\n")[1].split("\n\n")[0]
     return [line.strip() for line in block.splitlines()]
 
 
@@ -36,8 +37,9 @@ def started_by(service: dict[str, Any], **variables: str) -> list[str]:
     return shlex.split(text)
 
 
-def test_the_image_runs_the_commands_of_readme() -> None:
-    clone, *commands, launch = on_the_robot()
+@pytest.mark.parametrize("page", PAGES)
+def test_the_image_runs_the_commands_of_the_page(page: str) -> None:
+    clone, *commands, launch = on_the_robot(page)
     assert clone.endswith(" src/sticker_uq")
     assert launch.startswith("ros2 launch sticker_uq cell.launch.py ")
     dockerfile = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")

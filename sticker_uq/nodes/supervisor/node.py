@@ -49,7 +49,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         )
         self._core: GateController | None = None
         self._identity = uuid.uuid4().hex
-        self.diagnostics.add("gate", self._report)
+        self.diagnostics.add("gate", self._report_gate)
 
     def configure(self) -> None:
         """Read the policy; create what is subscribed and published in every state."""
@@ -268,7 +268,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _now(self) -> int:
         return int(self.get_clock().now().nanoseconds)
 
-    def _report(self) -> Report:
+    def _report_gate(self) -> Report:
         if self._core is None:
             return unconfigured_report()
         return gate_report(self._core, self._stop.state, self._counts)

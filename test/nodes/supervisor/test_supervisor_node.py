@@ -147,3 +147,14 @@ def test_the_process_starts_by_itself_says_what_it_is_and_ends_cleanly(ros_domai
         process.wait_for("activate: done")
         assert process.stop(signal.SIGINT) == 0
         assert "Traceback" not in process.output
+
+
+def test_diagnostics_tell_the_lifecycle_apart_from_the_gate(bench: Bench, tmp_path: Path) -> None:
+    node = bench.add(SupervisorNode(parameter_overrides=overrides(policy=str(tmp_path / "missing.yaml"))))
+    parts = bench.diagnostics()
+    status = bench.until(lambda: parts.get("supervisor: lifecycle"), "the lifecycle before configuration")
+    assert status.message == "unconfigured"
+    assert parts["supervisor: gate"].message == "not configured"
+    assert not node.start()
+    bench.until(lambda: parts["supervisor: lifecycle"].level == b"\x02", "the failure")
+    assert "missing.yaml" in parts["supervisor: lifecycle"].message
