@@ -50,6 +50,7 @@ class BlockReason(IntFlag):
     SECOND_GATE_PUBLISHER = 16777216
     UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
+    UNCALIBRATED = 134217728
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -82,6 +83,7 @@ BLOCK_REASONS = {
     "contradicted": "a newer scene contradicts the permit",
     "not_active": "not active",
     "assumption": "the policy does not hold here",
+    "uncalibrated": "the policy guarantees nothing",
     "audit": "what happens cannot be recorded",
     "second_gate_publisher": "another supervisor publishes the gate",
     "unknown_gate_publisher": "another gate publisher cannot be received",
@@ -127,6 +129,8 @@ BLOCK_ADVICE = {
     "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
     "drift or failed spot checks find the cause, then `ros2 service call /reset std_srvs/srv/Trigger`: the page has no button "
     "for it",
+    "uncalibrated": "calibrate a policy (`sticker-uq calibrate`) and start the cell from its bundle; "
+    "`allow_uncalibrated:=true` lets the arm move on limits that prove nothing",
     "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "
     "disk",
     "second_gate_publisher": "stop one of the two supervisors, or give each cell its own `namespace` or ROS domain",
@@ -348,6 +352,8 @@ MESSAGES = {
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
     "other_gate_publishers": "supervisor {names} publishes the gate, too",
     "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count}",
+    "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "
+    "allow_uncalibrated",
     "listening_first": "listening for other supervisors for {seconds} s first",
     # replies
     "gate_stands": "gate: {subject}",

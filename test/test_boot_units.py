@@ -66,8 +66,8 @@ def test_dockers_unit_starts_a_service_with_variables_that_it_has() -> None:
     service = setting(unit, "ExecStart").split()[-1]
     cell = COMPOSE["services"][service]
     names = re.findall(r"^# +([A-Z_]+)=", unit.read_text(encoding="utf-8"), re.M)
-    assert len(names) == 6
+    assert len(names) == 5
     assert all(f"${{{name}" in str(cell) for name in names)
-    values = {name: example(unit, name) for name in ("WEIGHTS", "POLICY", "ARGUMENTS")}
+    values = {name: example(unit, name) for name in ("BUNDLE", "ARGUMENTS")}
     words = started_by(cell, **values)[4:]
     assert CellOptions.from_texts(dict(word.split(":=", 1) for word in words)).respawn

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
@@ -113,6 +114,26 @@ def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Ben
     assert not any(gate.open for gate in gates)
     assert gates[-1].reasons & BlockReason.CLOCK
     assert arm.goals == []
+
+
+def test_a_policy_without_guarantee_opens_the_gate_only_where_that_is_allowed(bench: Bench) -> None:
+    cell = Cell(bench, allow_uncalibrated=False)
+    cell.shows(STICKER)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNCALIBRATED)
+    bench.until(lambda: len(cell.decisions) > 5, "more decisions than it takes to open")
+    assert not any(gate.open for gate in cell.gates)
+    assert cell.arm is not None
+    assert cell.arm.goals == []
+    assert "no permit on policy" in gate.text
+    entries: list[DiagnosticArray] = bench.collect(DiagnosticArray, "/diagnostics")
+    bench.until(
+        lambda: [s.message for m in entries for s in m.status if s.name == "supervisor: policy" and s.level],
+        "a warning about the policy",
+    )
+    assert bench.transition("supervisor", "deactivate")
+    cell.node.set_parameters([Parameter("allow_uncalibrated", value=True)])
+    assert bench.transition("supervisor", "activate")
+    cell.goal(1)
 
 
 @pytest.mark.parametrize(
