@@ -19,7 +19,7 @@ def generate_launch_description() -> LaunchDescription:
     leave_out = [
         name
         for name in CellOptions.model_fields
-        if name in ("policy", "record", "audit") or name.startswith(("sim", "console"))
+        if name in ("policy", "record", "audit") or name.startswith(("sim", "console", "shadow"))
     ]
     return LaunchDescription(
         [

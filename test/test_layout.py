@@ -32,7 +32,19 @@ def test_packages_import_only_those_below_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["scene", "geometry", "io", "uncertainty", "gate", "cell", "console", "nodes.supervisor"]
+    "package",
+    [
+        "scene",
+        "geometry",
+        "io",
+        "uncertainty",
+        "gate",
+        "cell",
+        "console",
+        "nodes.supervisor",
+        "evaluation.shadow",
+        "nodes.shadow",
+    ],
 )
 def test_package_loads_without_torch(package: str) -> None:
     code = (

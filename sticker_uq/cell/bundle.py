@@ -28,7 +28,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.parameter_files import refuse_unknown
-from sticker_uq.io.reading import check_regular, child_path, read_yaml, shown
+from sticker_uq.io.reading import MOST_YAML, check_regular, child_path, parse_yaml, read_text, shown
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
@@ -50,7 +50,7 @@ OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
 _FILES = ("weights", "panel", "escalate_to", "escalation_policy", "escalation_budget_s")
 """Parameters of the detector that the bundle's own files stand for, or that it cannot hold."""
-_SUPERVISOR_FILES = ("policy", "audit_folder")
+_SUPERVISOR_FILES = ("policy", "audit_folder", "bundle_hash")
 _CHUNK = 1 << 20
 
 
@@ -76,10 +76,11 @@ class Manifest(BaseModel):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle on disk whose files are those of its manifest."""
+    """A bundle on disk whose files are those of its manifest. ``hash``: SHA-256 of the manifest, which has that of every file."""
 
     folder: Path
     manifest: Manifest
+    hash: str
 
     @classmethod
     def load(cls, folder: str | Path) -> Bundle:
@@ -92,7 +93,8 @@ class Bundle:
         if not folder.is_dir():
             raise InvalidInput(f"bundle {folder}: no such folder; `sticker-uq bundle create` makes one")
         name = f"bundle {folder}: {MANIFEST}"
-        manifest = _manifest(read_yaml(folder / MANIFEST, name), name)
+        text = read_text(folder / MANIFEST, MOST_YAML, name)
+        manifest = _manifest(parse_yaml(text, name), name)
         if missing := {_WEIGHTS, _POLICY} - set(manifest.files):
             raise InvalidInput(f"{name}: files: expected {' and '.join(sorted(missing))} among them")
         for file, expected in manifest.files.items():
@@ -105,7 +107,7 @@ class Bundle:
             raise InvalidInput(
                 f"bundle {folder}: {added[0]} is not in its manifest; remove the file, or make a new bundle"
             )
-        return cls(folder, manifest)
+        return cls(folder, manifest, hashlib.sha256(text.encode()).hexdigest())
 
     @property
     def policy(self) -> Path:
@@ -119,8 +121,15 @@ class Bundle:
         return values | ({"panel": str(panel)} if panel.is_dir() else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path of the policy."""
-        return {**self.manifest.supervisor, "policy": str(self.policy)}
+        """The parameters of the supervisor, with the path of the policy and the hash of the bundle."""
+        return {**self.manifest.supervisor, "policy": str(self.policy), "bundle_hash": self.hash}
+
+    def hashes(self) -> dict[str, str]:
+        """The hashes of the bundle, and of what is in it: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
+        ``policy_hash``.
+        """
+        names = ("model_hash", "settings_hash", "panel_hash", "policy_hash")
+        return {"bundle": self.hash, **{name: getattr(self.manifest, name) for name in names}}
 
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
         """The settings of perception; device and threads are those of ``present``, which belong to the machine.

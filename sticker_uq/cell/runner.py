@@ -1,7 +1,7 @@
 """Runs the processes of a cell without ROS launch: one operating-system process per node.
 
 Prefixes the output of each node with its name, stops all nodes on Ctrl-C or SIGTERM, and stops all others with exit code 1
-when a node dies.
+when a node dies that the cell cannot do without.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class ProcessGroup:
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
         """Wait until a process ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
 
-        A process with ``respawn`` is restarted after a pause instead of being reported.
+        A process with ``respawn`` is restarted after a pause instead of being reported, and the end of one that is not essential
+        is printed only.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -87,10 +88,13 @@ class ProcessGroup:
             except queue.Empty:
                 return None
             spec = self._specs[name]
-            if not spec.respawn or code == 0:
+            if spec.respawn and code != 0:
+                self._output(f"[runner] {name} died with exit code {code}; restarting it")
+                threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
+            elif spec.essential:
                 return name, code
-            self._output(f"[runner] {name} died with exit code {code}; restarting it")
-            threading.Timer(RESPAWN_PAUSE_S, self._respawn, [spec]).start()
+            else:
+                self._output(f"[runner] {name} ended with exit code {code}; the cell goes on without it")
 
     def stop(self) -> dict[str, int]:
         """Stop every process with SIGINT, after a timeout with SIGTERM and SIGKILL; returns the exit code of each node."""

@@ -92,6 +92,11 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         False,
         description="Whether the gate may open on a policy without a guarantee, as the packaged ones are",
     )
+    bundle_hash: str = Field(
+        "",
+        pattern=r"^([0-9a-f]{64})?$",
+        description="SHA-256 of the manifest of the bundle that the cell was started from, for the audit log; launch sets it",
+    )
     audit_folder: str = Field(
         "", description="Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"
     )
@@ -148,6 +153,7 @@ LOCKED_WHILE_ACTIVE = frozenset(
         *(
             "policy",
             "allow_uncalibrated",
+            "bundle_hash",
             "tick_period_s",
             "audit_folder",
             "audit_file_mb",

@@ -68,7 +68,7 @@ def judge(
         if assessment.status is Status.DEGRADED:
             reasons.append(Reason.of("perception_restricted", detail=assessment.status_text))
     return SceneDecision(
-        decision_id=_decision_id(assessment, policy, memory, workpiece_id),
+        decision_id=decision_id(assessment, policy.hash, memory, workpiece_id),
         stamp_ns=assessment.stamp_ns,
         frame_id=assessment.frame_id,
         outcome=outcome,
@@ -287,8 +287,12 @@ def _background_is_quiet(assessment: SceneAssessment, policy: Policy) -> bool:
     return scene_saliency(assessment, "background_saliency") <= policy.max_background_saliency
 
 
-def _decision_id(
-    assessment: SceneAssessment, policy: Policy, memory: OperatorAnswers, workpiece_id: str
+def decision_id(
+    assessment: SceneAssessment,
+    policy_hash: str,
+    memory: OperatorAnswers = NOTHING_SAID,
+    workpiece_id: str = "",
 ) -> str:
-    basis = [assessment.digest, policy.hash, to_plain(memory), workpiece_id]
+    """The name of the decision that :func:`judge` makes of these, 32 hex digits: other answers give another one."""
+    basis = [assessment.digest, policy_hash, to_plain(memory), workpiece_id]
     return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -18,6 +18,7 @@ _MODULES = {
     "image_source": "simulation.image_source",
     "recorder": "recorder.node",
     "console": "console.node",
+    "shadow": "shadow.node",
 }
 """The module whose ``main`` each executable runs."""
 
@@ -58,6 +59,11 @@ def recorder() -> None:
 def console() -> None:
     """Entry point of the executable ``console``."""
     run("console")
+
+
+def shadow() -> None:
+    """Entry point of the executable ``shadow``."""
+    run("shadow")
 
 
 if __name__ == "__main__":

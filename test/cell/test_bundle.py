@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import cv2
@@ -61,7 +62,9 @@ def test_it_holds_all_that_decides_and_says_the_same(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert (manifest.model_hash, manifest.settings_hash) == (plain.model_hash, plain.settings_hash)
     assert manifest.policy_hash == Policy.load(PACKAGED).hash
-    assert bundle.supervisor_parameters() == {**POSE, "policy": str(bundle.folder / "policy.yaml")}
+    policy = str(bundle.folder / "policy.yaml")
+    assert bundle.supervisor_parameters() == {**POSE, "policy": policy, "bundle_hash": bundle.hash}
+    assert bundle.hash == hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest()
 
 
 def test_a_changed_missing_or_added_file_is_refused(copy: Path) -> None:

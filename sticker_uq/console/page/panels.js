@@ -53,7 +53,8 @@ export function showHealth(health) {
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
   $("health").replaceChildren(...health.flatMap((node) => [
     line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
-    ...node.parts.filter((part) => part.level !== "ok").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message || STRINGS.levels[part.level]))),
+    // what a comparison has found is no fault, and is read here
+    ...node.parts.filter((part) => part.level !== "ok" || part.part === "comparison").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message || STRINGS.levels[part.level]))),
   ]));
 }
 

@@ -240,11 +240,11 @@ export const STRINGS = {
   },
   nodes: {
     detector: "Detector", supervisor: "Supervisor", console: "This page", cell_sim: "Simulated cell", image_source: "Source of pictures",
-    recorder: "Recorder",
+    recorder: "Recorder", shadow: "Candidate beside the cell", shadow_detector: "Detector of the candidate",
   },
   parts: {
     lifecycle: "Program", images: "Pictures", perception: "Perception", gate: "Gate", audit: "Log", policy: "Limits", cell: "Cell", page: "Page", source: "Source",
-    recording: "Recording",
+    recording: "Recording", comparison: "Comparison",
   },
 };
 

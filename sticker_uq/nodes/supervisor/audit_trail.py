@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rclpy.logging import get_logging_directory
 from rclpy.node import Node
 
 from sticker_uq.gate.audit import AuditLog, Narrator, entries
@@ -17,6 +13,7 @@ from sticker_uq.gate.events import Effect, Event
 from sticker_uq.gate.state import GateState, Phase
 from sticker_uq.messages import text_of
 from sticker_uq.nodes.common.diagnostics import Level, Report
+from sticker_uq.nodes.common.log_folder import default_folder
 from sticker_uq.scene import InvalidInput, Reason
 
 MEGABYTE = 1_000_000
@@ -26,13 +23,13 @@ FLUSH_S = 5.0
 
 
 class AuditTrail:
-    """Opens the log in ``folder`` (empty: :func:`default_folder`) for ``node``.
+    """Opens the log in ``folder`` (empty: the default one) for ``node``.
 
     Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
     """
 
     def __init__(self, node: Node, folder: str, file_mb: float) -> None:
-        path = Path(folder).expanduser() if folder else default_folder(node)
+        path = Path(folder).expanduser() if folder else default_folder(node, "audit")
         try:
             self._log = AuditLog(path, round(file_mb * MEGABYTE))
         except OSError as error:
@@ -96,19 +93,3 @@ def unfinished(folder: Path) -> tuple[Reason, ...]:
             why = map(Reason.from_dict, entry.data.get("reasons", ()))
             standing = (Reason(code), *why) if code else ()
     return standing
-
-
-def default_folder(node: Node) -> Path:
-    """A folder of its own for each supervisor of this machine and person, inside ROS's folder of logs."""
-    domain = os.environ.get("ROS_DOMAIN_ID") or "0"
-    name = node.get_fully_qualified_name().strip("/").replace("/", ".")
-    return Path(str(get_logging_directory())) / "audit" / f"domain_{domain}.{name}"
-
-
-def whereabouts() -> dict[str, Any]:
-    """Which process this is: host, user and number."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have no name
-        user = str(os.getuid())
-    return {"host": socket.gethostname(), "user": user, "pid": os.getpid()}

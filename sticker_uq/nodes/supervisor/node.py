@@ -21,6 +21,7 @@ from sticker_uq.gate.audit import FORMAT
 from sticker_uq.gate.settings import nanoseconds
 from sticker_uq.gate.state import BlockReason
 from sticker_uq.gate.state import GateState as State
+from sticker_uq.io.whereabouts import whereabouts
 from sticker_uq.messages import log_line, text_of
 from sticker_uq.nodes.arm.cell_stop import CellStop
 from sticker_uq.nodes.common.conversions import image_check_from_msg, scene_from_msg, stamp_to_ns
@@ -29,7 +30,7 @@ from sticker_uq.nodes.common.geometry_source import GeometrySource
 from sticker_uq.nodes.common.lifecycle import ManagedNode, exit_process, run_node
 from sticker_uq.nodes.common.liveliness import subscribe_with_liveliness
 from sticker_uq.nodes.common.qos import IMAGE_CHECKS_WATCH, LATCHED, NEWEST_SCENE
-from sticker_uq.nodes.supervisor.audit_trail import AuditTrail, whereabouts
+from sticker_uq.nodes.supervisor.audit_trail import AuditTrail
 from sticker_uq.nodes.supervisor.gate_watch import GateWatch
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
@@ -147,6 +148,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         return {
             "node": self.get_fully_qualified_name(),
             "supervisor": self._identity,
+            "bundle_hash": self.settings.bundle_hash,
             "policy_hash": self._core.policy.hash,
             "model_hash": scene.model_hash if scene is not None else "",
             **whereabouts(),

@@ -1,0 +1,1 @@
+"""A candidate beside the active detector and policy on the same images: what would differ, counted. Without ROS and torch."""

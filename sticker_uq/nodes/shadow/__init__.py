@@ -1,0 +1,1 @@
+"""Node ``shadow``: counts what a candidate bundle would decide differently."""
