@@ -27,6 +27,7 @@ PANELS = {
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
+        "shadow": "Report what a candidate beside the cell would have decided differently.",
         "operator": "Name the operators who may sign in to the operator's page.",
     },
     "Assess images": {
@@ -39,7 +40,7 @@ PANELS = {
         "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
         "train": "Train a detector on a COCO folder.",
         "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
-        "bundle": "Put weights, policy and parameters of a cell into one folder, and check one.",
+        "bundle": "Put weights, policy and parameters of a cell into one folder, check it, make it active, go back.",
         "monitors": "Study and fit misclassification monitors of single objects.",
         "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
     },

@@ -7,16 +7,28 @@ from typing import Annotated, Any
 
 import typer
 
+from sticker_uq.cell import releases
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli.options import field_options, output_folder, settings_options
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.setting_fields import validated
+from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+_TOLD = ("from", "to", "person", "user", "host", "reason", "detail")
 Folder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of `sticker-uq bundle create`.")]
+Cell = Annotated[
+    Path,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of the cell: the link `active`, and `releases`, the log of its changes.",
+    ),
+]
+Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why, for the log.")]
+Person = Annotated[str, typer.Option(metavar="NAME", help="Who, for the log; the name is not checked.")]
 
 
 @app.callback()
@@ -55,6 +67,57 @@ def verify(folder: Folder, machine: dict[str, Any]) -> None:
     scene = bundle.verify(validated(PerceptionSettings, machine))
     _show(bundle)
     typer.echo(f"fits together on this machine ({scene.device_kind}, {scene.precision})")
+
+
+@app.command()
+@field_options("machine", PerceptionSettings, "device", "threads")
+def promote(
+    candidate: Annotated[
+        Path, typer.Argument(metavar="CANDIDATE", help="Folder of `sticker-uq bundle create`.")
+    ],
+    machine: dict[str, Any],
+    cell: Cell,
+    reason: Reason = "",
+    person: Person = "",
+) -> None:
+    """Verify a bundle on this machine and make it the active one of a cell: what FOLDER/active leads to."""
+    bundle = Bundle.load(candidate)
+    bundle.verify(validated(PerceptionSettings, machine))
+    _tell(releases.promote(cell, bundle, person, reason), cell)
+
+
+@app.command()
+@field_options("machine", PerceptionSettings, "device", "threads")
+def rollback(machine: dict[str, Any], cell: Cell, reason: Reason = "", person: Person = "") -> None:
+    """Verify the bundle that was active before and make it active again."""
+    bundle = Bundle.load(releases.previous(cell).folder)
+    bundle.verify(validated(PerceptionSettings, machine))
+    _tell(releases.rollback(cell, bundle, person, reason), cell)
+
+
+@app.command()
+def history(cell: Cell) -> None:
+    """Print who made which bundle active, when and why; exits with 1 when the log was changed or the link is another."""
+    found = releases.history(cell)
+    for entry in found.entries:
+        told = {name: entry.data[name] for name in _TOLD if entry.data.get(name)}
+        words = ", ".join(f"{name} {value}" for name, value in told.items())
+        typer.echo(printable(f"{entry.number:>4} {entry.time[:19]}Z {entry.kind:<8} {words}"))
+    for finding in found.findings:
+        typer.echo(printable(f"NOT WHOLE  {finding}"))
+    if not found.findings:
+        active = found.standing[-1]
+        typer.echo(
+            printable(
+                f"active {active.folder}, manifest {active.hash[:12]}; last entry {found.entries[-1].hash}"
+            )
+        )
+    raise typer.Exit(1 if found.findings else 0)
+
+
+def _tell(release: releases.Release, cell: Path) -> None:
+    typer.echo(f"{cell / releases.ACTIVE} leads to {release.folder}, manifest {release.hash[:12]}")
+    typer.echo("a cell that runs goes on with the bundle that it was started from: restart it")
 
 
 def _show(bundle: Bundle) -> None:

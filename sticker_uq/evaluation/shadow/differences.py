@@ -44,7 +44,8 @@ class Judgement:
             for v in decision.verdicts
             if v.object.id in clustered
         )
-        return cls(decision.outcome, tuple(objects))
+        outcome = Outcome.BLOCKED if decision.outcome is Outcome.UNKNOWN else decision.outcome
+        return cls(outcome, tuple(objects))
 
     def releases(self, one: JudgedObject) -> bool:
         """Whether the arm could get a permit for ``one``: nothing is released where the scene itself is doubtful."""
@@ -82,6 +83,15 @@ def total(counts: Counter[str], kind: str, differing: bool = False) -> int:
     """The sum of all counts ``kind A>C``; with ``differing`` of those in which A is not C."""
     found = ((key.removeprefix(f"{kind} "), n) for key, n in counts.items() if key.startswith(f"{kind} "))
     return sum(n for key, n in found if not differing or len(set(key.split(">"))) > 1)
+
+
+def asks(counts: Counter[str]) -> tuple[int, int, int]:
+    """Images about which a person would be asked by the active side, by the candidate, and by both."""
+    return (
+        sum(counts[outcome_key(Outcome.ASK, other)] for other in Outcome),
+        sum(counts[outcome_key(one, Outcome.ASK)] for one in Outcome),
+        counts[outcome_key(Outcome.ASK, Outcome.ASK)],
+    )
 
 
 def _count(counts: Counter[str], kind: str, active: bool, candidate: bool) -> None:

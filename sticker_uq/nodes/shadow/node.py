@@ -22,6 +22,7 @@ from sticker_uq.evaluation.shadow.differences import (
     NO_CANDIDATE,
     OTHER_BUNDLE,
     OTHER_PIXELS,
+    asks,
     total,
 )
 from sticker_uq.evaluation.shadow.record import ShadowRecord
@@ -104,10 +105,8 @@ class Shadow(Node):
             "released_by_candidate_only": counts["released candidate"],
             "released_by_active_only": counts["released active"],
             "labels_differ": total(counts, "label"),
-            "questions_active": sum(n for key, n in counts.items() if key.startswith("outcome ask>")),
-            "questions_candidate": sum(
-                n for key, n in counts.items() if key.startswith("outcome ") and key.endswith(">ask")
-            ),
+            "questions_active": asks(counts)[0],
+            "questions_candidate": asks(counts)[1],
             "without_candidate": counts[NO_CANDIDATE],
             "without_active": counts[NO_ACTIVE],
             "answered": counts[ANSWERED],
