@@ -23,6 +23,7 @@ from sticker_uq.scene import InvalidInput
 
 SUPERVISOR = "supervisor"
 SHADOW = "shadow"
+SHADOW_DETECTOR = "shadow_detector"
 SHADOW_NICE = 10
 """What computes for the candidate leaves the processor to the cell."""
 _MACHINE = ("device", "threads", "image_transport", "image_reliability", "max_image_age_s")
@@ -285,7 +286,7 @@ def _shadow_processes(options: CellOptions) -> list[ProcessSpec]:
     )
     folder = str(Path(options.shadow_folder).expanduser().resolve()) if options.shadow_folder else ""
     compare = _process(options, SHADOW, _given(bundle=str(candidate.folder), folder=folder))
-    detector = replace(detector, name=f"{SHADOW}_detector", namespace=f"{cell}/{SHADOW}")
+    detector = replace(detector, name=SHADOW_DETECTOR, namespace=f"{cell}/{SHADOW}")
     return [replace(spec, essential=False, nice=SHADOW_NICE) for spec in (detector, compare)]
 
 

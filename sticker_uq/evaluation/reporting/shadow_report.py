@@ -24,11 +24,14 @@ from sticker_uq.evaluation.shadow.differences import (
     total,
 )
 from sticker_uq.evaluation.shadow.record import Block, Example, Versions, read_blocks
-from sticker_uq.messages import OUTCOMES
 from sticker_uq.scene import InvalidInput, Outcome
 
 MOST_EXAMPLES = 20
 _OUTCOMES = (Outcome.WORK, Outcome.ASK, Outcome.CLEAN, Outcome.BLOCKED)
+_OUTCOME_WORDS = (
+    "Images by what the two decided. Work: a sticker may be removed; ask: a person is asked; clean: no sticker is left; blocked: "
+    "the image cannot be used."
+)
 _LEFT_OUT = {
     NO_CANDIDATE: "no scene of the candidate (it is slower, or was not there)",
     NO_ACTIVE: "no scene or decision of the active side",
@@ -40,29 +43,33 @@ _LEFT_OUT = {
 
 @dataclass
 class _Pair:
-    """All that was counted of one candidate beside one active side; ``units``: the counts by laptop."""
+    """All that was counted of one candidate beside one active side; ``laptops``: the counts by laptop, ``unnamed``: those of each
+    line without one.
+    """
 
     since: str = ""
     until: str = ""
     counts: Counter[str] = field(default_factory=Counter)
-    units: dict[str, Counter[str]] = field(default_factory=dict)
-    named: bool = True
+    laptops: dict[str, Counter[str]] = field(default_factory=dict)
+    unnamed: list[Counter[str]] = field(default_factory=list)
     examples: list[tuple[str, Example]] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
         self.since = self.since or block.since
         self.until = block.until
         self.counts.update(block.counts)
-        self.named &= bool(block.workpiece)
-        unit = block.workpiece or f"block from {block.since}"
-        self.units.setdefault(unit, Counter()).update(block.counts)
+        if block.workpiece:
+            self.laptops.setdefault(block.workpiece, Counter()).update(block.counts)
+        else:
+            self.unnamed.append(Counter(block.counts))
         if block.example is not None and len(self.examples) < MOST_EXAMPLES:
             self.examples.append((block.workpiece or "–", block.example))
 
     @property
     def compared(self) -> list[Counter[str]]:
-        """The counts of each laptop with at least one image that was compared."""
-        return [counts for counts in self.units.values() if counts[IMAGES]]
+        """The counts of each laptop with at least one image that was compared; of each line where no laptop has a name."""
+        units = [counts for counts in self.laptops.values() if counts[IMAGES]]
+        return units or [counts for counts in self.unnamed if counts[IMAGES]]
 
 
 def shadow_report(folder: Path) -> str:
@@ -110,18 +117,18 @@ def _pair_parts(number: int, versions: Versions, pair: _Pair) -> list[Part]:
             for name in names
         ],
     )
-    units = len(pair.compared)
-    unit = "laptops" if pair.named else "units"
     parts: list[Part] = [
         f"## Comparison {number}",
-        f"{pair.since[:19]}Z to {pair.until[:19]}Z: {pair.counts[IMAGES]} images of {units} {unit} were compared.",
+        f"{pair.since[:19]}Z to {pair.until[:19]}Z: {pair.counts[IMAGES]} images compared, {len(pair.laptops)} laptops "
+        "announced.",
         hashes,
     ]
     if pair.counts[IMAGES]:
-        words = "; ".join(f"{one.name.lower()}: {OUTCOMES[one.name.lower()]}" for one in _OUTCOMES)
-        parts += ["### Outcomes", f"Images by what the two decided ({words}).", _matrix(pair.counts)]
+        parts += ["### Outcomes", _OUTCOME_WORDS, _matrix(pair.counts)]
         parts += ["### Differences", _note(pair), _differences(pair), _questions(pair)]
         parts += ["### Objects", _objects(pair.counts)]
+        if total(pair.counts, "label"):
+            parts.append(_labels(pair.counts))
     left_out = [(words, str(pair.counts[key])) for key, words in _LEFT_OUT.items() if pair.counts[key]]
     if left_out:
         parts += ["### Images that were not compared", Table(("why", "images"), left_out)]
@@ -135,11 +142,11 @@ def _pair_parts(number: int, versions: Versions, pair: _Pair) -> list[Part]:
 
 
 def _note(pair: _Pair) -> str:
-    unit = "" if pair.named else " Where laptops were not announced, a minute counts as one."
+    alone = "No laptop was announced: each line of the record, at most a minute, counts as one."
     return (
         "Images of one laptop are alike, so the laptops are counted: those with at least one such image, and the exact 95 % "
-        f"interval of their share (Clopper-Pearson).{unit}"
-    )
+        f"interval of their share (Clopper-Pearson). {'' if pair.laptops else alone}"
+    ).strip()
 
 
 def _matrix(counts: Counter[str]) -> Table:
@@ -197,11 +204,16 @@ def _objects(counts: Counter[str]) -> Table:
         (words, *(str(counts[f"{kind} {side}"]) for side in ("both", "active", "candidate")))
         for kind, words in (("objects", "detected"), ("released", "released"), ("asked", "asked about"))
     ]
-    labels = sorted(key.removeprefix("label ") for key in counts if key.startswith("label "))
-    changed = [(f"{one.replace('>', ' → ')}", str(counts[f"label {one}"]), "", "") for one in labels]
-    return Table(
-        ("objects", "by both", "by the active side only", "by the candidate only"), [*rows, *changed]
-    )
+    return Table(("objects", "by both", "by the active side only", "by the candidate only"), rows)
+
+
+def _labels(counts: Counter[str]) -> Table:
+    rows = [
+        (*key.removeprefix("label ").split(">"), str(n))
+        for key, n in sorted(counts.items())
+        if key.startswith("label ")
+    ]
+    return Table(("class of the active side", "class of the candidate", "objects"), rows)
 
 
 def _examples(pair: _Pair) -> Table:

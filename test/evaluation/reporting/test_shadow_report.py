@@ -35,13 +35,20 @@ def test_laptops_are_counted_with_exact_intervals(tmp_path: Path) -> None:
     write(tmp_path, ("laptop-1", SAME), ("laptop-2", OTHER), ("laptop-2", OTHER), ("laptop-3", SAME))
     page = shadow_report(tmp_path)
     low, high = clopper_pearson(1, 3)
-    assert "28 images of 3 laptops were compared" in page
+    assert "28 images compared, 3 laptops announced" in page
     assert f"<td>6</td><td>1 of 3</td><td>0.333 [{low:.3f}, {high:.3f}]</td>" in page
     # the images that ask: 1 and 0.25 of laptop-2, none of the others
     assert "<td>0.333</td>" in page
     assert "<td>0.083</td>" in page
-    assert "sticker → logo" in page
+    assert "<td>sticker</td><td>logo</td><td>4</td>" in page
     assert "a person&#39;s answer or a spot check had decided</td><td>14</td>" in page
+
+
+def test_what_lies_between_two_laptops_is_no_laptop(tmp_path: Path) -> None:
+    write(tmp_path, ("laptop-1", SAME), ("", OTHER), ("laptop-2", SAME))
+    page = shadow_report(tmp_path)
+    assert "24 images compared, 2 laptops announced" in page
+    assert "<td>3</td><td>0 of 2</td>" in page
 
 
 def test_other_bundles_have_a_part_of_their_own_and_unreadable_lines_are_told(tmp_path: Path) -> None:
@@ -52,7 +59,7 @@ def test_other_bundles_have_a_part_of_their_own_and_unreadable_lines_are_told(tm
     page = shadow_report(tmp_path)
     assert "Comparison 2" in page
     assert "2 lines could not be read" in page
-    assert "a minute counts as one" in page
+    assert "No laptop was announced" in page
     assert "<script>" not in page
 
 
