@@ -129,7 +129,7 @@ def test_a_link_that_cannot_be_changed_leaves_an_entry_about_that(
     assert [one.folder for one in found.standing] == [bundles[0].folder]
 
 
-def test_a_kill_between_entry_and_link_is_found_and_mended(
+def test_a_kill_between_entry_and_link_is_found_and_recovered(
     bundles: list[Bundle], cell: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases.promote(cell, bundles[0])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import websockets.sync.client
 from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from fastapi.testclient import TestClient
 from sensor_msgs.msg import Image
 
@@ -20,7 +21,7 @@ from sticker_uq.console.album import Album, heat
 from sticker_uq.console.app import Accepted, Person, PersonsAnswer, PersonsCommand, make_app
 from sticker_uq.console.state import ConsoleState
 from sticker_uq.nodes.common.images import bgr_to_image, map_to_image
-from sticker_uq.nodes.common.qos import LATCHED, RELIABLE
+from sticker_uq.nodes.common.qos import DIAGNOSTICS, LATCHED, RELIABLE
 from sticker_uq.nodes.console.node import Console
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.bench import Bench, overrides
@@ -233,6 +234,32 @@ def test_a_question_is_shown_and_answered_through_real_nodes(bench: Bench):
     assert [(r["accepted"], r["reasons"][0]["code"]) for r in replies] == [(True, "answer_taken")]
     assert asked[0].person == "Ada"
     assert asked[0].answers[0].answer == ObjectAnswer.ANSWER_KEEP
+
+
+def test_health_has_the_nodes_of_this_cell_and_the_detector_of_its_candidate(bench: Bench):
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    publisher = bench.publisher_matched(DiagnosticArray, "/diagnostics", DIAGNOSTICS)
+    names = {
+        "/shadow": "shadow: comparison", "/shadow/shadow_detector": "shadow_detector: perception",
+        "/shadow/detector": "detector: perception", "/cell_2/supervisor": "supervisor: gate",
+        "/recorder": "recorder: recording",
+    }  # fmt: skip
+    told = [
+        DiagnosticStatus(level=b"\0", name=name, hardware_id=place, message=place)
+        for place, name in names.items()
+    ]
+    publisher.publish(DiagnosticArray(status=told))
+
+    def health():
+        return {
+            n["node"]: [part["message"] for part in n["parts"]] for n in console.state.snapshot()["health"]
+        }
+
+    bench.until(lambda: "recorder" in health(), "the last of them")
+    assert health() | {"console": []} == {
+        "detector": [], "supervisor": [], "console": [], "shadow": ["/shadow"],
+        "shadow_detector": ["/shadow/shadow_detector"], "recorder": ["/recorder"],
+    }  # fmt: skip
 
 
 def test_a_scene_is_shown_with_its_decision_and_its_picture(bench: Bench):
