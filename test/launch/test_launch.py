@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from sticker_uq.cell.processes import CellOptions, ProcessSpec
-from sticker_uq.nodes.common.launch_actions import _on_exit_of
 from test.helpers.cell import write_parameters
 
 pytestmark = pytest.mark.timeout(400)  # launch and up to three processes start
@@ -85,9 +84,10 @@ def test_the_systems_pydantic_is_refused_with_what_to_do(monkeypatch, file):
 
 
 def test_the_launch_goes_on_without_a_node_that_is_not_essential():
+    from sticker_uq.nodes.common.launch_actions import _on_exit_of
+
     spec = ProcessSpec("shadow", "shadow", "", ROOT / "config" / "cell.yaml")
-    died = SimpleNamespace(returncode=-9)
-    running = SimpleNamespace(is_shutdown=False)
+    died, running = SimpleNamespace(returncode=-9), SimpleNamespace(is_shutdown=False)
     with pytest.raises(RuntimeError, match="shadow DIED with exit code -9"):
         _on_exit_of(spec)(died, running)
     assert _on_exit_of(replace(spec, essential=False))(died, running) is None
