@@ -22,6 +22,7 @@ from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.records import Assessed, Record, assess, units_of
 from sticker_uq.cli.options import output_file, settings_options
+from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, PanelRule, Provenance, Validity
@@ -268,5 +269,5 @@ def _print(policy: Policy, out: Path) -> None:
                 f"{proof.bound:.4f}",
                 f"{proof.limit:.4g}",
             )
-    Console().print(table)
+    output().print(table)
     typer.echo(f"policy {policy.hash[:12]}: {out}")

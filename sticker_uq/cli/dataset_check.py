@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from sticker_uq.cli.options import output_file
+from sticker_uq.cli.terminal import output
 from sticker_uq.io.coco import ANNOTATIONS, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
@@ -61,7 +62,7 @@ def command(
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(items) + len(others))
         seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
-    console = Console()
+    console = output()
     balance = class_balance(items)
     console.print(
         f"{len(items)} pictures of {data}: {balance['logo']} logos, {balance['sticker']} stickers, {balance['empty']} "

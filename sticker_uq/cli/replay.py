@@ -15,6 +15,7 @@ from rich.table import Table
 
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
+from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
@@ -200,5 +201,5 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
-    Console().print(table)
+    output().print(table)
     typer.echo(f"report: {out / 'report.html'}")
