@@ -66,6 +66,8 @@ class LabelledImage:
     """(N,4) x1 y1 x2 y2 in pixels."""
     labels: npt.NDArray[np.int64]
     """(N,) ids of `ObjectClass`, whatever ids the file gives its categories."""
+    workpiece_id: str = ""
+    """The laptop that it shows; "" when the annotations do not say."""
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -303,6 +305,7 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
                 height=_length(identity, entry, "height"),
                 boxes=np.zeros((0, 4), np.float32),
                 labels=np.zeros(0, np.int64),
+                workpiece_id=_workpiece_id(identity, entry),
             )
     if not images and not faults.count:
         raise InvalidInput(f"{path}: expected at least one image, found none")
@@ -341,6 +344,13 @@ def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
         raise InvalidInput(f"image {identity}: {key} {shown(value)}: expected a positive integer")
     return value
+
+
+def _workpiece_id(identity: int, entry: Mapping[str, Any]) -> str:
+    name = entry.get("workpiece_id", "")
+    if not isinstance(name, str):
+        raise InvalidInput(f"image {identity}: workpiece_id {shown(name)}: expected the name of a laptop")
+    return name
 
 
 def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:
