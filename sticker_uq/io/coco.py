@@ -52,6 +52,8 @@ class EncodedScene:
     """Further fields of the picture's entry."""
     box_fields: tuple[Mapping[str, Any], ...] = ()
     """Further fields of the annotations, one of each box or none at all."""
+    name: str = ""
+    """Name of the picture file without suffix; "" for one made of the seed."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def write_coco(
     annotations: list[dict[str, Any]] = []
     for scene in scenes:
         image_id = len(images) + 1
-        name = f"images/{scene.seed:08d}.{scene.format}"
+        name = f"images/{scene.name or f'{scene.seed:08d}'}.{scene.format}"
         with atomic_write(root / name) as stream:
             stream.write(scene.data)
         size = {"width": scene.width, "height": scene.height}

@@ -98,7 +98,7 @@ def number(text: object, name: str) -> float:
     """``text`` as a finite number of a possible size; InvalidInput, which calls it ``name``, when it is none."""
     try:
         value = float(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = float("nan")
     if not abs(value) <= LONGEST:
         raise InvalidInput(f"{name} {shown(text)}: expected a number")
