@@ -68,7 +68,7 @@ class Prospect:
             )
         if not wrong:
             return
-        advice = "label more laptops"
+        advice = "label more laptops" + ("" if self.proof.clean else ", some of them without a sticker")
         if self.proof.clean and self.proof.laptops:
             least = f"--alpha {_up(max(alpha, self.alpha))} --beta {_up(max(beta, self.beta))}"
             advice += f", or give {least} or higher levels (without a bad image these can be proved)"

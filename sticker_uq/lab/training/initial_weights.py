@@ -31,11 +31,10 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
             state = weights.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError, RuntimeError) as error:
         reason = str(getattr(error, "reason", error)).splitlines()[0]
-        said = f"torchvision's weights cannot be downloaded ({reason}): starting from"
         if packaged_weights(name) is None:
-            say(f"{said} random weights")
+            say(f"torchvision's weights cannot be downloaded ({reason}): starting from random weights")
             return "random"
-        say(f"{said} the packaged weights of {name}")
+        say(f"torchvision's weights cannot be downloaded ({reason})")
         return fill_from_package(model, name, say)
     own = model.state_dict()
     fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
@@ -53,6 +52,7 @@ def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], t
             f"start packaged: there are no packaged weights of model {name!r}; expected {' or '.join(map(repr, having))}, or "
             "another start"
         )
+    say(f"starting from the packaged weights of {name}")
     return fill_from_file(model, name, path, say, take)
 
 

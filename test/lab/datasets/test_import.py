@@ -321,6 +321,13 @@ def test_the_split_comes_near_its_shares_whatever_the_groups() -> None:
     )
 
 
+def test_laptops_without_stickers_are_divided_by_the_same_shares() -> None:
+    groups, clean = list(range(100)), [number % 5 == 0 for number in range(100)]
+    parts = split_groups(groups, (0.5, 0.35, 0.15), seed=0, clean=clean)
+    assert [parts.count(part) for part in range(3)] == [50, 35, 15]
+    assert [sum(c for c, p in zip(clean, parts, strict=True) if p == part) for part in range(3)] == [10, 7, 3]
+
+
 def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path: Path) -> None:
     root = source(tmp_path, "yolo")
     copy = root / "images" / "lid_09.png"

@@ -62,21 +62,31 @@ def shares_of(text: str) -> tuple[float, ...]:
     return shares
 
 
-def split_groups(groups: Sequence[int], shares: Sequence[float], seed: int) -> list[int]:
+def split_groups(
+    groups: Sequence[int], shares: Sequence[float], seed: int, clean: Sequence[bool] | None = None
+) -> list[int]:
     """The part of each picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
 
-    Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Raises
-    InvalidInput when a part with a share stays empty.
+    Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Groups with a
+    picture that is ``clean`` (N,) are divided first, by the same shares: calibration needs some of them. Raises InvalidInput when
+    a part with a share stays empty.
     """
     sizes = Counter(groups)
     order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
     order.sort(key=lambda group: -sizes[group])
-    missing = [share * len(groups) for share in shares]
+    with_clean = {
+        group for group, is_clean in zip(groups, clean or [False] * len(groups), strict=True) if is_clean
+    }
+    used = [number for number, share in enumerate(shares) if share > 0]
+    missing = [0.0] * len(shares)
     part_of: dict[int, int] = {}
-    for group in order:
-        part = max((p for p in range(len(shares)) if shares[p] > 0), key=lambda p: missing[p])
-        part_of[group] = part
-        missing[part] -= sizes[group]
+    for stratum in (with_clean, set(sizes) - with_clean):
+        total = sum(sizes[group] for group in stratum)
+        missing = [lacking + share * total for lacking, share in zip(missing, shares, strict=True)]
+        for group in order:
+            if group in stratum:
+                part_of[group] = max(used, key=lambda number: missing[number])
+                missing[part_of[group]] -= sizes[group]
     empty = [PARTS[p] for p in range(len(shares)) if shares[p] > 0 and p not in part_of.values()]
     if empty:
         raise InvalidInput(

@@ -205,7 +205,8 @@ def write_import(
     """
     parts = {"": list(range(len(data.pictures)))}
     if shares is not None:
-        chosen = split_groups(data.groups, shares, seed)
+        clean = [not (one.labelled.labels == ObjectClass.STICKER).any() for one in data.pictures]
+        chosen = split_groups(data.groups, shares, seed, clean)
         parts = {
             name: [index for index, part in enumerate(chosen) if part == number]
             for number, name in enumerate(PARTS)
