@@ -15,6 +15,7 @@ import pytest
 
 LAUNCH_TESTS = Path(__file__).parent / "launch"
 FAULT_TESTS = Path(__file__).parent / "faults"
+NOT_RUN = os.environ.pop("STICKER_UQ_NOT_RUN", "")  # not for the runs of pytest that tests start
 # From long to short. They start first: no process is left with one of them when the others are done.
 LONG = (
     "faults",
@@ -91,8 +92,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         left_out.append(
             "test/launch: no launch_testing: apt install ros-jazzy-launch-testing ros-jazzy-ros2launch"
         )
-    if file := os.environ.get("STICKER_UQ_NOT_RUN"):
-        with open(file, "a", encoding="utf-8") as lines:
+    if NOT_RUN:
+        with open(NOT_RUN, "a", encoding="utf-8") as lines:
             lines.writelines(f"{line}\n" for line in left_out)
     elif left_out:
         terminalreporter.write_line(f"not run: {'; '.join(left_out)}")

@@ -1,22 +1,26 @@
-"""What the documentation tells to type exists: commands, options, modules, scripts, files; the tutorials' Python runs."""
+"""What the documentation names exists: commands, options, modules, scripts, functions, tests; the tutorials' Python runs."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 
 import cv2
 import pytest
 import typer
+import yaml
 
 import sticker_uq.cli as cli
 from sticker_uq.lab.rendering import render, sample_scene
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAPERS = sorted((ROOT / "docs/papers").glob("*.md"))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
 
@@ -78,3 +82,63 @@ def test_the_python_of_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.Mon
         exec(compile(block, "python.md", "exec"), names)
     assert "STICKER" in capsys.readouterr().out
     assert (tmp_path / "assessed.png").stat().st_size > 10_000
+
+
+def missing_names(text: str) -> list[str]:
+    """The functions ``sticker_uq.…`` and tests ``test/….py::…`` that ``text`` names and that do not exist."""
+    missing = []
+    for name in sorted(set(re.findall(r"\bsticker_uq(?:\.\w+)+", text))):
+        try:
+            resolve_name(name)
+        except (ImportError, AttributeError):
+            missing.append(name)
+    for path, test in sorted(set(re.findall(r"\b(test/[\w/]+\.py)(?:::(\w+))?", text))):
+        if not (ROOT / path).is_file():
+            missing.append(path)
+        elif test:
+            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+            if test not in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}:
+                missing.append(f"{path}::{test}")
+    return missing
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=lambda page: page.name)
+def test_every_function_and_test_of_a_paper_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert missing_names(text) == []
+    for shown, linked in re.findall(r"\[`([\w.]+)`\]\(functions\.md#([\w.]+)\)", text):
+        assert linked == f"sticker_uq.{shown}"
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    right = ("sticker_uq.uncertainty.metrics.variation_ratio", "test/dil/test_score.py::test_worked_example")
+    assert missing_names(" ".join(right)) == []
+    wrong = (
+        "sticker_uq.uncertainty.metrics.variation_rate",
+        "sticker_uq.uncertainties",
+        "test/dil/test_score.py::test_worked",
+        "test/dil/test_scores.py",
+    )
+    assert missing_names(" ".join(wrong)) == sorted(wrong)
+
+
+def test_the_page_of_functions_has_what_the_pages_of_the_papers_link() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAPERS)
+    shown = re.findall(r"^::: ([\w.]+)$", text, re.M)
+    assert sorted(set(re.findall(r"functions\.md#([\w.]+)", text))) == shown
+    assert len(shown) > 50
+
+
+def test_the_papers_are_those_of_the_citation() -> None:
+    index = (ROOT / "docs/papers/index.md").read_text(encoding="utf-8")
+    references = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    rows = [line for line in index.splitlines() if re.match(r"\| S00\d \|", line)]
+    assert len(references) == len(rows) == 5
+    for reference, row in zip(references, rows, strict=True):
+        _, number, authors, title, where, *_ = (cell.strip() for cell in row.split("|"))
+        assert reference["notes"].startswith(number)
+        assert title == reference["title"]
+        named = [f"{author['given-names']} {author['family-names']}" for author in reference["authors"]]
+        assert authors == ", ".join(named)
+        assert str(reference.get("year", "year")) in where
+        assert reference.get("doi", "") in where

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import unfamiliar
+from benchmarks import papers, unfamiliar
 from benchmarks.tables import ROOT, filled, pages
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 
@@ -48,3 +48,29 @@ def test_readme_says_what_was_measured_on_unfamiliar_pictures() -> None:
         f"about {asked} of {len(laptops)} rendered laptops ({low:.1%} to {high:.1%};".replace("%", " %")
         in text
     )
+
+
+def test_every_large_difference_from_a_paper_has_a_reason() -> None:
+    printed = papers.read(ROOT / "benchmarks/results/papers.json")
+    assert papers.reasons(printed).count("\n| ") == len(printed["weiss"]["reasons"]) + 1
+    reason = printed["weiss"]["reasons"].pop("autoencoder ambiguous")
+    with pytest.raises(LookupError, match=r"no reason for autoencoder on ambiguous, 0\.62 in the paper"):
+        papers.reasons(printed)
+    printed["weiss"]["reasons"] |= {"autoencoder ambiguous": reason, "lsa ambiguous": "none"}
+    with pytest.raises(LookupError, match="reasons without a difference: lsa ambiguous"):
+        papers.reasons(printed)
+
+
+def test_a_table_of_another_page_is_found_by_its_heading() -> None:
+    rows = papers.rows_of("monitors.md", "## Results on handwritten digits", "monitor")
+    assert len(rows) == 20
+    assert set(rows[0]) == {"monitor", *papers.SETS, "AUGRC", "FNR"}
+    with pytest.raises(LookupError, match="no table of 'monitor' below '## Nowhere'"):
+        papers.rows_of("monitors.md", "## Nowhere", "monitor")
+
+
+def test_the_statistics_of_the_first_paper_are_reproduced() -> None:
+    printed = papers.read(ROOT / "benchmarks/results/papers.json")
+    assert papers.statistics(printed).count("< 1e-12 | < 1e-12") == 6
+    assert ", here" not in papers.best(printed)
+    assert papers.medical(printed).count("| violated |") == 5

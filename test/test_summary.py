@@ -35,7 +35,7 @@ def summary(*reasons: str, paths: tuple[str, ...] = ("test",), processes: int = 
 
 @pytest.fixture(autouse=True)
 def _by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STICKER_UQ_NOT_RUN", raising=False)
+    monkeypatch.setattr(conftest, "NOT_RUN", "")
     monkeypatch.setattr(conftest, "HAS_LAUNCH_TESTING", True)
 
 
@@ -63,6 +63,6 @@ def test_missing_launch_tests_are_named_where_they_were_asked_for(
 
 
 def test_several_runs_share_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setenv("STICKER_UQ_NOT_RUN", str(tmp_path / "not_run"))
+    monkeypatch.setattr(conftest, "NOT_RUN", str(tmp_path / "not_run"))
     assert summary(BROWSER) + summary("no CUDA device") == []
     assert (tmp_path / "not_run").read_text() == f"1 x {BROWSER}\n1 x no CUDA device\n"

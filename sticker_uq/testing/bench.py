@@ -65,13 +65,17 @@ class Bench:
         self.executor.add_node(node)
         return node
 
-    def until(self, condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
-        """Spin until ``condition()`` is true and return its value; fails the test with ``what`` after
-        ``patience_s``.
+    def until(
+        self, condition: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S
+    ) -> Any:
+        """Spin until ``condition()`` is true and return its value; fails the test with ``what``, which may be a function that
+        tells how things stand then, after ``patience_s``.
         """
         end = time.monotonic() + patience_s
         while not (value := condition()):
-            assert time.monotonic() < end, f"did not happen within {patience_s:g} s: {what}"
+            if time.monotonic() >= end:
+                told = what if isinstance(what, str) else what()
+                raise AssertionError(f"did not happen within {patience_s:g} s: {told}")
             self.executor.spin_once(timeout_sec=0.05)
         return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,7 +135,7 @@ class Cell:
         self.bench.publisher_matched(Workpiece, "workpiece", qos.LATCHED).publish(message)
         self.until(lambda: self.node._core.state.workpiece_id == name, "the workpiece is known")  # type: ignore[union-attr]
 
-    def until(self, condition: Any, what: str) -> Any:
+    def until(self, condition: Any, what: str | Callable[[], str]) -> Any:
         return self.bench.until(condition, what)
 
     def until_gate(self, state: int, reasons: BlockReason = BlockReason.NONE) -> GateState:
@@ -145,7 +145,7 @@ class Cell:
             gate = self.gates[-1] if self.gates else None
             return gate if gate and gate.state == state and gate.reasons & reasons == reasons else None
 
-        return self.until(newest, f"gate {state} {reasons!r}; last: {self.gates[-1:]}")
+        return self.until(newest, lambda: f"gate {state} {reasons!r}; last: {self.gates[-1:]}")
 
     def shows(self, *objects: ObservedObject) -> None:
         self.camera.objects = objects
@@ -153,7 +153,8 @@ class Cell:
     def goal(self, number: int) -> RemoveSticker.Goal:
         """The ``number``-th goal, once the arm works on it or on a later one and the gate says so."""
         assert self.arm is not None
-        self.until(lambda: len(self.arm.goals) >= number, f"goal {number}")  # type: ignore[union-attr]
+        arm = self.arm
+        self.until(lambda: len(arm.goals) >= number, lambda: f"goal {number}; last: {self.gates[-1:]}")
         self.until_gate(GateState.STATE_REMOVING)
         return self.arm.goals[number - 1]
 

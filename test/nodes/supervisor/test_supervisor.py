@@ -82,8 +82,12 @@ def test_goals_and_decisions_carry_the_place_of_the_object(bench: Bench) -> None
     cell.until(lambda: cell.decisions, "a decision")
     assert not cell.decisions[-1].verdicts[0].pose_valid
     infos = bench.publisher_matched(CameraInfo, "camera_info")
-    header = Header(stamp=bench.probe.get_clock().now().to_msg(), frame_id="camera")
-    infos.publish(camera_to_msg(sim_camera(640, 480), header))
+
+    def tell() -> None:
+        header = Header(stamp=bench.probe.get_clock().now().to_msg(), frame_id="camera")
+        infos.publish(camera_to_msg(sim_camera(640, 480), header))
+
+    bench.probe.create_timer(0.2, tell)  # as a camera does: an old one is not believed
     goal = cell.goal(1)
     assert goal.pose_valid
     assert goal.frame_id == "base_link"

@@ -14,13 +14,13 @@ _CELL = ["dataset", "dropout_rate", "model", "image"]
 
 
 def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """RS_mAP -1..1 of N images: ``clean`` (N,), ``attacked`` (N, K). Mean of all K + 1 values minus mean change (eq 14-15)."""
+    """RS_mAP -1..1 of N images: ``clean`` (N,), ``attacked`` (N, K). Mean of all K + 1 values minus mean change (eq 14)."""
     everything = np.column_stack([clean, attacked])
     return np.asarray(everything.mean(axis=1) - np.abs(attacked - clean[:, None]).mean(axis=1))
 
 
 def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """RS of one uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 16). Higher is better."""
+    """RS of one uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15). Higher is better."""
     squashed, moved = clean / (1 + clean), attacked / (1 + attacked)
     everything = np.column_stack([squashed, moved])
     return np.asarray(1 - (everything.mean(axis=1) + np.abs(moved - squashed[:, None]).mean(axis=1)))
@@ -36,7 +36,7 @@ def scored(profile: Profile) -> tuple[Measure, ...]:
 
 
 def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Scores of every data set, rate, model and image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm``, and beside them the clean
+    """Scores of every data set, rate, model and image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside the clean
 
     and mean adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance
     because nothing was detected. Empty without adversarial variants.
