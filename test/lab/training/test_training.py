@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -14,7 +16,7 @@ from torchvision.ops import box_iou
 
 from sticker_uq.detection import MODEL_NAMES, build_model, load_weights
 from sticker_uq.detection.weights import packaged_weights, save_weights
-from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import initial_weights
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
@@ -48,6 +50,23 @@ def test_several_folders_are_trained_on_as_one(scenes: Path, tmp_path: Path) -> 
     training, validation = split_items((scenes, more), None, seed=0)
     assert {item.path.parent.parent for item in (*training, *validation)} == {scenes, more}
     assert len(training) + len(validation) == 9
+
+
+def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path) -> None:
+    def scenes(laptops: int) -> Iterator[EncodedScene]:
+        for number in range(24):
+            scene = encode_scene(number, render(sample_scene(number, stickers=1), (96, 72)))
+            yield replace(scene, image_fields={"workpiece_id": f"laptop {number % laptops}"})
+
+    write_coco(tmp_path / "six", scenes(6))
+    for seed in range(5):
+        training, validation = split_items((tmp_path / "six",), None, seed)
+        learned, held_out = ({item.workpiece_id for item in part} for part in (training, validation))
+        assert (len(training), len(validation)) == (20, 4)
+        assert not learned & held_out
+    write_coco(tmp_path / "one", scenes(1))
+    with pytest.raises(InvalidInput, match="all 24 pictures show one laptop"):
+        split_items((tmp_path / "one",), None, 0)
 
 
 def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
