@@ -6,11 +6,18 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Time
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import CompressedImage
+from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli import app
+from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.images import encode_jpeg
 from sticker_uq.io.sources import SourceImage
 from sticker_uq.lab.datasets.frames import chosen_frames, file_name
+from sticker_uq_msgs.msg import Workpiece
 
 
 def grey(level: int) -> np.ndarray:
@@ -80,6 +87,27 @@ def test_the_command_writes_the_frames_of_a_video(video: Path, tmp_path: Path) -
     assert abs(float(cv2.imread(str(written[1])).mean()) - 60) < 3
     assert chosen(video, "--out", tmp_path / "two", "--every", 0, "--count", 2).exit_code == 0
     assert len(list((tmp_path / "two").iterdir())) == 2
+
+
+def test_frames_of_a_recording_are_named_after_their_laptop(tmp_path: Path) -> None:
+    def header(second: float) -> Header:
+        return Header(stamp=Time(sec=int(second), nanosec=int(second % 1 * 1e9)), frame_id="camera")
+
+    with BagWriter(tmp_path / "bag") as bag:
+        bag.add_topic("/image/compressed", "sensor_msgs/msg/CompressedImage")
+        bag.add_topic("/workpiece", "sticker_uq_msgs/msg/Workpiece")
+        for second, name in ((1, "a"), (4, "b")):
+            bag.write(
+                "/workpiece", second * 10**9, serialize_message(Workpiece(header=header(second), id=name))
+            )
+        for number in range(6):
+            data = encode_jpeg(grey(30 * number))
+            message = CompressedImage(header=header(number + 0.5), format="jpeg", data=data)
+            bag.write("/image/compressed", round((number + 0.5) * 10**9), serialize_message(message))
+    result = chosen(tmp_path / "bag", "--out", tmp_path / "frames", "--every", 2, "--format", "jpg")
+    assert result.exit_code == 0, result.output
+    names = sorted(path.name for path in (tmp_path / "frames").iterdir())
+    assert names == ["000000.jpg", "laptop0001_000002.jpg", "laptop0002_000004.jpg"]
 
 
 def test_what_cannot_be_chosen_from_is_refused(video: Path, tmp_path: Path) -> None:

@@ -402,6 +402,18 @@ def test_what_is_wrong_is_named(kind: str, file: str, text: str, message: str, t
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("written", ["", "lid_02", "D:\\photos\\lid_02.png"])
+def test_a_picture_is_found_by_its_name_without_suffix_or_with_folders_of_another_machine(
+    written: str, tmp_path: Path
+) -> None:
+    root = source(tmp_path, "voc")
+    path = root / "Annotations" / "lid_02.xml"
+    path.write_text(path.read_text().replace("lid_02.png", written))
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+
+
 def test_two_formats_in_one_folder_are_not_guessed(tmp_path: Path) -> None:
     root = source(tmp_path, "yolo")
     write_cvat(root, root / "images")

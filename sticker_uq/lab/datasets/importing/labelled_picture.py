@@ -61,10 +61,15 @@ class PictureFinder:
     def find(self, name: str, beside: Path | None = None) -> Path:
         """The picture called ``name``, of several the one with the most equal folders before it; ``beside``: its annotations.
 
-        A name may begin with folders of another machine. Raises InvalidInput when there is none, or no single best one.
+        A name may begin with folders of another machine, and lack the suffix of its file. Raises
+        InvalidInput when there is none, or no single best one.
         """
         parts = PurePosixPath(name.replace("\\", "/")).parts
         candidates = self._named.get(parts[-1], []) if parts else []
+        if parts and not candidates and not parts[-1].lower().endswith(PICTURE_SUFFIXES):
+            candidates = [
+                path for suffix in PICTURE_SUFFIXES for path in self._named.get(parts[-1] + suffix, [])
+            ]
         if not candidates:
             listed = ", ".join(map(str, self._roots)) or "any folder"
             raise InvalidInput(f"picture {shown(name)} is not below {listed}; give its folder with --images")

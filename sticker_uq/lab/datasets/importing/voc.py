@@ -31,7 +31,7 @@ def read_voc(files: Sequence[Path], finder: PictureFinder, faults: Faults) -> li
 def _picture(path: Path, root: Element, finder: PictureFinder) -> NamedPicture:
     if root.tag != "annotation":
         raise InvalidInput(f"{path}: <{root.tag}>: expected <annotation>, as Pascal VOC has it")
-    picture = finder.find(text_of(root, "filename") or f"{path.stem}.jpg", path)
+    picture = finder.find(text_of(root, "filename") or path.stem, path)
     size = root.find("size")
     if size is None:
         raise InvalidInput(f"{path}: no <size>; expected the width and height of the picture")
