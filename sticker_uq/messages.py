@@ -50,6 +50,7 @@ class BlockReason(IntFlag):
     SECOND_GATE_PUBLISHER = 16777216
     UNKNOWN_GATE_PUBLISHER = 33554432
     PANEL = 67108864
+    UNCALIBRATED = 134217728
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -82,11 +83,61 @@ BLOCK_REASONS = {
     "contradicted": "a newer scene contradicts the permit",
     "not_active": "not active",
     "assumption": "the policy does not hold here",
+    "uncalibrated": "the policy guarantees nothing",
     "audit": "what happens cannot be recorded",
     "second_gate_publisher": "another supervisor publishes the gate",
     "unknown_gate_publisher": "another gate publisher cannot be received",
 }
 """Why the gate is closed, by the names of ``GateState.REASON_*`` in lower case; the order in which they are listed."""
+
+BLOCK_ADVICE = {
+    "no_scene": "wait for the first image; if none comes, see `detector: images` in `/diagnostics`: the topic and whether "
+    "anybody publishes it",
+    "stale_scene": "check that images arrive (`detector: images`) and how long one takes (`detector: perception`); a slow "
+    "machine needs fewer `passes`, a smaller model, or a higher `max_scene_age_s`; kill a detector that hangs",
+    "failed_scene": "read `last_error` of `detector: perception`; an image that cannot be decoded comes from the camera's "
+    "driver (encoding, size), a lost detector is restarted with `respawn:=true`",
+    "implausible_scene": "the detail names the value; check that detector and supervisor are of the same version, and that "
+    "nothing else publishes `scene`",
+    "stamp_order": "make the camera's driver stamp each image once, with rising times; a recording that is played in a loop "
+    "goes back at its end",
+    "frozen_image": "restart the camera or its driver; a simulated camera without noise needs `frozen_images: 0`",
+    "exposure": "check lamp, lens cap and exposure time; the limits are `min_image_level`, `max_image_level`, "
+    "`max_dark_share` and `max_saturated_share`",
+    "source_changed": "one scene later the gate follows the new camera, and answers about places are forgotten; if it comes "
+    "back, two cameras publish one topic, or its size, frame or calibration alternates",
+    "model_changed": "one scene later the gate follows the new weights, settings or policy; if it comes back, two detectors "
+    "publish `scene`",
+    "clock": "synchronise the clocks of camera and cell (chrony, PTP); with `use_sim_time` something must publish `/clock`",
+    "pose": "the detail names what is missing: `camera_info`, `camera_pose` or tf2, `lid_plane` or the topic `lid_pose`",
+    "inconsistent": "wait; if it lasts, the scenes disagree about an object: check light, vibration and a limit that the "
+    "object just meets; after `undecided_timeout_s` the operator is asked",
+    "uncertain": "answer the question that follows; if it comes too often, replay a recording and read which limit blocked "
+    "what, then train or calibrate on such laptops",
+    "unexplained": "draw the sticker, or answer that no sticker is left; if clean lids keep being marked, train on them",
+    "panel": "answer the question; the detail names the monitor and its score",
+    "nothing_to_remove": "nothing: the lid is clean, or nothing on it may be removed",
+    "waiting_for_operator": "answer the question on the operator page, or bring another workpiece",
+    "held": "press `Release` on the operator page, or call `operate` with release, when nobody is at the arm any more",
+    "arm_failed": "check that the arm's driver runs, publishes `arm/status` at 20 Hz and offers `remove_sticker` once; "
+    "after `max_attempts` failed removals at one place the operator is asked",
+    "verifying": "wait; the scenes must show that the sticker is gone, else the gate tries again or asks",
+    "fault": "read the detail and the audit log, check the cell, then press `Reset the fault` on the operator page",
+    "contradicted": "wait until the arm has stopped; the detail says what the newer scene shows",
+    "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
+    "which parameter or file",
+    "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
+    "drift or failed spot checks find the cause, then `ros2 service call /reset std_srvs/srv/Trigger`: the page has no button "
+    "for it",
+    "uncalibrated": "calibrate a policy (`sticker-uq calibrate`) and start the cell from its bundle; "
+    "`allow_uncalibrated:=true` lets the arm move on limits that prove nothing",
+    "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "
+    "disk",
+    "second_gate_publisher": "stop one of the two supervisors, or give each cell its own `namespace` or ROS domain",
+    "unknown_gate_publisher": "stop what else publishes `gate` (`ros2 topic info -v gate`), or wait 4 s after a supervisor "
+    "died",
+}
+"""What to do about each reason, for docs/howto/troubleshooting.md; the same names in the same order."""
 
 PHASES = {
     "unknown": "unknown",
@@ -301,6 +352,8 @@ MESSAGES = {
     "audit_behind": "the disk is behind: an audit entry has waited for {seconds} s",
     "other_gate_publishers": "supervisor {names} publishes the gate, too",
     "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count}",
+    "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "
+    "allow_uncalibrated",
     "listening_first": "listening for other supervisors for {seconds} s first",
     # replies
     "gate_stands": "gate: {subject}",

@@ -273,9 +273,9 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
         "--part",
         "novelty",
         "--scenes",
-        "2",
+        "1",
         "--fit",
-        "3",
+        "1",
         "--limits",
         "1",
     ]
@@ -291,7 +291,7 @@ def test_a_run_measures_once_and_judges_what_it_kept(tmp_path, monkeypatch, caps
     } <= methods
     groups = {row["group"] for row in found["summary"]}
     assert groups == {NONE, *(case.name for case in cases(["novelty"]) if case.part == "novelty")}
-    assert all(row["wrong"][1] == 2 for row in found["summary"])
+    assert all(row["wrong"][1] == 1 for row in found["summary"])
     for name in TABLES:
         assert table(found, name).startswith("| ")
 

@@ -1,4 +1,4 @@
-"""README's installation on a robot is the one that the image runs, and what starts it in a container exists."""
+"""The documented installation on a robot is the one that the image runs, and what starts it in a container exists."""
 
 import re
 import shlex
@@ -10,13 +10,14 @@ import yaml
 from sticker_uq.cell.processes import CellOptions
 from test.test_layout import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "docs/howto/install.md")
 COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
 
 
-def on_the_robot() -> list[str]:
-    """The commands under README's "On the robot"."""
-    block = README.split("\n## On the robot\n\n")[1].split("\n\n")[0]
+def on_the_robot(page: str) -> list[str]:
+    """The commands under "On the robot" of ``page``."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    block = text.split("\n## On the robot\n\n")[1].split("\n\n")[0]
     return [line.strip() for line in block.splitlines()]
 
 
@@ -36,8 +37,9 @@ def started_by(service: dict[str, Any], **variables: str) -> list[str]:
     return shlex.split(text)
 
 
-def test_the_image_runs_the_commands_of_readme() -> None:
-    clone, *commands, launch = on_the_robot()
+@pytest.mark.parametrize("page", PAGES)
+def test_the_image_runs_the_commands_of_the_page(page: str) -> None:
+    clone, *commands, launch = on_the_robot(page)
     assert clone.endswith(" src/sticker_uq")
     assert launch.startswith("ros2 launch sticker_uq cell.launch.py ")
     dockerfile = (ROOT / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -54,9 +56,7 @@ def test_the_image_runs_the_commands_of_readme() -> None:
 
 @pytest.mark.parametrize("service", COMPOSE["services"])
 def test_services_start_launch_files_with_arguments_that_exist(service: str) -> None:
-    words = started_by(
-        COMPOSE["services"][service], WEIGHTS="w.safetensors", POLICY="p.yaml", ARGUMENTS="passes:=5"
-    )
+    words = started_by(COMPOSE["services"][service], BUNDLE="lids", ARGUMENTS="log_level:=debug")
     assert words[:3] == ["ros2", "launch", "sticker_uq"]
     assert (ROOT / "launch" / words[3]).is_file()
     given = dict(word.split(":=", 1) for word in words[4:])
@@ -68,8 +68,8 @@ def test_a_robots_cell_names_only_what_is_given() -> None:
     cell = COMPOSE["services"]["cell"]
     bare = ["ros2", "launch", "sticker_uq", "cell.launch.py", "camera_topic:=/camera/image_raw"]
     assert started_by(cell) == bare
-    assert started_by(cell, WEIGHTS="w.safetensors", POLICY="p.yaml", ARGUMENTS="console:=true record:=/cell/bag") == [
-        *bare, "weights:=/cell/w.safetensors", "policy:=/cell/p.yaml", "console:=true", "record:=/cell/bag",
+    assert started_by(cell, BUNDLE="lids", ARGUMENTS="console:=true record:=/cell/bag") == [
+        *bare, "bundle:=/cell/lids", "console:=true", "record:=/cell/bag",
     ]  # fmt: skip
 
 
@@ -82,6 +82,4 @@ def test_a_simulated_cell_cannot_reach_a_real_arm() -> None:
 def test_mounted_files_lie_where_the_command_looks() -> None:
     (mount,) = COMPOSE["services"]["cell"]["volumes"]
     assert mount.endswith(":/cell")
-    assert all(
-        f":=/cell/${{{name}}}" in COMPOSE["services"]["cell"]["command"] for name in ("WEIGHTS", "POLICY")
-    )
+    assert ":=/cell/${BUNDLE}" in COMPOSE["services"]["cell"]["command"]

@@ -48,3 +48,5 @@ class DetectorNodeSettings(PerceptionSettings):
 LOCKED = frozenset({"model", "weights", "device", "threads", "image_transport", "image_reliability"})
 #: Parameters that cannot be changed while the node is configured.
 LOCKED_SINCE_CONFIGURE = frozenset({"more_image_topics"})
+#: Parameters of the node that are not perception's: they do not apply to images from files.
+NODE_ONLY = tuple(sorted(set(DetectorNodeSettings.model_fields) - set(PerceptionSettings.model_fields)))

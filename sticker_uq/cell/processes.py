@@ -14,12 +14,15 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import PACKAGE, share_folder
 from sticker_uq.scene import InvalidInput
 
 SUPERVISOR = "supervisor"
+PARTS = ("model", "weights", "policy", "dropout_rate", "passes")
+"""Options that a bundle takes the place of."""
 LIFECYCLE_NODES = ("detector", SUPERVISOR)
 
 
@@ -39,9 +42,18 @@ class CellOptions(BaseModel):
     image_transport: Literal["", "raw", "compressed"] = Field(
         "", description="Image transport, raw or compressed; empty: as in params_file"
     )
+    bundle: str = Field(
+        "",
+        description="Folder of `sticker-uq bundle create`: weights, novelty network, panel, policy and the parameters that "
+        "belong to them; takes the place of model, weights, policy, dropout_rate and passes",
+    )
     model: str = Field("", description="torchvision name of the detector; empty: as in params_file")
     weights: str = Field("", description="Safetensors file; empty: the packaged weights of the model")
     policy: str = Field("", description="Policy YAML of the supervisor; empty: the packaged one")
+    allow_uncalibrated: bool = Field(
+        False,
+        description="Let the arm move on a policy without a guarantee, as the packaged ones are; the simulated arm always may",
+    )
     dropout_rate: float | None = Field(
         None, ge=0.0, le=0.9, description="Probability of a dropped activation; empty: as in params_file"
     )
@@ -171,15 +183,20 @@ def existing_file(text: str, what: str) -> Path:
 def cell_processes(options: CellOptions) -> list[ProcessSpec]:
     """The processes of a whole cell in start order.
 
-    Raises :class:`InvalidInput` when a named file does not exist.
+    Raises :class:`InvalidInput` when a named file does not exist, or the bundle is not whole.
     """
     audit = str(Path(options.audit).expanduser().resolve()) if options.audit else ""
+    bundle = _bundle(options)
     supervision = _given(policy=_file(options.policy, "policy"), audit_folder=audit)
+    if bundle is not None:
+        supervision |= bundle.supervisor_parameters()
+    if options.allow_uncalibrated or options.sim:
+        supervision["allow_uncalibrated"] = True
     if options.sim:
         supervision |= SIMULATED_GEOMETRY
     beside_camera = _camera_info_remapping(options.camera_topic)
     processes = [
-        detector_process(options),
+        _detector_process(options, bundle),
         _process(options, SUPERVISOR, supervision, beside_camera),
     ]
     if options.console:
@@ -201,7 +218,11 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
 
 
 def detector_process(options: CellOptions) -> ProcessSpec:
-    """The process of the detector alone."""
+    """The process of the detector alone; raises as :func:`cell_processes`."""
+    return _detector_process(options, _bundle(options))
+
+
+def _detector_process(options: CellOptions, bundle: Bundle | None) -> ProcessSpec:
     parameters = _given(
         model=options.model,
         weights=_file(options.weights, "weights"),
@@ -211,7 +232,21 @@ def detector_process(options: CellOptions) -> ProcessSpec:
         image_transport=options.image_transport,
         more_image_topics=options.more_camera_topics,
     )
+    if bundle is not None:
+        parameters |= bundle.detector_parameters()
     return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
+
+
+def _bundle(options: CellOptions) -> Bundle | None:
+    """The bundle that ``options`` name; raises :class:`InvalidInput` when they also name a part of one, or it is not whole."""
+    if not options.bundle:
+        return None
+    beside = [name for name in PARTS if getattr(options, name) not in ("", None)]
+    if beside:
+        raise InvalidInput(
+            f"bundle and {beside[0]}: expected one of them; a bundle has its own, `sticker-uq bundle create` makes another"
+        )
+    return Bundle.load(options.bundle)
 
 
 def _process(

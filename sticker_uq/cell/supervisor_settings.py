@@ -12,7 +12,7 @@ from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
 from sticker_uq.geometry import Plane, Transform
 from sticker_uq.io.share import share_folder
 from sticker_uq.messages import text_of
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidInput, Reason
 
 StopServiceType = Literal["trigger", "set_bool"]
 
@@ -88,6 +88,10 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
+    allow_uncalibrated: bool = Field(
+        False,
+        description="Whether the gate may open on a policy without a guarantee, as the packaged ones are",
+    )
     audit_folder: str = Field(
         "", description="Folder of the audit log; empty: audit/ in the ROS log directory, one per supervisor"
     )
@@ -132,11 +136,18 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
             raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
 
+    def uncalibrated(self, policy: Policy) -> Reason | None:
+        """Why nothing is permitted under ``policy``, which guarantees nothing; None when it does, or need not."""
+        if policy.guarantee is not None or self.allow_uncalibrated:
+            return None
+        return Reason.of("policy_uncalibrated", policy=policy.hash[:12])
+
 
 LOCKED_WHILE_ACTIVE = frozenset(
     {
         *(
             "policy",
+            "allow_uncalibrated",
             "tick_period_s",
             "audit_folder",
             "audit_file_mb",

@@ -39,6 +39,7 @@ PANELS = {
         "dataset": "Render pictures of laptops with stickers, with COCO annotations.",
         "train": "Train a detector on a COCO folder.",
         "calibrate": "Calibrate a policy with a statistical guarantee on labelled images.",
+        "bundle": "Put weights, policy and parameters of a cell into one folder, and check one.",
         "monitors": "Study and fit misclassification monitors of single objects.",
         "dil": "Study distinctive localization (DiL) on abnormal scenes, and train novelty detection.",
     },

@@ -24,6 +24,7 @@ from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
 from sticker_uq.calibration.planning import Prospect, count_units
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
+from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_file, settings_options
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
@@ -43,10 +44,9 @@ _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
 _CACHE = Path.home() / ".cache" / "sticker_uq" / "assessments.sqlite"
 _ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
-_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
     settings: PerceptionSettings,
     data: Annotated[

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_file, settings_options
 from sticker_uq.io.coco import read_coco, read_picture
 from sticker_uq.io.files import atomic_write
@@ -25,11 +26,10 @@ from sticker_uq.scene import InvalidInput
 if TYPE_CHECKING:
     from sticker_uq.lab.datasets.suggesting import Suggestion
 
-_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
 _SHOWN = 10
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
     pool: Annotated[Path, typer.Argument(help="Pictures without labels: a folder, a recording or a video.")],
     settings: PerceptionSettings,

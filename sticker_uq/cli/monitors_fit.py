@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
+from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_members
@@ -26,11 +27,10 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import single_perception
 from sticker_uq.scene import InvalidInput
 
-_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
 _FITTING = 2 / 3  # share of the pictures to set limits on, unless --calibration is given
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
     settings: PerceptionSettings,
     data: Annotated[Path, typer.Option(help="COCO folder with pictures to fit on.")],

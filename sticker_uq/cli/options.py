@@ -16,11 +16,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 
+from sticker_uq.cell.bundle import OF_THE_MACHINE, Bundle
 from sticker_uq.io.outputs import check_output_file, check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.setting_fields import expectation, kind_of, refusal
 from sticker_uq.scene import InvalidInput
 
+_BUNDLE_HELP = "Bundle of `sticker-uq bundle create`: its weights, settings and policy."
 Model = TypeVar("Model", bound=BaseModel)
 _WIDEST_METAVAR = 24
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
@@ -70,27 +72,50 @@ def settings_options(
 
     Every field becomes ``--field-name``. In the parameter file the section of `node` is read; names in `also_known` are
     parameters of that node that do not apply to the command and are skipped. A command that has a parameter ``params``
-    gets the path of the file too (None without one). Raises InvalidInput when the command runs with a value the model
-    refuses or with an unknown parameter in the file.
+    gets the path of the file too (None without one). One that has a parameter ``bundle`` has an option ``--bundle``, which
+    takes the place of the others, and gets the :class:`Bundle` or None. Raises InvalidInput when the command runs with a value
+    that the model refuses or with an unknown parameter in the file.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        with_file = "params" in inspect.signature(command).parameters
+        passed = [name for name in ("params", "bundle") if name in inspect.signature(command).parameters]
 
         @wraps(command)
-        def run(params: Path | None = None, **values: Any) -> Any:
+        def run(params: Path | None = None, bundle: Path | None = None, **values: Any) -> Any:
             given = {name: values.pop(name) for name in model.model_fields}
             from_file = {} if params is None else read_parameters(params, node)
             settings = combine(model, from_file, given, params, also_known)
-            if with_file:
-                values["params"] = params
-            return command(**values, **{argument: settings})
+            loaded = _loaded(bundle, given, params)
+            if loaded is not None:
+                settings = loaded.settings(settings)  # type: ignore[arg-type]  # the model is perception's
+            whole = {"params": params, "bundle": loaded}
+            return command(**values, **{name: whole[name] for name in passed}, **{argument: settings})
 
-        file_option = _parameter("params", Path, typer.Option("--params", metavar="FILE", help=_PARAMS_HELP))
+        files = [_parameter("params", Path, typer.Option("--params", metavar="FILE", help=_PARAMS_HELP))]
+        if "bundle" in passed:
+            files.append(
+                _parameter("bundle", Path, typer.Option("--bundle", metavar="FOLDER", help=_BUNDLE_HELP))
+            )
         generated = [_option(name, info) for name, info in model.model_fields.items()]
-        return _with_options(run, command, (argument, "params"), [file_option, *generated])
+        return _with_options(run, command, (argument, "params", "bundle"), [*files, *generated])
 
     return decorate
+
+
+def _loaded(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
+    """The bundle in ``folder``; raises InvalidInput when an option or a file gives what it has itself."""
+    if folder is None:
+        return None
+    beside = [
+        f"--{name.replace('_', '-')}"
+        for name, value in given.items()
+        if value is not None and name not in OF_THE_MACHINE
+    ]
+    if params is not None or beside:
+        raise InvalidInput(
+            f"--bundle and {beside[0] if beside else '--params'}: expected one of them, a bundle has its own"
+        )
+    return Bundle.load(folder)
 
 
 def field_options(

@@ -13,12 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
 from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
-from sticker_uq.gate import AssumptionSettings, GateSettings, Policy
+from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.share import share_folder
@@ -27,32 +30,9 @@ from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
 _MANY = 1_000_000  # number of images, where it is unknown
-# Parameters of the nodes that do not apply to recorded images.
-_DETECTOR_ONLY = (
-    "image_transport",
-    "image_reliability",
-    "more_image_topics",
-    "max_image_age_s",
-    "annotated_rate",
-)
-_SUPERVISOR_ONLY = (
-    "stop_service",
-    "stop_service_type",
-    "stop_topic",
-    "arm_frame",
-    "camera_pose",
-    "lid_plane",
-    "image_rectified",
-    "max_calibration_age_s",
-    "arm_heartbeat_timeout_s",
-    "discovery_time_s",
-    "audit_folder",
-    "audit_file_mb",
-)
-_SUPERVISOR = ("policy", *GateSettings.model_fields, *AssumptionSettings.model_fields, *_SUPERVISOR_ONLY)
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def command(
     sources: Annotated[
         list[Path],
@@ -63,6 +43,7 @@ def command(
     ],
     settings: PerceptionSettings,
     params: Path | None,
+    bundle: Bundle | None,
     out: Annotated[
         Path,
         output_folder("Folder for the results, new or empty; with one folder for each of several sources."),
@@ -76,7 +57,9 @@ def command(
     pictures: Annotated[
         str, typer.Option(metavar="all|none|N", help="Annotated pictures to keep: all, none, or a number.")
     ] = "all",
-    policy: Annotated[Path | None, typer.Option(help="Policy file instead of the packaged one.")] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Policy file instead of the packaged one or the bundle's.")
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -106,7 +89,7 @@ def command(
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
-    limits = _policy(policy, params)
+    limits = _policy(policy or (bundle.policy if bundle is not None else None), params)
     most = _pictures(pictures)
     several = len(sources) > 1
     folders = _folders(sources, out) if several else [out]
@@ -166,7 +149,7 @@ def _folders(sources: list[Path], out: Path) -> list[Path]:
 def _policy(file: Path | None, params: Path | None) -> Policy:
     """The policy of ``--policy``, else that of the supervisor in the parameter file, else the packaged one."""
     given = {} if params is None else read_parameters(params, "supervisor")
-    refuse_unknown(given, _SUPERVISOR, params)
+    refuse_unknown(given, list(SupervisorNodeSettings.model_fields), params)
     return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
 
 

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import check_folder, output_folder, settings_options
 from sticker_uq.cli.terminal import output
 from sticker_uq.gate import Policy
@@ -32,13 +34,13 @@ from sticker_uq.scene import InvalidInput
 
 SPECIFICATION = "specification.yaml"
 _SYSTEMS = ("cell", "detector", "node", "results")
-_NODE_PARAMETERS = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
 
 
-@settings_options("settings", PerceptionSettings, "detector", also_known=_NODE_PARAMETERS)
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
 def run(
     specification: Annotated[Path, typer.Argument(help="YAML file, as `robustness init` writes it.")],
     settings: PerceptionSettings,
+    bundle: Bundle | None,
     data: Annotated[Path, typer.Option(help="Source images: COCO folder.")],
     out: Annotated[Path, output_folder("Folder of the assessment; an interrupted run resumes in it.")] = Path(
         "out/robustness"
@@ -102,7 +104,8 @@ def run(
         )
     spec = Specification.load(specification)
     source = SourceSet.load(data, tags)
-    limits = Policy.load(policy or share_folder() / "config" / "policy.yaml")
+    default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
+    limits = Policy.load(policy or default)
     with _stages() as advance:
         prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
         if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):

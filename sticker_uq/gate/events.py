@@ -157,7 +157,7 @@ class Fault:
 class Impediment:
     """Something outside of scenes, arm and operator forbids a permit, or (without ``detail``) does so no longer.
 
-    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER`` or ``UNKNOWN_GATE_PUBLISHER``.
+    ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER`` or ``UNCALIBRATED``.
     """
 
     reason: BlockReason

@@ -49,6 +49,7 @@ PATIENT_S, HASTY_S = 20.0, 2.0
 """How long the supervisor waits for an answer of the arm before it faults: on a busy machine, and where the fault is tested."""
 SUPERVISOR: dict[str, Any] = {
     "consecutive_scenes": K,
+    "allow_uncalibrated": True,
     "max_scene_age_s": MAX_SCENE_AGE_S,
     "lease_s": LEASE_S,
     "accept_timeout_s": PATIENT_S,

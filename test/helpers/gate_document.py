@@ -102,12 +102,12 @@ def rendered(depth: int) -> str:
     return "\n\n".join([BEGIN, drawing(found), say, table(found), "### Reasons", reasons(), END])
 
 
-def inserted(document: str, text: str) -> str:
+def inserted(document: str, text: str, begin_mark: str = BEGIN, end_mark: str = END) -> str:
     """``document`` with ``text`` in the place of what lies between the marks. Raises ``ValueError`` without the marks."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = document.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        raise ValueError(f"the document has no {BEGIN} ... {END}")
+        raise ValueError(f"the document has no {begin_mark} ... {end_mark}")
     return before + text + after
 
 

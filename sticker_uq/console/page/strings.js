@@ -102,7 +102,7 @@ export const STRINGS = {
     exposure: "The picture is too dark or too bright", source_changed: "The camera has changed",
     model_changed: "The detector or the policy has changed", clock: "The clock is wrong", pose: "The pose of an object is unknown",
     inconsistent: "Looking again until it is certain", uncertain: "Something is uncertain", unexplained: "A sticker may have been missed",
-    panel: "A monitor of the panel objects", nothing_to_remove: "There is nothing to peel", waiting_for_operator: "Waiting for your answer",
+    panel: "A monitor of the panel objects", uncalibrated: "The limits are not proved for this cell", nothing_to_remove: "There is nothing to peel", waiting_for_operator: "Waiting for your answer",
     held: "Held", arm_failed: "The arm is not ready", verifying: "Checking whether the sticker is gone", fault: "A fault, until it is reset",
     contradicted: "What was seen has changed", not_active: "The supervisor is not active", assumption: "The policy does not hold here",
     audit: "The log cannot be written", second_gate_publisher: "Another supervisor publishes the gate",
@@ -168,6 +168,7 @@ export const STRINGS = {
     audit_behind: "The disk is behind: an entry of the log has waited for {seconds} s",
     other_gate_publishers: "Another supervisor publishes the gate: {names}",
     gate_publishers_not_received: "Other publishers of {topic} that cannot be received: {count}",
+    policy_uncalibrated: "No permit on limits that prove nothing (policy {policy})",
     listening_first: "First {seconds} s of listening for other supervisors", gate_stands: "Gate: {subject}", answer_taken: "The answer was taken",
     fault_reset: "The fault is reset", assumption_reset: "The policy is monitored anew", goal_given_up: "Task {goal} was lost with the arm's program",
     goal_awaited: "The gate stays closed until the arm ends task {goal}", not_configured: "Not configured: {node}", person_missing: "give your name",
@@ -242,7 +243,7 @@ export const STRINGS = {
     recorder: "Recorder",
   },
   parts: {
-    lifecycle: "Program", images: "Pictures", perception: "Perception", gate: "Gate", audit: "Log", cell: "Cell", page: "Page", source: "Source",
+    lifecycle: "Program", images: "Pictures", perception: "Perception", gate: "Gate", audit: "Log", policy: "Limits", cell: "Cell", page: "Page", source: "Source",
     recording: "Recording",
   },
 };

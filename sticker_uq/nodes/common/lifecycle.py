@@ -71,7 +71,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
             self, model, locked=self.reason_for_lock, changed=self._on_parameters
         )
         self.diagnostics = Diagnostics(self)
-        self.diagnostics.add("lifecycle", self._report)
+        self.diagnostics.add("lifecycle", self._report_lifecycle)
         self._answer_impossible_transitions()
 
     def configure(self) -> None:
@@ -207,7 +207,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
             self.get_logger().debug(traceback.format_exc())
             self.get_logger().error(f"changed parameters could not be applied: {_named(error)}")
 
-    def _report(self) -> Report:
+    def _report_lifecycle(self) -> Report:
         level = Level.ERROR if self.last_failure else Level.OK if self.is_active else Level.WARN
         values = {"state": self.state, "last_failure": self.last_failure or None}
         return Report(level, self.last_failure or self.state, values)

@@ -34,7 +34,13 @@ from sticker_uq.nodes.supervisor.gate_watch import GateWatch
 from sticker_uq.nodes.supervisor.operator_services import OperatorServices
 from sticker_uq.nodes.supervisor.outputs import SupervisorOutputs
 from sticker_uq.nodes.supervisor.removal_client import RemovalClient
-from sticker_uq.nodes.supervisor.status_report import COUNTS, gate_report, policy_line, unconfigured_report
+from sticker_uq.nodes.supervisor.status_report import (
+    COUNTS,
+    gate_report,
+    policy_line,
+    policy_report,
+    unconfigured_report,
+)
 from sticker_uq.scene import InvalidInput, Reason
 from sticker_uq_msgs.msg import ImageCheck, SceneAssessment, Workpiece
 from sticker_uq_msgs.srv import ResolveIntervention
@@ -49,7 +55,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         )
         self._core: GateController | None = None
         self._identity = uuid.uuid4().hex
-        self.diagnostics.add("gate", self._report)
+        self.diagnostics.add("gate", self._report_gate)
 
     def configure(self) -> None:
         """Read the policy; create what is subscribed and published in every state."""
@@ -61,6 +67,8 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_configured.callback(self._audit.close)
         self.diagnostics.add("audit", self._audit.report)
         self.while_configured.callback(self.diagnostics.remove, "audit")
+        self.diagnostics.add("policy", lambda: policy_report(core.policy))
+        self.while_configured.callback(self.diagnostics.remove, "policy")
         self._out = SupervisorOutputs(self, self._identity, lambda: self._audit.head)
         self.while_configured.callback(self._out.destroy)
         self._arm = RemovalClient(self, self._happen, settings.arm_heartbeat_timeout_s)
@@ -127,6 +135,10 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
             self._core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
+        unproved = settings.uncalibrated(policy)
+        self._impede(BlockReason.UNCALIBRATED, unproved)
+        if policy.guarantee is None and unproved is None:
+            self.get_logger().warning("allow_uncalibrated: the gate may open on a policy without a guarantee")
 
     def _about(self) -> dict[str, Any]:
         """Who supervises, with which model and policy; no model before the first scene."""
@@ -268,7 +280,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
     def _now(self) -> int:
         return int(self.get_clock().now().nanoseconds)
 
-    def _report(self) -> Report:
+    def _report_gate(self) -> Report:
         if self._core is None:
             return unconfigured_report()
         return gate_report(self._core, self._stop.state, self._counts)

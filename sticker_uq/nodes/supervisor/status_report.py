@@ -13,11 +13,10 @@ from sticker_uq.nodes.common.diagnostics import Level, Report
 COUNTS = ("scenes", "unreadable_scenes", "permits", "removals", "requests")
 """What is counted from configuration on."""
 
-_POLICY_KEYS = ("policy_hash", "policy_model_hash", "policy_valid_until", "policy_guarantee")
 _WATCH_KEYS = ("assumption", "drift", "watched_workpieces", "spot_checks")
 _KEYS = (
     *("phase", "reasons", "image_age_ms", "workpiece", "arm_ready", "stop"),
-    *_POLICY_KEYS,
+    "policy_hash",
     *_WATCH_KEYS,
     *COUNTS,
 )
@@ -36,9 +35,6 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
         "arm_ready": state.arm_ready,
         "stop": stop.value,
         "policy_hash": policy.hash[:12],
-        "policy_model_hash": policy.validity.model_hash[:12] or None if policy.validity else None,
-        "policy_valid_until": policy.validity.until if policy.validity else None,
-        "policy_guarantee": str(policy.guarantee or "") or None,
         "assumption": text_of(state.assumption)
         if state.assumption
         else "holds so far"
@@ -51,6 +47,20 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
     }
     text = gate_text(state.reasons.codes, state.details)
     return Report(_LEVELS.get(state.phase, Level.OK), text or state.phase.name, values)
+
+
+def policy_report(policy: Policy) -> Report:
+    """What the policy in force promises, and what it was made for; a warning where it promises nothing."""
+    made_for = policy.validity
+    values = {
+        "hash": policy.hash[:12],
+        "guarantee": str(policy.guarantee or "") or None,
+        "model_hash": made_for.model_hash[:12] or None if made_for else None,
+        "valid_until": made_for.until if made_for else None,
+    }
+    if policy.guarantee is None:
+        return Report(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
+    return Report(Level.OK, str(policy.guarantee), values)
 
 
 def unconfigured_report() -> Report:

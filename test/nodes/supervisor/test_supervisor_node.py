@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParameters
 from rclpy.parameter import Parameter
 from std_msgs.msg import Bool, Float64, String
@@ -115,6 +116,26 @@ def test_a_simulated_clock_that_has_not_started_keeps_the_gate_closed(bench: Ben
     assert arm.goals == []
 
 
+def test_a_policy_without_guarantee_opens_the_gate_only_where_that_is_allowed(bench: Bench) -> None:
+    cell = Cell(bench, allow_uncalibrated=False)
+    cell.shows(STICKER)
+    gate = cell.until_gate(GateState.STATE_BLOCKED, BlockReason.UNCALIBRATED)
+    bench.until(lambda: len(cell.decisions) > 5, "more decisions than it takes to open")
+    assert not any(gate.open for gate in cell.gates)
+    assert cell.arm is not None
+    assert cell.arm.goals == []
+    assert "no permit on policy" in gate.text
+    entries: list[DiagnosticArray] = bench.collect(DiagnosticArray, "/diagnostics")
+    bench.until(
+        lambda: [s.message for m in entries for s in m.status if s.name == "supervisor: policy" and s.level],
+        "a warning about the policy",
+    )
+    assert bench.transition("supervisor", "deactivate")
+    cell.node.set_parameters([Parameter("allow_uncalibrated", value=True)])
+    assert bench.transition("supervisor", "activate")
+    cell.goal(1)
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -147,3 +168,14 @@ def test_the_process_starts_by_itself_says_what_it_is_and_ends_cleanly(ros_domai
         process.wait_for("activate: done")
         assert process.stop(signal.SIGINT) == 0
         assert "Traceback" not in process.output
+
+
+def test_diagnostics_tell_the_lifecycle_apart_from_the_gate(bench: Bench, tmp_path: Path) -> None:
+    node = bench.add(SupervisorNode(parameter_overrides=overrides(policy=str(tmp_path / "missing.yaml"))))
+    parts = bench.diagnostics()
+    status = bench.until(lambda: parts.get("supervisor: lifecycle"), "the lifecycle before configuration")
+    assert status.message == "unconfigured"
+    assert parts["supervisor: gate"].message == "not configured"
+    assert not node.start()
+    bench.until(lambda: parts["supervisor: lifecycle"].level == b"\x02", "the failure")
+    assert "missing.yaml" in parts["supervisor: lifecycle"].message

@@ -1,0 +1,271 @@
+"""A bundle: one folder with all that a cell was qualified with, so that nothing of it is exchanged alone.
+
+``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the
+SHA-256 of every other file: ``weights.safetensors``, ``weights_novelty.safetensors``, ``policy.yaml``, ``panel/``.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.gate import Policy
+from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.parameter_files import refuse_unknown
+from sticker_uq.io.reading import check_regular, child_path, read_yaml, shown
+from sticker_uq.io.setting_fields import validated
+from sticker_uq.messages import text_of
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
+from sticker_uq.scene import InvalidInput, Status
+
+if TYPE_CHECKING:
+    from sticker_uq.perception import Perception
+    from sticker_uq.scene import SceneAssessment
+
+MANIFEST = "bundle.yaml"
+_WEIGHTS, _NOVELTY, _POLICY, _PANEL = (
+    "weights.safetensors",
+    "weights_novelty.safetensors",
+    "policy.yaml",
+    "panel",
+)
+OF_THE_MACHINE = ("device", "threads")
+"""Parameters of the detector that no bundle has."""
+_FILES = ("weights", "panel", "escalate_to", "escalation_policy", "escalation_budget_s")
+"""Parameters of the detector that the bundle's own files stand for, or that it cannot hold."""
+_SUPERVISOR_FILES = ("policy", "audit_folder")
+_CHUNK = 1 << 20
+
+
+class Manifest(BaseModel):
+    """What ``bundle.yaml`` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    created: dt.date
+    version: str = Field(description="Version of sticker_uq that made it")
+    model: str
+    device: str = Field(description="Kind of the device it was made on, cpu or cuda")
+    model_hash: str
+    settings_hash: str
+    panel_hash: str
+    policy_hash: str
+    guarantee: str = Field(description="What the policy promises; empty: nothing")
+    detector: dict[str, bool | int | float | str]
+    supervisor: dict[str, bool | int | float | str]
+    files: dict[str, str] = Field(description="SHA-256 of every file, by its path in the folder")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk whose files are those of its manifest."""
+
+    folder: Path
+    manifest: Manifest
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Bundle:
+        """The bundle in ``folder``.
+
+        Raises :class:`InvalidInput`, naming the file, when the manifest cannot be read, a file is missing, is not the one that
+        the bundle was made with, or is not in the manifest.
+        """
+        folder = Path(folder).expanduser().resolve()
+        if not folder.is_dir():
+            raise InvalidInput(f"bundle {folder}: no such folder; `sticker-uq bundle create` makes one")
+        name = f"bundle {folder}: {MANIFEST}"
+        manifest = _manifest(read_yaml(folder / MANIFEST, name), name)
+        if missing := {_WEIGHTS, _POLICY} - set(manifest.files):
+            raise InvalidInput(f"{name}: files: expected {' and '.join(sorted(missing))} among them")
+        for file, expected in manifest.files.items():
+            if (found := _sha256(child_path(folder, file, name), f"bundle {folder}: {file}")) != expected:
+                raise InvalidInput(
+                    f"bundle {folder}: {file} is not the file that the bundle was made with (SHA-256 {found[:12]}, expected "
+                    f"{expected[:12]}); make a new bundle with `sticker-uq bundle create`"
+                )
+        if added := sorted(set(_files(folder)) - set(manifest.files) - {MANIFEST}):
+            raise InvalidInput(
+                f"bundle {folder}: {added[0]} is not in its manifest; remove the file, or make a new bundle"
+            )
+        return cls(folder, manifest)
+
+    @property
+    def policy(self) -> Path:
+        """The policy's file."""
+        return self.folder / _POLICY
+
+    def detector_parameters(self) -> dict[str, Any]:
+        """The parameters of the detector, with the paths of its files."""
+        panel = self.folder / _PANEL
+        values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
+        return values | ({"panel": str(panel)} if panel.is_dir() else {})
+
+    def supervisor_parameters(self) -> dict[str, Any]:
+        """The parameters of the supervisor, with the path of the policy."""
+        return {**self.manifest.supervisor, "policy": str(self.policy)}
+
+    def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
+        """The settings of perception; device and threads are those of ``present``, which belong to the machine.
+
+        Raises :class:`InvalidInput` for a value that perception refuses.
+        """
+        present = present or PerceptionSettings()
+        refuse_unknown(self.manifest.detector, list(PerceptionSettings.model_fields), self.folder / MANIFEST)
+        values = self.detector_parameters() | {name: getattr(present, name) for name in OF_THE_MACHINE}
+        return validated(PerceptionSettings, values)
+
+    def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
+        """Assess a grey picture with the bundle on this machine; returns the assessment.
+
+        Raises :class:`InvalidInput` when weights, settings or panel are not those of the manifest here, or the policy refuses
+        them.
+        """
+        shown_scene = _assessed(load_perception(self.settings(present)), Policy.load(self.policy))
+        for name in ("model_hash", "settings_hash", "panel_hash"):
+            expected, found = getattr(self.manifest, name), getattr(shown_scene, name)
+            if expected != found:
+                raise InvalidInput(
+                    f"bundle {self.folder}: {name} is {found[:12] or 'none'} on this machine ({shown_scene.device_kind}), "
+                    f"{expected[:12] or 'none'} where the bundle was made ({self.manifest.device}): calibrate and make the "
+                    "bundle on a machine of this kind, with this version"
+                )
+        return shown_scene
+
+
+def create_bundle(
+    out: Path,
+    settings: PerceptionSettings,
+    policy_file: Path,
+    supervisor: Mapping[str, Any] | None = None,
+) -> Bundle:
+    """Make a bundle in the new or empty folder ``out`` from what ``settings`` and ``policy_file`` name; returns it.
+
+    ``supervisor``: parameters of the supervisor that belong to what is qualified. One picture is assessed with it all, so that
+    whatever does not fit together is refused with :class:`InvalidInput` before anything is written.
+    """
+    check_output_folder(out, f"--out {out}", empty=True)
+    if settings.escalate_to:
+        raise InvalidInput(
+            f"escalate_to = {settings.escalate_to!r}: expected none, a bundle holds one model; params_file starts a cascade"
+        )
+    chosen = {k: v for k, v in (supervisor or {}).items() if k not in _SUPERVISOR_FILES}
+    validated(SupervisorNodeSettings, chosen)
+    policy = Policy.load(policy_file)
+    perception = load_perception(settings)
+    scene = _assessed(perception, policy)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
+        folder = Path(temporary) / "bundle"
+        folder.mkdir()
+        for name, source in _sources(settings, policy_file).items():
+            copy = shutil.copytree if source.is_dir() else shutil.copyfile
+            copy(source, folder / name)
+        manifest = Manifest(
+            created=dt.datetime.now(dt.UTC).date(),
+            version=metadata.version("sticker_uq"),
+            model=scene.model,
+            device=scene.device_kind,
+            model_hash=scene.model_hash,
+            settings_hash=scene.settings_hash,
+            panel_hash=scene.panel_hash,
+            policy_hash=policy.hash,
+            guarantee=str(policy.guarantee or ""),
+            detector=settings.model_dump(exclude={*OF_THE_MACHINE, *_FILES}),
+            supervisor=chosen,
+            files={file: _sha256(folder / file) for file in _files(folder)},
+        )
+        (folder / MANIFEST).write_text(
+            yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
+        )
+        made = Bundle.load(folder)
+        made.verify(settings)
+        folder.chmod(0o755)
+        os.replace(folder, out)  # onto an empty folder, or none
+    return Bundle.load(out)
+
+
+def _sources(settings: PerceptionSettings, policy: Path) -> dict[str, Path]:
+    """The files to copy, by their names in the bundle."""
+    # torch takes seconds to load: a cell that starts from a bundle need not wait for it here
+    from sticker_uq.detection.weights import packaged_weights
+    from sticker_uq.novelty.network import packaged_file
+
+    weights = Path(settings.weights) if settings.weights else packaged_weights(settings.model)
+    assert weights is not None, "else the detector could not have been loaded"
+    if weights.suffix != ".safetensors":
+        raise InvalidInput(
+            f"weights {weights}: expected a .safetensors file, as `sticker-uq train` writes it, which says what it was made for"
+        )
+    novelty = (
+        weights.with_name(f"{weights.stem}_novelty.safetensors")
+        if settings.weights
+        else packaged_file(settings.model)
+    )
+    found = {_WEIGHTS: weights, _POLICY: policy}
+    if settings.novelty and novelty is not None and novelty.is_file():
+        found[_NOVELTY] = novelty
+    return found | ({_PANEL: Path(settings.panel)} if settings.panel else {})
+
+
+def _assessed(perception: Perception | Any, policy: Policy) -> SceneAssessment:
+    """A grey picture as ``perception`` assesses it; raises :class:`InvalidInput` when ``policy`` does not hold for that."""
+    limits = policy.validity
+    width, height = (limits and limits.image_size) or (640, 480)
+    camera = limits.camera if limits else ""
+    scene: SceneAssessment = perception.assess(
+        np.full((height, width, 3), 128, np.uint8), time.time_ns(), camera
+    )
+    if scene.status is Status.FAILED:
+        raise InvalidInput(f"a grey picture cannot be assessed: {scene.status_text}")
+    if (refusal := policy.refusal(scene)) is not None:
+        raise InvalidInput(f"the policy does not fit the detector: {text_of(refusal)}")
+    unmeasured = scene.localization is None or math.isnan(scene.localization.scene_distance)
+    # an image whose localization was left out is OK, and tells nothing
+    if policy.unmeasured_novelty == "ask" and scene.status is Status.DEGRADED and unmeasured:
+        raise InvalidInput(
+            "nothing would be released without a person "
+            f"({scene.status_text}), and the policy has unmeasured_novelty: ask"
+        )
+    return scene
+
+
+def _manifest(values: Any, name: str) -> Manifest:
+    if not isinstance(values, dict):
+        raise InvalidInput(f"{name}: expected a manifest, got {type(values).__name__}")
+    try:
+        return Manifest.model_validate_json(json.dumps(values, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{name}: {place} = {shown(first['input'])}: {first['msg']}") from None
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
+def _sha256(path: Path, name: str = "") -> str:
+    check_regular(path, name or str(path))
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

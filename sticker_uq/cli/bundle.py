@@ -1,0 +1,75 @@
+"""``sticker-uq bundle``: one folder with all that a cell was qualified with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.cli.options import field_options, output_folder, settings_options
+from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.setting_fields import validated
+from sticker_uq.perception import PerceptionSettings
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+Folder = Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of `sticker-uq bundle create`.")]
+
+
+@app.callback()
+def _about() -> None:
+    """A bundle: weights, novelty network, panel, policy and parameters of a cell in one folder, with their hashes."""
+
+
+@app.command()
+@settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
+def create(
+    settings: PerceptionSettings,
+    params: Path | None,
+    policy: Annotated[Path, typer.Option(help="Policy file, as `sticker-uq calibrate` writes it.")],
+    out: Annotated[Path, output_folder("Folder of the bundle, new or empty.", empty=True)],
+) -> None:
+    """Make a bundle of weights, policy, panel and the parameters in --params; refuses what does not fit together.
+
+    The novelty network is the file NAME_novelty.safetensors beside the weights, or the packaged one for the packaged weights.
+    """
+    supervisor = {} if params is None else read_parameters(params, "supervisor")
+    refuse_unknown(supervisor, list(SupervisorNodeSettings.model_fields), params)
+    _show(create_bundle(out, settings, policy, supervisor))
+
+
+@app.command()
+def show(folder: Folder) -> None:
+    """Print what a bundle holds; checks every file against its hash."""
+    _show(Bundle.load(folder))
+
+
+@app.command()
+@field_options("machine", PerceptionSettings, "device", "threads")
+def verify(folder: Folder, machine: dict[str, Any]) -> None:
+    """Assess a picture with a bundle on this machine: whether all of it fits together here."""
+    bundle = Bundle.load(folder)
+    scene = bundle.verify(validated(PerceptionSettings, machine))
+    _show(bundle)
+    typer.echo(f"fits together on this machine ({scene.device_kind}, {scene.precision})")
+
+
+def _show(bundle: Bundle) -> None:
+    manifest = bundle.manifest
+    promise = manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
+    rows = {
+        "bundle": bundle.folder,
+        "made": f"{manifest.created} by sticker_uq {manifest.version} on {manifest.device}",
+        "model": f"{manifest.model}, weights {manifest.model_hash[:12]}",
+        "settings": f"{manifest.settings_hash[:12]}, T = {manifest.detector['passes']}",
+        "panel": manifest.panel_hash[:12] or "none",
+        "policy": f"{manifest.policy_hash[:12]}, {promise}",
+        "supervisor": ", ".join(f"{name} = {value}" for name, value in manifest.supervisor.items())
+        or "defaults",
+        "files": f"{len(manifest.files)}, as when it was made",
+    }
+    for name, value in rows.items():
+        typer.echo(f"{name:<11} {value}")

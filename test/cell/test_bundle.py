@@ -1,0 +1,185 @@
+"""A bundle holds together: what does not fit is refused when it is made, when it is loaded and where it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from sticker_uq.cell.bundle import MANIFEST, Bundle, create_bundle
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.cli import app
+from sticker_uq.gate import Policy
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.rendering import render, sample_scene
+from sticker_uq.messages import text_of
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
+from sticker_uq.scene import InvalidInput
+
+PACKAGED = share_folder() / "config" / "policy.yaml"
+SETTINGS = PerceptionSettings(passes=3, device="cpu", seed=7)
+POSE = {"camera_pose": "0.4 0 1 1 0 0 0", "consecutive_scenes": 4}
+
+
+def policy_for(folder: Path, **validity: object) -> Path:
+    file = folder / "made.yaml"
+    file.write_text(PACKAGED.read_text() + yaml.safe_dump({"validity": validity}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return create_bundle(tmp_path_factory.mktemp("made") / "bundle", SETTINGS, PACKAGED, POSE)
+
+
+@pytest.fixture
+def copy(bundle: Bundle, tmp_path: Path) -> Path:
+    """Links to the files of a bundle, and a manifest of its own."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for file in bundle.manifest.files:
+        (folder / file).symlink_to(bundle.folder / file)
+    (folder / MANIFEST).write_text((bundle.folder / MANIFEST).read_text())
+    return folder
+
+
+def test_it_holds_all_that_decides_and_says_the_same(bundle: Bundle) -> None:
+    assert set(bundle.manifest.files) == {
+        "weights.safetensors",
+        "weights_novelty.safetensors",
+        "policy.yaml",
+    }
+    image = render(sample_scene(5)).image
+    plain = load_perception(SETTINGS).assess(image, 1, "camera")
+    bundled = load_perception(bundle.settings(PerceptionSettings(device="cpu"))).assess(image, 1, "camera")
+    assert bundled.to_bytes() == plain.to_bytes()
+    manifest = bundle.manifest
+    assert (manifest.model_hash, manifest.settings_hash) == (plain.model_hash, plain.settings_hash)
+    assert manifest.policy_hash == Policy.load(PACKAGED).hash
+    assert bundle.supervisor_parameters() == {**POSE, "policy": str(bundle.folder / "policy.yaml")}
+
+
+def test_a_changed_missing_or_added_file_is_refused(copy: Path) -> None:
+    assert Bundle.load(copy).folder == copy
+    (copy / "note.txt").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"note\.txt is not in its manifest"):
+        Bundle.load(copy)
+    (copy / "note.txt").unlink()
+    (copy / "policy.yaml").unlink()
+    with pytest.raises(InvalidInput, match=r"policy\.yaml: no such file"):
+        Bundle.load(copy)
+    (copy / "policy.yaml").write_text("max_dil: 1.0\n")
+    with pytest.raises(
+        InvalidInput, match=r"policy\.yaml is not the file that the bundle was made with .* make a new"
+    ):
+        Bundle.load(copy)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "format = 2"),
+        ({"files": {"../policy.yaml": "0" * 64}}, "expected policy.yaml and weights.safetensors among them"),
+        ({"passes": 3}, "passes = 3"),
+    ],
+)
+def test_a_manifest_that_says_something_else_is_refused(copy: Path, change: dict, message: str) -> None:
+    values = yaml.safe_load((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(yaml.safe_dump(values | change))
+    with pytest.raises(InvalidInput, match=message):
+        Bundle.load(copy)
+
+
+def test_a_file_outside_of_the_folder_is_not_read(copy: Path) -> None:
+    values = yaml.safe_load((copy / MANIFEST).read_text())
+    values["files"]["../outside"] = "0" * 64
+    (copy / MANIFEST).write_text(yaml.safe_dump(values))
+    with pytest.raises(InvalidInput, match="expected a file below"):
+        Bundle.load(copy)
+
+
+def test_what_computes_something_else_here_is_refused(copy: Path) -> None:
+    values = yaml.safe_load((copy / MANIFEST).read_text())
+    values["detector"]["passes"] = 4
+    (copy / MANIFEST).write_text(yaml.safe_dump(values))
+    with pytest.raises(InvalidInput, match=r"settings_hash is \w{12} on this machine \(cpu\), \w{12} where"):
+        Bundle.load(copy).verify(PerceptionSettings(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("validity", "message"),
+    [
+        ({"model_hash": "a" * 64}, "the policy does not fit the detector: .*weights aaaaaaaaaaaa"),
+        ({"settings_hash": "b" * 64}, "the policy does not fit the detector"),
+        ({"until": "2020-01-31"}, "2020-01-31"),
+    ],
+)
+def test_a_policy_of_another_detector_makes_no_bundle(
+    tmp_path: Path, validity: dict[str, object], message: str
+) -> None:
+    out = tmp_path / "new" / "bundle"
+    with pytest.raises(InvalidInput, match=message):
+        create_bundle(out, SETTINGS, policy_for(tmp_path, **validity))
+    assert not out.parent.exists()
+
+
+def test_a_policy_that_could_never_release_anything_makes_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="nothing would be released without a person"):
+        create_bundle(tmp_path / "bundle", SETTINGS.model_copy(update={"dil": False}), PACKAGED)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cell_starts_from_it(bundle: Bundle) -> None:
+    specs = {spec.name: spec for spec in cell_processes(CellOptions(bundle=str(bundle.folder), sim=True))}
+    detector, supervisor = specs["detector"].parameters, specs["supervisor"].parameters
+    assert detector["weights"] == str(bundle.folder / "weights.safetensors")
+    assert (detector["passes"], detector["seed"]) == (3, 7)
+    assert not {"device", "threads"} & detector.keys(), "they belong to the machine"
+    assert supervisor["policy"] == str(bundle.folder / "policy.yaml")
+    assert supervisor["consecutive_scenes"] == 4
+    with pytest.raises(InvalidInput, match="bundle and policy: expected one of them"):
+        cell_processes(CellOptions(bundle=str(bundle.folder), policy=str(PACKAGED)))
+
+
+def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked() -> None:
+    policy = Policy.load(PACKAGED)
+    reason = SupervisorNodeSettings().uncalibrated(policy)
+    assert reason is not None
+    assert "set allow_uncalibrated" in text_of(reason)
+    assert SupervisorNodeSettings(allow_uncalibrated=True).uncalibrated(policy) is None
+
+    def allowed(**options: object) -> bool:
+        specs = {spec.name: spec for spec in cell_processes(CellOptions(**options))}
+        return bool(specs["supervisor"].parameters.get("allow_uncalibrated", False))
+
+    assert [allowed(), allowed(allow_uncalibrated=True), allowed(sim=True)] == [False, True, True]
+
+
+def test_the_commands_make_show_and_verify_one(tmp_path: Path) -> None:
+    run, out = CliRunner().invoke, str(tmp_path / "bundle")
+    made = run(
+        app,
+        ["bundle", "create", "--policy", str(PACKAGED), "--passes", "2", "--device", "cpu", "--out", out],
+        catch_exceptions=False,
+    )
+    assert made.exit_code == 0, made.output
+    assert "no guarantee: a real arm needs allow_uncalibrated:=true" in made.output
+    again = run(app, ["bundle", "create", "--policy", str(PACKAGED), "--out", out])
+    assert again.exit_code == 2
+    assert "not an empty folder" in again.output
+    assert run(app, ["bundle", "show", out], catch_exceptions=False).output == made.output
+    verified = run(app, ["bundle", "verify", out, "--device", "cpu"], catch_exceptions=False)
+    assert "fits together on this machine (cpu, float32)" in verified.output
+    picture = tmp_path / "lid.png"
+    cv2.imwrite(str(picture), render(sample_scene(5)).image)
+    replay = ["replay", str(picture), "--device", "cpu", "--out", str(tmp_path / "replay")]
+    both = run(app, [*replay, "--bundle", out, "--passes", "4"])
+    assert "--bundle and --passes: expected one of them" in both.output
+    done = run(app, [*replay, "--bundle", out], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert not list(tmp_path.glob(".bundle*"))
