@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,7 +26,7 @@ class Example(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    stamp_ns: int
+    stamp_ns: int = Field(ge=-(1 << 63), lt=1 << 63)
     active: str
     candidate: str
 
@@ -42,7 +42,7 @@ class Block(BaseModel):
     workpiece: str = Field(description="Empty where laptops are not announced")
     active: dict[str, str] = Field(description="Hashes of what moves the arm")
     candidate: dict[str, str] = Field(description="Hashes of the bundle beside it, and of what is in it")
-    counts: dict[str, int]
+    counts: dict[str, Annotated[int, Field(ge=0, lt=1 << 53)]]
     example: Example | None = None
 
     @property

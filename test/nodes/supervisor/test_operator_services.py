@@ -64,6 +64,17 @@ def test_a_laptop_left_to_people_is_done(bench: Bench) -> None:
     cell.goal(1)
 
 
+def test_every_start_tells_the_bundle_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
+    folders = tmp_path / "with", tmp_path / "without"
+    for folder, bundle in zip(folders, ("ab" * 32, ""), strict=True):
+        cell = Cell(bench, audit_folder=str(folder), bundle_hash=bundle)
+        assert cell.node._audit._log.flush(30.0)
+        [start] = [entry for entry in entries(folder) if entry.kind == "start"]
+        assert start.data["bundle_hash"] == bundle
+        bench.executor.remove_node(cell.node)
+        cell.node.trigger_shutdown()
+
+
 def test_a_person_who_operates_the_gate_stands_in_the_audit_log(bench: Bench, tmp_path: Path) -> None:
     cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
     known = OperateGate.Request
