@@ -6,6 +6,7 @@ because a FIFO or a device never ends, and no more of them than a file of that k
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
@@ -29,6 +30,8 @@ DEEPEST_YAML = 32
 MOST_JSON = 128 * MIB
 """Bytes of a JSON file. Annotations of 300,000 pictures fit in."""
 _CHUNK = MIB
+_MOST_BITS = 14_000
+"""Of a YAML integer. Python prints at most 4300 digits."""
 _YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
 
 PathLike = str | os.PathLike[str]
@@ -96,7 +99,8 @@ def read_yaml(path: PathLike, name: str = "") -> Any:
     """The YAML document in the file at ``path``, of plain types; None for an empty one.
 
     Aliases are refused, because a few of them make gigabytes of a few bytes, and so is a key that occurs twice, of which
-    PyYAML silently drops the first. ``1e-3`` is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file
+    PyYAML silently drops the first, a key that JSON cannot have (a day, bytes), and a number of more digits than Python
+    prints. ``1e-3`` is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file
     ``name`` (default: its path), for a file that :func:`read_text` refuses, that is no YAML or nested deeper than
     :data:`DEEPEST_YAML`.
     """
@@ -168,6 +172,13 @@ class _Loader(yaml.SafeLoader):
         keys = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
+            if isinstance(key, dt.date | bytes):
+                raise ConstructorError(
+                    "while reading a mapping",
+                    node.start_mark,
+                    f"found {shown(key)}, expected a name (quote it)",
+                    key_node.start_mark,
+                )
             if isinstance(key, Hashable) and key in keys:
                 raise ConstructorError(
                     "while reading a mapping",
@@ -178,7 +189,14 @@ class _Loader(yaml.SafeLoader):
             keys |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: Any) -> int:
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > _MOST_BITS:  # written as hexadecimal, say: no message could show it
+            raise ConstructorError(None, None, "found a number of too many digits", node.start_mark)
+        return number
 
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
 
 
