@@ -12,7 +12,7 @@ import os
 import re
 import reprlib
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,23 +66,27 @@ def read_bytes(path: PathLike, most: int, name: str = "") -> bytes:
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it cannot be read, is no regular file
     or is longer than ``most`` bytes.
     """
+    return b"".join(read_chunks(path, most, name))
+
+
+def read_chunks(path: PathLike, most: int, name: str = "") -> Iterator[bytes]:
+    """The content of the file at ``path`` in pieces; raises what :func:`read_bytes` raises, for its length at the end at last."""
     name = name or f"{os.fspath(path)}"
     check_regular(path, name)
     try:
         # it may have become a FIFO since, which would block
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as stream:
-            size = _regular(os.fstat(descriptor), name)
-            content = bytearray()
+            size, read = _regular(os.fstat(descriptor), name), 0
             # some files (in /proc, or while they grow) have more bytes than they say
             while size <= most and (chunk := stream.read(_CHUNK)):
-                content += chunk
-                size = max(size, len(content))
+                yield chunk
+                read += len(chunk)
+                size = max(size, read)
     except OSError as error:
         raise InvalidInput(f"{name}: {_words(error)}") from None
     if size > most:
         raise InvalidInput(f"{name}: {size} bytes, expected at most {most}")
-    return bytes(content)
 
 
 def read_text(path: PathLike, most: int, name: str = "") -> str:
