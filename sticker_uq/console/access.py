@@ -172,8 +172,8 @@ class Access:
         """The cookie of a new session; raises :class:`SignInRefused`.
 
         Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser in which the
-        same operator has signed in before, so that others at the same address do not keep it out. An operator's own sign-in does not
-        pay for attempts at another one's secret.
+        same operator has signed in before, so that others at the same address do not keep it out. An operator's own sign-in
+        does not pay for attempts at another one's secret.
         """
         known = _digest(cookie)
         before = self._sessions.get(known)
@@ -248,8 +248,8 @@ class Attempts:
 def read_token(path: Path) -> str:
     """The token in a file that only its owner can read; made when there is none.
 
-    Raises :class:`InvalidInput` when it cannot be read, others can read it, or it is too short to withstand guessing or longer than
-    a sign-in takes, OSError when it cannot be made.
+    Raises :class:`InvalidInput` when it cannot be read, others can read it, or it is too short to withstand guessing or longer
+    than a sign-in takes, OSError when it cannot be made.
     """
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -213,7 +213,9 @@ def test_an_own_sign_in_buys_no_attempts_at_the_secret_of_another(operators, clo
         with suppress(SignInRefused):
             cookie = sign_in(access, "Grace", "battery staple", cookie=cookie)
     assert waits.count(0.0) == 3
-    assert sign_in(access, "Grace", "battery staple", cookie=cookie), "Grace is not kept out of her own session"
+    assert sign_in(access, "Grace", "battery staple", cookie=cookie), (
+        "Grace is not kept out of her own session"
+    )
 
 
 def test_files_of_secrets_are_read_in_bounded_time(tmp_path, operators):
@@ -231,7 +233,9 @@ def test_files_of_secrets_are_read_in_bounded_time(tmp_path, operators):
     assert not access.may_answer(session), "and the page does not stand still"
 
 
-@pytest.mark.parametrize("content", [b"x" * 101, b"one line of it\nand another\n", b"\xff" * 20, b"a" * (1 << 21)])
+@pytest.mark.parametrize(
+    "content", [b"x" * 101, b"one line of it\nand another\n", b"\xff" * 20, b"a" * (1 << 21)]
+)
 def test_a_token_that_nobody_could_sign_in_with_is_refused(tmp_path, content):
     (path := tmp_path / "token").touch(0o600)
     path.write_bytes(content)

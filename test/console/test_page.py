@@ -373,6 +373,42 @@ def test_the_attention_of_a_question_is_that_of_its_picture_or_none(operator):
     expect(operator.page.locator("#layer-heat")).to_have_attribute("aria-pressed", "true")
 
 
+def test_an_alarm_of_the_monitor_is_reset_where_a_fault_is(operator):
+    page = operator.page
+    operator.is_called("Ada")
+    changed = reason("drift", "sharpness", count=212, rate=0.001)
+    for closed in (("blocked", "assumption"), ("intervention", "waiting_for_operator", "assumption")):
+        operator.state.put("gate", gate(*closed, details=[changed]))
+        expect(page.locator("#alarm")).to_contain_text("The policy does not hold here.")
+        expect(page.locator("#reset")).to_have_text("Monitor the policy anew")
+        page.click("#reset")
+        expect(page.locator("#said")).to_have_text("Monitor the policy anew: done.")
+        # what other weights or another camera cause ends when they are restored: there is nothing to reset
+        operator.state.put("gate", gate("blocked", "assumption", details=[reason("policy_other_camera")]))
+        expect(page.locator("#reset")).to_be_hidden()
+        expect(page.locator("#alarm")).to_be_hidden()
+    operator.state.put("gate", gate("fault", "fault", "assumption", details=[changed]))
+    expect(page.locator("#reset")).to_have_text("Reset the fault")
+    assert operator.cell.commands == [("reset", "Ada")] * 2
+
+
+def test_a_spot_check_asks_for_what_the_page_takes(operator):
+    operator.see(asked(BOX), reasons=[reason("spot_check")])
+    asks = operator.page.locator("#reasons .why")
+    expect(asks).to_contain_text(
+        "decide every object with a number, and draw a box around every other sticker"
+    )
+    operator.page.click("#draw")
+    operator.drags(200, 200, 320, 300)  # where the object with the number is
+    expect(operator.page.locator("#message")).to_have_text("That is 1. Press Peel it there.")
+    operator.is_called("Ada")
+    operator.says(0, "Peel it")
+    operator.page.click("#draw")
+    operator.drags(500, 350, 640, 450)
+    operator.sends()
+    assert [answer.answer for answer in operator.cell.answers[0].answers] == ["remove", "missed"]
+
+
 def test_hold_release_and_reset(operator):
     page, said = operator.page, operator.page.locator("#said")
     page.dblclick("#hold")  # needs no name, and never releases

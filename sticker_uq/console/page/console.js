@@ -109,7 +109,8 @@ function showLayers() {
   for (const [name, on] of Object.entries(view.layers)) $("layer-" + name).setAttribute("aria-pressed", String(on));
 }
 
-function command(name) { return post("command", STRINGS[name], { command: name }, $("said")); }
+// The button of a reset says what it resets.
+function command(name) { return post("command", name === "reset" ? $("reset").textContent : STRINGS[name], { command: name }, $("said")); }
 
 // Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell, and who has proved one
 // enters none.
