@@ -377,6 +377,8 @@ MESSAGES = {
     "no_fault": "there is no fault to reset",
     "supervisor_missing": "the supervisor is not there",
     "supervisor_timeout": "the supervisor did not answer in time",
+    "supervisor_busy": "the supervisor has {count} requests to answer: try again",
+    "request_too_long": "too much at once: at most {answers} answers, and {characters} characters of a name",
     "model_serves": "{model} (weights {hash}) replaces {old_model} (weights {old_hash})",
     "model_kept": "{model} (weights {hash}) stays in use",
     "model_loading": "a model is being loaded already: try again",

@@ -149,6 +149,27 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     expect(page.locator("#look")).to_contain_text("Look at the whole picture.")
 
 
+def test_a_code_that_every_object_has_is_shown_in_the_words_of_the_cell(operator):
+    for number, code in enumerate(("constructor", "toString", "__proto__", "hasOwnProperty")):
+        strange = reason(code, text=f"what the cell calls it, {number}")
+        operator.state.put("gate", gate("blocked", "stale_scene", details=[strange]))
+        expect(operator.page.locator("#why")).to_have_text(f"what the cell calls it, {number}")
+
+
+def test_what_cannot_be_shown_covers_the_page(operator):
+    page = operator.page
+    operator.see(asked(BOX))
+    whole = gate("intervention", "waiting_for_operator")
+    operator.state.put("gate", {**whole, "details": [None]})
+    expect(page.locator("#stale")).to_be_visible()
+    expect(page.locator("#state-name")).to_have_text("No contact")
+    operator.state.put("gate", whole)
+    expect(page.locator("#stale")).to_be_hidden()
+    expect(page.locator("#state-name")).to_have_text("Needs you")
+    assert operator.trouble, "and the browser's console says why"
+    operator.trouble.clear()
+
+
 def test_without_a_name_nothing_is_sent(operator):
     operator.see(asked(BOX))
     operator.says(0, "Peel it")

@@ -181,6 +181,8 @@ export const STRINGS = {
     scene_answer_unknown: "the answer {number} is unknown", command_unknown: "the command {number} is unknown", box_without_area: "a box has no area",
     box_outside_image: "a box lies outside the picture of {width} x {height} px", no_fault: "there is no fault to reset",
     supervisor_missing: "the supervisor is not there", supervisor_timeout: "the supervisor did not answer in time",
+    supervisor_busy: "the supervisor has {count} requests to answer: please try again",
+    request_too_long: "too much at once: at most {answers} answers, and {characters} characters of a name",
     model_serves: "{model} ({hash}) replaces {old_model} ({old_hash})", model_kept: "{model} ({hash}) stays in use",
     model_loading: "A detector is being loaded already", model_unloaded: "Not configured any more: {node}",
     model_request_invalid: "The request cannot be served",
@@ -257,7 +259,7 @@ export function fill(template, values) {
 
 // A reason of the cell in the page's words. `detail` is a text from outside that is quoted as it is.
 export function say(reason) {
-  const template = STRINGS.messages[reason.code];
+  const template = own(STRINGS.messages, reason.code);
   if (template === undefined) return reason.text;
   // so many digits that the value can be told from its limit
   const digits = [3, 4, 5, 6, 7].find((n) => reason.value === reason.limit || short(reason.value, n) !== short(reason.limit, n)) || 3;
@@ -280,11 +282,14 @@ export function numbers(reasons) { return sayAll(reasons.filter((reason) => say(
 function plainly(reason) {
   const doubt = ["above_limit", "below_limit"].includes(reason.code) && Object.hasOwn(STRINGS.doubts, reason.subject);
   if (doubt) return STRINGS.doubts[reason.subject];
-  const words = STRINGS.plain[reason.code];
+  const words = own(STRINGS.plain, reason.code);
   return words === undefined ? say({ ...reason, values: { ...reason.values, detail: "" } }) : capital(fill(words, { subject: subject(reason.subject) }));
 }
 
-function subject(name) { return Object.hasOwn(STRINGS.subjects, name) ? STRINGS.subjects[name] : name; }
+function subject(name) { return own(STRINGS.subjects, name) ?? name; }
+
+// The entry `name`, which comes from the cell and may be that of something every object has.
+function own(words, name) { return Object.hasOwn(words, name) ? words[name] : undefined; }
 
 function capital(words) { return words.charAt(0).toUpperCase() + words.slice(1); }
 
