@@ -127,7 +127,7 @@ def test_a_link_brings_no_panel_and_no_endless_file(copy: Path, tmp_path: Path) 
         Bundle.load(copy)
     (copy / "policy.yaml").unlink()
     with (copy / "policy.yaml").open("wb") as stream:
-        stream.truncate(MOST_FILE + 1)  # takes no room on the disk, and minutes to hash
+        stream.truncate(MOST_FILE + 1)  # takes no space on the disk, and minutes to hash
     with pytest.raises(InvalidInput, match=r"policy\.yaml: 4294967297 bytes, expected at most"):
         Bundle.load(copy)
 

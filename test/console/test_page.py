@@ -151,8 +151,8 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
 
 def test_a_code_that_every_object_has_is_shown_in_the_words_of_the_cell(operator):
     for number, code in enumerate(("constructor", "toString", "__proto__", "hasOwnProperty")):
-        strange = reason(code, text=f"what the cell calls it, {number}")
-        operator.state.put("gate", gate("blocked", "stale_scene", details=[strange]))
+        unknown = reason(code, text=f"what the cell calls it, {number}")
+        operator.state.put("gate", gate("blocked", "stale_scene", details=[unknown]))
         expect(operator.page.locator("#why")).to_have_text(f"what the cell calls it, {number}")
 
 

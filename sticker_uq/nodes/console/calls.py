@@ -23,7 +23,7 @@ _COMMANDS = {
 
 
 _MOST_PENDING = 6
-"""Calls of a service that wait for its response. A service of ROS 2 drops what is more than ten; a hold always has room."""
+"""Calls of a service that wait for its response. A service of ROS 2 drops what is more than ten; a hold is always sent."""
 
 
 class SupervisorCalls:

@@ -327,7 +327,7 @@ def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: B
     assert console.picture(10**9)
 
 
-def test_a_flood_of_commands_is_refused_at_once_and_leaves_room_for_hold(bench: Bench):
+def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench: Bench):
     heard = []
 
     def operate(request, response):
