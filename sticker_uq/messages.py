@@ -127,8 +127,7 @@ BLOCK_ADVICE = {
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
     "which parameter or file",
     "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
-    "drift or failed spot checks find the cause, then `ros2 service call /reset std_srvs/srv/Trigger`: the page has no button "
-    "for it",
+    "drift or failed spot checks find the cause, then press `Monitor the policy anew` on the operator page",
     "uncalibrated": "calibrate a policy (`sticker-uq calibrate`) and start the cell from its bundle; "
     "`allow_uncalibrated:=true` lets the arm move on limits that prove nothing",
     "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "
@@ -378,6 +377,8 @@ MESSAGES = {
     "no_fault": "there is no fault to reset",
     "supervisor_missing": "the supervisor is not there",
     "supervisor_timeout": "the supervisor did not answer in time",
+    "supervisor_busy": "the supervisor has {count} requests to answer: try again",
+    "request_too_long": "too much at once: at most {answers} answers, and {characters} characters of a name",
     "model_serves": "{model} (weights {hash}) replaces {old_model} (weights {old_hash})",
     "model_kept": "{model} (weights {hash}) stays in use",
     "model_loading": "a model is being loaded already: try again",

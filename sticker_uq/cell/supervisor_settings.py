@@ -88,6 +88,11 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
+    policy_hash: str = Field(
+        "",
+        description="Hash that the policy must have, as a bundle sets it; empty: any",
+        pattern=r"^([0-9a-f]{64})?$",
+    )
     allow_uncalibrated: bool = Field(
         False,
         description="Whether the gate may open on a policy without a guarantee, as the packaged ones are",
@@ -129,9 +134,14 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
 
     def load_policy(self) -> Policy:
-        """The policy in the file; raises :class:`InvalidInput` when it is invalid or has expired."""
+        """The policy in the file; raises :class:`InvalidInput` when it is invalid, expired or not of ``policy_hash``."""
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
+        if self.policy_hash not in ("", policy.hash):
+            raise InvalidInput(
+                f"policy {path}: its hash is {policy.hash[:12]}, expected {self.policy_hash[:12]}: exchanged since the cell "
+                "started; start the cell again with a whole bundle"
+            )
         if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
             raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
@@ -147,6 +157,7 @@ LOCKED_WHILE_ACTIVE = frozenset(
     {
         *(
             "policy",
+            "policy_hash",
             "allow_uncalibrated",
             "tick_period_s",
             "audit_folder",

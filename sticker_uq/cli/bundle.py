@@ -13,6 +13,7 @@ from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli.options import field_options, output_folder, settings_options
 from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
 from sticker_uq.io.setting_fields import validated
+from sticker_uq.messages import printable
 from sticker_uq.perception import PerceptionSettings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -64,7 +65,7 @@ def _show(bundle: Bundle) -> None:
         "bundle": bundle.folder,
         "made": f"{manifest.created} by sticker_uq {manifest.version} on {manifest.device}",
         "model": f"{manifest.model}, weights {manifest.model_hash[:12]}",
-        "settings": f"{manifest.settings_hash[:12]}, T = {manifest.detector['passes']}",
+        "settings": f"{manifest.settings_hash[:12]}, T = {bundle.settings().passes}",
         "panel": manifest.panel_hash[:12] or "none",
         "policy": f"{manifest.policy_hash[:12]}, {promise}",
         "supervisor": ", ".join(f"{name} = {value}" for name, value in manifest.supervisor.items())
@@ -72,4 +73,4 @@ def _show(bundle: Bundle) -> None:
         "files": f"{len(manifest.files)}, as when it was made",
     }
     for name, value in rows.items():
-        typer.echo(f"{name:<11} {value}")
+        typer.echo(printable(f"{name:<11} {value}"))

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sticker_uq.console.operators import HashedSecret, find_operator, read_operators
+from sticker_uq.console.operators import LONGEST_TEXT, HashedSecret, find_operator, read_operators
+from sticker_uq.io.reading import MIB, read_text
 from sticker_uq.scene import InvalidInput
 
 SESSION_S = 12 * 3600.0
@@ -164,17 +165,20 @@ class Access:
             return True
         try:
             return read_operators(self._operators_file).get(session.name) == session.entry
-        except (InvalidInput, OSError):
+        except InvalidInput:
             return False
 
     async def sign_in(self, name: str, secret: str, client: str, cookie: str = "") -> str:
         """The cookie of a new session; raises :class:`SignInRefused`.
 
-        Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser that has
-        signed in before, so that others at the same address do not keep it out.
+        Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser in which the
+        same operator has signed in before, so that others at the same address do not keep it out. An operator's own sign-in
+        does not pay for attempts at another one's secret.
         """
         known = _digest(cookie)
-        counted = known if known in self._sessions else client
+        before = self._sessions.get(known)
+        again = before is not None and (not self.named or before.name == name.strip())
+        counted = known if again else client
         wait_s = self._attempts.wait(counted)
         if wait_s > 0.0 or self._checks >= _WAITING_CHECKS:
             raise SignInRefused(max(wait_s, 1.0))
@@ -188,7 +192,7 @@ class Access:
             self._checks -= 1
         if session is None:
             raise SignInRefused
-        self._attempts.forget(counted)
+        self._attempts.take_back(counted)
         self.sign_out(cookie)
         cookie = secrets.token_urlsafe(32)
         self._sessions[_digest(cookie)] = session
@@ -206,7 +210,7 @@ class Access:
             return Session(since_s=self._clock()) if fits else None
         try:
             entry = find_operator(read_operators(self._operators_file), name.strip(), secret)
-        except (InvalidInput, OSError):
+        except InvalidInput:
             return None
         return None if entry is None else Session(name.strip(), entry, self._clock())
 
@@ -234,30 +238,37 @@ class Attempts:
         while len(self._counted) > _MOST_CLIENTS:
             self._counted.popitem(last=False)
 
-    def forget(self, client: str) -> None:
-        """``client`` has signed in."""
-        self._counted.pop(client, None)
+    def take_back(self, client: str) -> None:
+        """The last attempt of ``client`` was right. Wrong ones before it count on: they may have been at another secret."""
+        count, since = self._counted.get(client, (0, 0.0))
+        if count > 0:
+            self._counted[client] = (count - 1, since)
 
 
 def read_token(path: Path) -> str:
     """The token in a file that only its owner can read; made when there is none.
 
-    Raises :class:`InvalidInput` when others can read it or it is too short to withstand guessing, OSError when it cannot be read
-    or made.
+    Raises :class:`InvalidInput` when it cannot be read, others can read it, or it is too short to withstand guessing or longer
+    than a sign-in takes, OSError when it cannot be made.
     """
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    if path.stat().st_mode & 0o077:
-        raise InvalidInput(f"token_file {path}: others can read it: chmod 600 {path}")
-    token = path.read_text(encoding="utf-8").strip()
-    if len(token) < _SHORTEST_TOKEN:
+    check_private(path, "token_file")
+    token = read_text(path, MIB, f"token_file {path}").strip()
+    if not _SHORTEST_TOKEN <= len(token) <= LONGEST_TEXT or not token.isprintable():
         raise InvalidInput(
-            f"token_file {path}: the token has {len(token)} characters, expected at least {_SHORTEST_TOKEN}; "
-            "delete the file to have one made"
+            f"token_file {path}: the token has {len(token)} characters, expected {_SHORTEST_TOKEN} to {LONGEST_TEXT} in one "
+            "line; delete the file to have one made"
         )
     return token
+
+
+def check_private(path: Path, parameter: str) -> None:
+    """Raise :class:`InvalidInput` when others than its owner can read or write the file of ``parameter``, OSError without one."""
+    if path.stat().st_mode & 0o077:
+        raise InvalidInput(f"{parameter} {path}: others can read it: chmod 600 {path}")
 
 
 def _digest(text: str) -> str:

@@ -17,8 +17,8 @@ REQUEST_S = 5.0
 class BoundedHttp(H11Protocol):
     """uvicorn's HTTP protocol, which alone would wait for a request for ever and refuse everybody when there are too many.
 
-    When there are too many connections, of one address or in all, the one that has waited longest for its request gives way, so
-    that idle ones never keep a new one out.
+    When there are too many connections, of one address or in all, an older one gives way: one whose client is to send or to read
+    something, else one that only fetches. Idle ones, bodies that do not come and floods of GET never keep a new one out.
     """
 
     _idle_since = 0.0
@@ -32,9 +32,9 @@ class BoundedHttp(H11Protocol):
         everybody = list(self.connections)
         neighbours = [other for other in everybody if _host_of(other) == host]
         if len(neighbours) > MOST_OF_ONE_ADDRESS:
-            _make_way(neighbours)
+            _make_way(neighbours, self)
         elif len(everybody) > MOST_CONNECTIONS:
-            _make_way(everybody)
+            _make_way(everybody, self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request: they stop the clock only when its head is whole."""
@@ -57,9 +57,10 @@ class BoundedHttp(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is being answered."""
-        return self._deadline is not None
+    def waits_for_client(self) -> bool:
+        """Whether it is the client's turn: to send a request or the rest of its body, or to read the response."""
+        answers = self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused
+        return self._deadline is not None or not answers
 
     def _watch(self) -> None:
         waits = self.cycle is None or self.cycle.response_complete
@@ -79,12 +80,12 @@ def _host_of(connection: Any) -> str:
     return connection.client[0] if connection.client else ""
 
 
-def _make_way(connections: list[Any]) -> None:
-    """Close the one that has waited longest for a request; of websockets none."""
-    idle = [one for one in connections if isinstance(one, BoundedHttp) and one.idle]
-    if idle:
-        oldest = min(idle, key=lambda one: one._idle_since)
-        # it ends in the next round of the loop; whoever comes in this one must find another
-        oldest._stop()
-        oldest.connections.discard(oldest)
-        oldest.transport.abort()
+def _make_way(connections: list[Any], new: BoundedHttp) -> None:
+    """Close one of ``connections`` for ``new``, which itself gives way where all others are websockets, answers and commands."""
+    older = [one for one in connections if isinstance(one, BoundedHttp) and one is not new]
+    ending = [one for one in older if one.waits_for_client or one.scope["method"] != "POST"]
+    oldest = min(ending, key=lambda one: (not one.waits_for_client, one._idle_since), default=new)
+    # it ends in the next round of the loop; whoever comes in this one must find another
+    oldest._stop()
+    oldest.connections.discard(oldest)
+    oldest.transport.abort()

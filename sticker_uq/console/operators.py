@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MIB, read_bytes
 from sticker_uq.scene import InvalidInput
 
 SHORTEST_SECRET = 8
@@ -50,11 +51,11 @@ class _File(BaseModel):
 
 
 def read_operators(path: Path) -> dict[str, HashedSecret]:
-    """The operators of a file by name. Raises :class:`InvalidInput` when it is not one of :func:`write_operators`, OSError
-    when it cannot be read.
+    """The operators of a file by name. Raises :class:`InvalidInput` when it cannot be read or is not one of
+    :func:`write_operators`.
     """
     try:
-        return dict(_File.model_validate_json(path.read_bytes()).operators)
+        return dict(_File.model_validate_json(read_bytes(path, MIB)).operators)
     except ValidationError:
         raise InvalidInput(
             f"{path}: expected a file of operators, as 'sticker-uq operator add' writes it"

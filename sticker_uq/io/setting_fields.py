@@ -69,10 +69,13 @@ def refusal(info: FieldInfo, problem: Any) -> str:
     return str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(info)}"
 
 
-def validated(model: type[M], values: dict[str, Any]) -> M:
-    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected."""
+def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
+    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected.
+
+    ``strict``: neither ``true`` nor ``"0.8"`` is a number, as in a file.
+    """
     try:
-        return model.model_validate(values)
+        return model.model_validate(values, strict=strict)
     except ValidationError as error:
         raise InvalidInput("; ".join(_sentence(model, problem) for problem in error.errors())) from None
 

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.gate.audit.chain import GENESIS, SEAL, Entry, Line, file_number, lines_of, log_files, seal_of
+from sticker_uq.gate.audit.chain import (
+    GENESIS,
+    MOST_LINE,
+    SEAL,
+    Entry,
+    Line,
+    file_number,
+    lines_of,
+    log_files,
+    seal_of,
+)
 from sticker_uq.scene import InvalidInput, Reason
 
 CAPACITY = 10_000
@@ -167,6 +177,8 @@ class AuditLog:
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
             entry = Entry.following(number + 1, head, kind, data, time_ns)
+            if (length := len(entry.line())) > MOST_LINE:  # no reader would take it for an entry
+                entry = Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
         if self._size and self._size + len(lines) > self._file_bytes:

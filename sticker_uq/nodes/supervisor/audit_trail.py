@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import socket
@@ -12,10 +13,10 @@ from typing import Any
 from rclpy.logging import get_logging_directory
 from rclpy.node import Node
 
-from sticker_uq.gate.audit import AuditLog, Narrator, entries
+from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
 from sticker_uq.gate.events import Effect, Event
 from sticker_uq.gate.state import GateState, Phase
-from sticker_uq.messages import text_of
+from sticker_uq.messages import text_of, texts_of
 from sticker_uq.nodes.common.diagnostics import Level, Report
 from sticker_uq.scene import InvalidInput, Reason
 
@@ -93,9 +94,17 @@ def unfinished(folder: Path) -> tuple[Reason, ...]:
             standing = ()
         elif entry.kind == "gate":
             code = _STANDING.get(str(entry.data.get("to")))
-            why = map(Reason.from_dict, entry.data.get("reasons", ()))
-            standing = (Reason(code), *why) if code else ()
+            standing = (Reason(code), *_reasons(entry)) if code else ()
     return standing
+
+
+def _reasons(entry: Entry) -> tuple[Reason, ...]:
+    """The reasons of a ``gate`` entry; none where another program wrote something else."""
+    with contextlib.suppress(TypeError, ValueError, AttributeError, LookupError):
+        found = tuple(map(Reason.from_dict, entry.data["reasons"]))
+        texts_of(found)
+        return found
+    return ()
 
 
 def default_folder(node: Node) -> Path:
