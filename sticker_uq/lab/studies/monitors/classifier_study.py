@@ -36,14 +36,15 @@ from sticker_uq.lab.studies.monitors.monitor_measures import (
     nominal_row,
     threshold_at,
 )
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
-_FORMAT = 5
+_FORMAT = 6
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 _PARTS = ("images", "pairs", "probabilities")
 
@@ -52,10 +53,10 @@ _PARTS = ("images", "pairs", "probabilities")
 class StudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
-    classes of the latter; ``alarms``: share of nominal crops that the threshold of a
-    monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
-    probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers,
-    None: as the material says.
+    classes of the latter; ``architectures``: kinds of classifier, each trained with every seed; ``alarms``: share of nominal
+    crops that the threshold of a monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each
+    ambiguous crop, drawn by its probabilities as one annotator would say it, else the probabilities themselves; ``training``
+    of the classifiers, None: as the material says.
     """
 
     seeds: int = 5
@@ -66,11 +67,15 @@ class StudySettings:
     alarms: float = 0.05
     drawn: bool = True
     training: Training | None = None
+    architectures: tuple[str, ...] = (CONVOLUTIONAL,)
 
     def __post_init__(self) -> None:
         for name in ("seeds", "members", "passes", "ambiguous"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+        for name in self.architectures:
+            if name not in ARCHITECTURES:
+                raise InvalidInput(f"--architecture {name}: expected one of {', '.join(ARCHITECTURES)}")
         if not 0 < self.delta_max <= 1:
             raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
         if not 0 < self.alarms < 1:
@@ -115,19 +120,22 @@ def run_study(
     tell = progress or (lambda _: None)
     tell("autoencoders")
     ambiguous = ambiguous_crops(material, settings, out)
-    results = []
-    for seed in range(settings.seeds):
-        tell(f"seed {seed + 1} of {settings.seeds}")
-        results.append(_kept(material, settings, ambiguous, seed, out))
-    plain = train_classifier(
-        material.train, _one_hot(material), seed=0, training=settings.training or material.training
-    )
-    clean = observe_crops(plain, material.test, 1, 0).predicted == material.test_labels
+    results, clean = [], []
+    training = settings.training or material.training
+    for architecture in settings.architectures:
+        for seed in range(settings.seeds):
+            tell(f"{architecture}, seed {seed + 1} of {settings.seeds}")
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture))
+        tell(f"{architecture} without ambiguous crops")
+        plain = train_network(
+            builder(architecture, training.deep), material.train, _one_hot(material), 0, training
+        )
+        clean.append(observe_crops(plain, material.test, 1, 0).predicted == material.test_labels)
     return StudyResult(
         material.name,
         settings,
         results,
-        float(clean.mean()),
+        float(np.mean(clean)),
         (diversity(ambiguous.testing.images), diversity(material.test)),
     )
 
@@ -178,16 +186,22 @@ def ambiguous_crops(material: Material, settings: StudySettings, out: Path | Non
 
 
 def train_members(
-    material: Material, training: AmbiguousImages, settings: StudySettings, seed: int
+    material: Material,
+    training: AmbiguousImages,
+    settings: StudySettings,
+    seed: int,
+    architecture: str = CONVOLUTIONAL,
 ) -> list[Any]:
-    """The classifier of ``seed`` and the members of its ensemble, on nominal and ambiguous crops."""
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops."""
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
     if settings.drawn:
         ambiguous = np.eye(len(material.classes))[draw_labels(ambiguous, seed)]
     vectors = np.concatenate([_one_hot(material), ambiguous])
+    chosen = settings.training or material.training
+    build = builder(architecture, chosen.deep)
     return [
-        train_classifier(crops, vectors, 1000 * seed + number, settings.training or material.training)
+        train_network(build, crops, vectors, 1000 * seed + number, chosen)
         for number in range(settings.members + 1)
     ]
 
@@ -204,10 +218,11 @@ def run_seed(
     settings: StudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
+    architecture: str = CONVOLUTIONAL,
 ) -> SeedResult:
-    """Everything of one seed: classifiers, attacks on the first one, monitors fitted on its training crops, their scores."""
+    """Everything of one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their scores."""
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
-    model, *members = train_members(material, training, settings, seed)
+    model, *members = train_members(material, training, settings, seed, architecture)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     labels = np.concatenate([material.train_labels, drawn])
@@ -269,18 +284,26 @@ def _kept(
     ambiguous: AmbiguousCrops,
     seed: int,
     out: Path | None,
+    architecture: str,
 ) -> SeedResult:
-    """The result of one seed, from the disk where the same study left it."""
+    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
     if out is None:
-        return run_seed(material, settings, ambiguous, seed)
-    named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
+        return run_seed(material, settings, ambiguous, seed, architecture)
+    named = {
+        **asdict(settings),
+        "seeds": 0,
+        "architectures": architecture,
+        "format": _FORMAT,
+        "material": material.name,
+    }
     named["training"] = asdict(settings.training or material.training)
     made = (ambiguous.training.images, ambiguous.testing.images)
     arrays = (material.train, material.test, material.invalid, *made)
-    path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"
+    prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
+    path = out / f"{prefix}seed_{seed}_{fingerprint(named, *arrays)}.json"
     if path.is_file():
         return _read(json.loads(path.read_text(encoding="utf-8")))
-    result = run_seed(material, settings, ambiguous, seed)
+    result = run_seed(material, settings, ambiguous, seed, architecture)
     with atomic_write(path, "w") as stream:
         json.dump(dataclasses.asdict(result), stream)
     return result
