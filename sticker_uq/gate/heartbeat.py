@@ -1,4 +1,4 @@
-"""Whether exactly one arm is there, by its heartbeat. No ROS in here."""
+"""Whether exactly one arm sends its heartbeat, as the gate demands. No ROS in here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Heartbeat:
         return changed
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Time has passed for the arms' heartbeats."""
         longer = {arm: ticks + 1 for arm, ticks in self._missed.items()}
         self._missed = {arm: ticks for arm, ticks in longer.items() if ticks < self._patience}
 

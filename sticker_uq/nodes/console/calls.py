@@ -1,4 +1,4 @@
-"""What the operator's page wants of the supervisor, as service calls from the web server's thread."""
+"""The console node's service calls to the supervisor, from the web server's thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMANDS = {
 
 
 class SupervisorCalls:
-    """The services of the supervisor, called for ``node``, which waits ``timeout_s`` for each response."""
+    """The supervisor's services as the console node calls them for ``node``, which waits ``timeout_s`` for each response."""
 
     def __init__(self, node: Node, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -30,7 +30,7 @@ class SupervisorCalls:
         self.operations = node.create_client(OperateGate, "operate")
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer of ``person`` over."""
+        """Hand an operator's answer from the page to the supervisor, in the name of ``person``."""
         answers = [
             ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
@@ -45,7 +45,7 @@ class SupervisorCalls:
         return await self._call(self._answers, request)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate."""
+        """Ask the supervisor to hold, release or reset the gate, for the operator's page."""
         request = OperateGate.Request(
             command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
         )
