@@ -68,7 +68,7 @@ class LabelledSource(ImageSource):
         return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
 
     def fingerprint(self, digests: Sequence[str]) -> str:
-        """SHA-256 over the images with ``digests``, in order, and their labels, hex."""
+        """SHA-256 over the labelled images with ``digests``, in order, and their labels, hex."""
         whole = hashlib.sha256()
         for item, digest in zip(self.items.values(), digests, strict=True):
             whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())
