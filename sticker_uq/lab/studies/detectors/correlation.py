@@ -19,7 +19,8 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank correlation ``rho`` -1..1 of mAP with one metric over ``images``; ``p_holm`` corrected over the metrics of a model.
+    """Rank correlation ``rho`` -1..1 of mAP with one uncertainty metric over ``images``;
+    ``p_holm`` corrected over the metrics of a model.
 
     ``pearson`` and ``pearson_p_holm``: the same of the values instead of their ranks, which the published code has too. NaN where
     one of the two does not vary.
@@ -35,7 +36,9 @@ class Correlation:
 
 @dataclass(frozen=True)
 class PooledCorrelation:
-    """Rank correlation over all data sets and rates of ``images`` images, with the 95 % interval of the cluster bootstrap."""
+    """Rank correlation of mAP with uncertainty over all data sets and rates of ``images`` images, 95 % interval of the cluster
+    bootstrap.
+    """
 
     images: int
     rows: int
@@ -67,7 +70,7 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """The correlation of ``accuracy`` (N,) with each of ``metrics`` (N,) of one model, Holm over the metrics.
+    """Rank correlation of ``accuracy`` (N,) with each uncertainty metric of ``metrics`` (N,) of one model, Holm over the metrics.
 
     Pairs in which one of the two was not measured are left out.
     """
@@ -87,7 +90,8 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """The correlation over all rows, its interval from drawing whole images (``images`` (N,): the image of each row).
+    """Correlation of mAP and uncertainty over all rows, interval from drawing whole images (``images`` (N,): the image of each
+    row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
     """
