@@ -1,4 +1,4 @@
-"""Stochastic sticker detectors: models, passes, dropout, weights."""
+"""Stochastic sticker detectors (MC dropout): networks, passes, dropout, weights. What follows is in sticker_uq.uncertainty."""
 
 from __future__ import annotations
 

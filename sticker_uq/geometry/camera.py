@@ -22,7 +22,7 @@ _H = 1e-6
 
 @dataclass(frozen=True)
 class Camera:
-    """A calibrated camera.
+    """A calibrated camera: a pinhole with lens distortion, pixels to rays.
 
     ``image_size`` (width, height) px; ``matrix`` (3, 3) intrinsic matrix, px; ``model`` one of the lens models of
     image_geometry (plumb_bob, rational_polynomial, equidistant) or empty for a lens without distortion; ``distortion`` its
@@ -53,7 +53,7 @@ class Camera:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the calibration, 16 hex digits."""
+        """Hash of the camera's calibration, 16 hex digits."""
         values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 

@@ -24,7 +24,7 @@ _CENTRE = 0.5 * np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
 
 @dataclass(frozen=True)
 class ObjectPose:
-    """The pose of one object.
+    """The pose of one object on the lid in the arm's frame, with covariance.
 
     ``position`` of the centre on the lid, m; ``orientation`` x, y, z, w: z out of the lid, x along the image's rows.
 
@@ -54,7 +54,7 @@ class CellGeometry:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the calibration, 16 hex digits; without the pose of the camera, which may be mounted on the arm."""
+        """Hash of the cell's calibration, 16 hex digits; without the camera's pose, which may be mounted on the arm."""
         values = (self.frame_id, self.camera.fingerprint, self.lid.normal.tolist(), self.lid.offset)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 

@@ -1,4 +1,6 @@
-"""Image -> :class:`~sticker_uq.scene.SceneAssessment`: the same code for the live node, replay and studies."""
+"""Perception: image in, assessment (:class:`~sticker_uq.scene.SceneAssessment`) out; detection, uncertainty, DiL,
+novelty joined.
+"""
 
 from __future__ import annotations
 
