@@ -55,7 +55,7 @@ _CHUNK = 1 << 20
 
 
 class Manifest(BaseModel):
-    """What ``bundle.yaml`` says."""
+    """What the ``bundle.yaml`` of a bundle says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -109,21 +109,21 @@ class Bundle:
 
     @property
     def policy(self) -> Path:
-        """The policy's file."""
+        """The file of the bundle's policy."""
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
-        """The parameters of the detector, with the paths of its files."""
+        """The bundle's parameters of the detector, with the paths of its files."""
         panel = self.folder / _PANEL
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
         return values | ({"panel": str(panel)} if panel.is_dir() else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path of the policy."""
+        """The bundle's parameters of the supervisor, with the path of the policy."""
         return {**self.manifest.supervisor, "policy": str(self.policy)}
 
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
-        """The settings of perception; device and threads are those of ``present``, which belong to the machine.
+        """The bundle's settings of perception; device and threads are those of ``present``, which belong to the machine.
 
         Raises :class:`InvalidInput` for a value that perception refuses.
         """

@@ -102,7 +102,7 @@ class _Commands(TyperGroup):
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """The error message for `error`, and the exit status."""
+    """The command line's message for `error`, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
     if isinstance(error, InvalidInput):
@@ -146,5 +146,5 @@ def _about(
 
 
 def main() -> None:
-    """Entry point of the console script. Does not return."""
+    """Entry point of the command line ``sticker-uq``. Does not return."""
     typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])

@@ -166,7 +166,7 @@ def command(
 
 
 def policy_text(policy: Policy) -> str:
-    """``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
+    """The calibrated ``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
     values = policy.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 

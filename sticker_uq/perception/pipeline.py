@@ -97,7 +97,7 @@ class Perception:
 
     @property
     def shortage(self) -> str:
-        """What of perception did not fit into the device's memory, in words; "" where everything did."""
+        """What the device's memory did not suffice for in perception, in words; "" where it did."""
         detector = self._detector
         if detector.chunk >= self._chunk:
             return ""

@@ -25,7 +25,7 @@ _FAR = 60.0
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:
-    """Two jaws and the arm behind them; the tips meet near the origin, the arm leaves towards +x."""
+    """Draw an occluding gripper: two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
     dark, light = shade(colour, 0.6), shade(colour, 1.3)
     pen.polygon([(1.5, -0.55), (_FAR, -0.7), (_FAR, 0.7), (1.5, 0.55)], dark)
     pen.polygon([(1.5, -0.3), (_FAR, -0.38), (_FAR, 0.05), (1.5, 0.05)], colour)

@@ -158,7 +158,7 @@ def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
 
 
 def stamp(image: Image, coverage: Image, left: int, top: int, colour: Sequence[int]) -> None:
-    """Blend `colour` into `image` (H,W,C) where `coverage` (h,w) says so; parts outside the image are cut."""
+    """Paint `colour` into the rendered `image` (H,W,C) by `coverage` (h,w); parts outside the image are cut."""
     height, width = image.shape[:2]
     x0, y0 = max(0, left), max(0, top)
     x1, y1 = min(width, left + coverage.shape[1]), min(height, top + coverage.shape[0])
@@ -203,7 +203,7 @@ def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
 def clouds(
     rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
 ) -> Floats:
-    """Smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
+    """Painted smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
         across, down = (max(2, count << octave) for count in cells)
@@ -213,13 +213,13 @@ def clouds(
 
 
 def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
-    """The colour `share` of the way from `a` to `b`."""
+    """The paint colour `share` of the way from `a` to `b`."""
     blue, green, red = (min(255, max(0, round(p + (q - p) * share))) for p, q in zip(a, b, strict=True))
     return blue, green, red
 
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
-    """The colour made darker (factor below 1) or lighter (above 1)."""
+    """The paint colour made darker (factor below 1) or lighter (above 1)."""
     return (
         mix(colour, (0, 0, 0), 1 - factor)
         if factor <= 1
@@ -228,5 +228,5 @@ def shade(colour: Sequence[float], factor: float) -> Colour:
 
 
 def luminance(colour: Sequence[float]) -> float:
-    """Brightness from 0 to 255 (ITU-R BT.601 weights)."""
+    """Brightness of a paint colour from 0 to 255 (ITU-R BT.601 weights)."""
     return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]

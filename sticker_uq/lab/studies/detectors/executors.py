@@ -60,7 +60,7 @@ def _here(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, 
 def _in_processes(
     tasks: Sequence[Task], settings: StudySettings, pool: ProcessPoolExecutor
 ) -> Iterator[dict[str, Any]]:
-    for done in as_completed([pool.submit(perform, task, settings) for task in tasks]):
+    for done in as_completed([pool.submit(perform_task, task, settings) for task in tasks]):
         yield done.result()
 
 
@@ -90,7 +90,7 @@ def _cluster(address: str, jobs: int) -> Iterator[None]:
 
 def _on_ray(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, Any]]:
     ray: Any = importlib.import_module("ray")
-    remote = ray.remote(perform)
+    remote = ray.remote(perform_task)
     plan, waiting = ray.put(settings), list(tasks)[::-1]
     most = max(int(ray.cluster_resources().get("CPU", 1)) * _UNDER_WAY, 1)
     running: list[Any] = []
