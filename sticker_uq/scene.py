@@ -211,7 +211,7 @@ class StochasticSamples:
 
 @dataclass(frozen=True)
 class MonitorScore:
-    """What the supervisor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
+    """What the monitor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
     ``limit``: the highest one that it does not object to.
     """
 
