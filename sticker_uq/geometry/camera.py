@@ -64,7 +64,7 @@ class Camera:
         return distorted @ matrix[:2, :2].T + matrix[:2, 2]
 
     def rays(self, pixels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
+        """The camera's rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
 
         The derivatives (N, 2, 2) are with respect to the pixel. Raises :class:`InvalidInput` for a pixel outside the range in
         which the distortion polynomial can be inverted.

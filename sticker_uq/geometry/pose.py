@@ -73,7 +73,7 @@ class ScenePoses:
 
 
 def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
-    """Pose of ``observed`` on the lid.
+    """Pose of ``observed`` on the lid, in the arm's frame.
 
     The centre of the box is cast onto the lid; its covariance is propagated to first order. Raises :class:`InvalidInput` when
     the ray does not meet the lid in front of the camera, meets it at too small an angle, or the lens model fails there.
@@ -114,7 +114,7 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
 def locate_all(
     decision: SceneDecision, image_size: tuple[int, int], geometry: CellGeometry | Reason
 ) -> ScenePoses:
-    """Poses of all objects of ``decision``; ``geometry`` may be the reason why there is none."""
+    """Poses in the arm's frame of all objects of ``decision``; ``geometry`` may be the reason why there is none."""
     if isinstance(geometry, Reason):
         return ScenePoses(problem=geometry)
     size = geometry.camera.image_size

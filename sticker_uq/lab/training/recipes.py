@@ -103,7 +103,7 @@ def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.d
 
 
 def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> None:
-    """Scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
+    """Before training, scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
     if not recipe_of(name).unit_variance:
         return
     images = ssd_input(model, samples, device)
