@@ -161,7 +161,7 @@ class Access:
         return self._sessions.get(_digest(cookie))
 
     def may_answer(self, session: Session) -> bool:
-        """Whether the operator's ``session`` may do more than watch and hold: it is not too old, and has the same secret."""
+        """Whether the operator's ``session`` may do more than watch and hold: it is not too old, the secret still the same."""
         if session is OPEN:
             return True
         if self._clock() - session.since_s > SESSION_S:

@@ -1,4 +1,4 @@
-"""Stochastic sticker detectors (MC dropout): networks, passes, dropout, weights. What follows is in sticker_uq.uncertainty."""
+"""Stochastic sticker detectors (Monte Carlo dropout): networks, passes, dropout, weights."""
 
 from __future__ import annotations
 

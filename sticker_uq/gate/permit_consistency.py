@@ -87,7 +87,9 @@ def _only_covered(verdict: ObjectVerdict) -> bool:
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
-    """Whether ``verdict`` doubts a permit slightly: about a stable sticker, by metrics within ``margin`` of their limits."""
+    """Whether ``verdict`` doubts a permit slightly: a stable sticker, only because of metrics within ``margin`` of their
+    limits.
+    """
     thing = verdict.object
     sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_operator
     near = bool(verdict.reasons) and all(_is_near(reason, margin) for reason in verdict.reasons)

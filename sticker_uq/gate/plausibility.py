@@ -57,7 +57,7 @@ def problems_of(
     now_ns: int,
     settings: GateSettings,
 ) -> tuple[Problem, ...]:
-    """Implausible properties of a scene that comes at ``now_ns`` to a gate in the state ``before``.
+    """Everything that is wrong with a scene that comes at ``now_ns`` to a gate in the state ``before``.
 
     ``picture`` are the pixels seen last, those of this scene included. A failed scene, or one that the policy refuses to
     judge, is not checked any further.
@@ -101,7 +101,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Implausible properties of an image that reaches the gate at ``now_ns``, whatever a model may make of it.
+    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """

@@ -106,7 +106,7 @@ def conclude(context: StepContext) -> None:
 
 
 def unexplained(decision: SceneDecision) -> bool:
-    """Whether ``decision`` closes the gate only since something may have been missed in a scene with nothing to do."""
+    """Gate: whether ``decision`` only doubts that a scene with nothing to do is clean, because something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
 
 

@@ -1,6 +1,4 @@
-"""Perception: image in, assessment (:class:`~sticker_uq.scene.SceneAssessment`) out; detection, uncertainty, DiL,
-novelty joined.
-"""
+"""Perception: image in, :class:`~sticker_uq.scene.SceneAssessment` out; joins detection, uncertainty, DiL and novelty."""
 
 from __future__ import annotations
 

@@ -1,3 +1,1 @@
-"""Fast kernels of the detectors for processor and GPU, tested against torchvision's own modules in
-sticker_uq.detection.models.
-"""
+"""Fast kernels of the detectors for processor and GPU, tested against torchvision's own modules."""

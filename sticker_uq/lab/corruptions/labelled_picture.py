@@ -174,7 +174,8 @@ def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
 
 
 def warp_image(image: Image, matrix: Points) -> Image:
-    """`image` after the projective map `matrix` of continuous coordinates, uncovered parts filled with a blur of its edge.
+    """Corrupted `image` after the projective map `matrix` of continuous coordinates,
+    uncovered parts filled with a blur of its edge.
 
     Mirroring the edge instead would show objects twice.
     """

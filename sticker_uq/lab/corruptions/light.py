@@ -124,7 +124,8 @@ def colour_cast(picture: LabelledPicture, strength: float, rng: np.random.Genera
 
 
 def planckian_gains(kelvin: float) -> Any:
-    """Gains (3,) of linear red, green, blue for a black body of that temperature against 6500 K, green 1.
+    """Gains (3,) of linear red, green, blue of the corruption colour cast: a black body of that temperature against 6500 K,
+    green 1.
 
     Chromaticity by the cubic fit of Kim et al. (US patent 7024034) to the Planckian locus, 1667 to 25000 K.
     """

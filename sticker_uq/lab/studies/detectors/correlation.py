@@ -50,7 +50,7 @@ class PooledCorrelation:
 def spearman(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Spearman's rho and its p; NaN for fewer than 3 values or where one of the two does not vary."""
+    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.spearmanr(first, second, alternative=alternative)
@@ -60,7 +60,7 @@ def spearman(
 def pearson(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Pearson's correlation and its p; NaN for fewer than 3 values or where one of the two does not vary."""
+    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.pearsonr(first, second, alternative=alternative)
