@@ -54,7 +54,7 @@ class BlockReason(IntFlag):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of all reasons in here, as :data:`BLOCK_REASONS` names them."""
+        """The message codes of all block reasons in here, as :data:`BLOCK_REASONS` names them."""
         return tuple(str(bit.name).lower() for bit in self)
 
 
@@ -442,12 +442,12 @@ def printable(text: str) -> str:
 
 
 def texts_of(reasons: Iterable[Reason]) -> str:
-    """All ``reasons`` in one line."""
+    """Messages of all ``reasons`` in one line."""
     return "; ".join(map(text_of, reasons))
 
 
 def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
-    """Why the gate is closed in one line: the names of its block reasons in words, then their details. Empty for an open gate."""
+    """Message of why the gate is closed, one line: its block reasons in words, then their details. Empty for an open gate."""
     names = set(block_reasons)
     closed = "; ".join(words for name, words in BLOCK_REASONS.items() if name in names)
     why = texts_of(details)
@@ -455,13 +455,13 @@ def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
 
 
 def log_line(reasons: Iterable[Reason]) -> str:
-    """A line of the log: what happened, and after a colon why."""
+    """A message as a line of the log: what happened, and after a colon why."""
     first, *rest = reasons
     return f"{text_of(first)}: {texts_of(rest)}" if rest else text_of(first)
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """The names in braces of ``template``."""
+    """The names in braces of a message's ``template``."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
 
 

@@ -56,7 +56,7 @@ MOST_FILE = 4 << 30
 
 
 class Manifest(BaseModel):
-    """What ``bundle.yaml`` says."""
+    """What the ``bundle.yaml`` of a bundle says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -112,7 +112,7 @@ class Bundle:
 
     @property
     def policy(self) -> Path:
-        """The policy's file."""
+        """The file of the bundle's policy."""
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Bundle:
         return {**self.manifest.supervisor, **own}
 
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
-        """The settings of perception; device and threads are those of ``present``, which belong to the machine.
+        """The bundle's settings of perception; device and threads are those of ``present``, which belong to the machine.
 
         Raises :class:`InvalidInput` for a value that perception refuses.
         """

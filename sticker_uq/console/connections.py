@@ -15,7 +15,9 @@ REQUEST_S = 5.0
 
 
 class BoundedHttp(H11Protocol):
-    """uvicorn's HTTP protocol, which alone would wait for a request for ever and refuse everybody when there are too many.
+    """uvicorn's HTTP protocol with bounds for the operator's page.
+
+    Alone it would wait for a request for ever and refuse everybody when there are too many.
 
     When there are too many connections, of one address or in all, an older one gives way: one whose client is to send or to read
     something, else one that only fetches. Idle ones, bodies that do not come and floods of GET never keep a new one out.
@@ -25,7 +27,7 @@ class BoundedHttp(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, or the one in whose place it comes is closed."""
+        """Accept a connection to the operator's page, or the one in whose place it comes is closed."""
         super().connection_made(transport)
         self._watch()
         host = _host_of(self)
@@ -37,22 +39,22 @@ class BoundedHttp(H11Protocol):
             _make_way(everybody, self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request: they stop the clock only when its head is whole."""
+        """Bytes of a request to the operator's page: they stop the clock only when its head is whole."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """The next request may come."""
+        """The next request to the operator's page may come."""
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """The connection to the operator's page has ended."""
         super().connection_lost(exc)
         self._stop()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """From here on it is a websocket."""
+        """From here on the connection to the operator's page is a websocket."""
         self._stop()
         super().handle_websocket_upgrade(event)
 

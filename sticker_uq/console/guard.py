@@ -32,7 +32,7 @@ _PUBLIC = ("/", "/session")
 
 
 class Guard:
-    """ASGI middleware: refuses what is not from the page or not from a signed-in operator, and limits bodies.
+    """ASGI middleware of the operator's page: refuses requests not from it or not from a signed-in operator, and limits bodies.
 
     The request that passes has its session in ``scope[SESSION]`` (None at the sign-in) and its cookie in ``scope[COOKIE]``.
     """

@@ -23,7 +23,7 @@ _BLOCK = 8
 
 
 class HashedSecret(BaseModel):
-    """What is kept of a secret: the salt and scrypt(secret, salt), both hexadecimal."""
+    """What is kept of an operator's secret: the salt and scrypt(secret, salt), both hexadecimal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,12 +32,12 @@ class HashedSecret(BaseModel):
 
     @classmethod
     def of(cls, secret: str) -> HashedSecret:
-        """``secret`` with a salt of its own."""
+        """The hash of an operator's ``secret`` with a salt of its own."""
         salt = secrets.token_bytes(16)
         return cls(salt=salt.hex(), hash=_scrypt(secret, salt).hex())
 
     def fits(self, secret: str) -> bool:
-        """Whether it was made of ``secret``; takes equally long for every secret."""
+        """Whether the hash was made of the operator's ``secret``; takes equally long for every secret."""
         return hmac.compare_digest(_scrypt(secret, bytes.fromhex(self.salt)), bytes.fromhex(self.hash))
 
 
@@ -70,7 +70,7 @@ def write_operators(path: Path, operators: Mapping[str, HashedSecret]) -> None:
 
 
 def checked_name(name: str) -> str:
-    """``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
+    """An operator's ``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
     name = name.strip()
     if not 1 <= len(name) <= LONGEST_TEXT or not name.isprintable():
         raise InvalidInput(f"name {name!r}: expected 1 to {LONGEST_TEXT} printable characters")
@@ -78,7 +78,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_secret(secret: str) -> str:
-    """``secret``; raises :class:`InvalidInput`, which does not repeat it, when it is too short or too long."""
+    """An operator's ``secret``; raises :class:`InvalidInput`, which does not repeat it, when it is too short or too long."""
     if not SHORTEST_SECRET <= len(secret) <= LONGEST_TEXT:
         raise InvalidInput(
             f"the secret has {len(secret)} characters: expected {SHORTEST_SECRET} to {LONGEST_TEXT}"
@@ -87,7 +87,7 @@ def checked_secret(secret: str) -> str:
 
 
 def find_operator(operators: Mapping[str, HashedSecret], name: str, secret: str) -> HashedSecret | None:
-    """The entry of ``name`` if ``secret`` is theirs. An unknown name takes as long as a wrong secret."""
+    """The operator's entry of ``name`` if ``secret`` is theirs. An unknown name takes as long as a wrong secret."""
     entry = operators.get(name)
     fits = (entry or _NOBODY).fits(secret)
     return entry if fits else None

@@ -37,7 +37,7 @@ _STALLED_MS = 10_000
 
 
 class ConsoleSettings(BaseModel):
-    """Parameters of the console."""
+    """Parameters of the console node and its operator's page."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -75,7 +75,7 @@ class ConsoleSettings(BaseModel):
 
 
 class PageServer:
-    """Serves the page of ``cell`` from its construction until :meth:`close`. ``port``: where; ``address``: the same as a link.
+    """Serves the operator's page of ``cell`` until :meth:`close`. ``port``: where; ``address``: the same as a link.
 
     Raises :class:`InvalidInput` when the address cannot be listened on, or is reachable from other machines without a sign-in.
     """
@@ -103,7 +103,7 @@ class PageServer:
         self.address = f"http://{name}:{self.port}/"
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving the operator's page."""
         self._server.should_exit = True
         self._thread.join(_CLOSING_S)
 

@@ -46,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def check_regular(path: PathLike, name: str = "") -> int:
-    """The size in bytes of the regular file at ``path``, links followed.
+    """The size in bytes of the regular file at ``path``, links followed, to read it within bounds.
 
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is none or cannot be found.
     """

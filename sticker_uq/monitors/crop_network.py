@@ -1,4 +1,4 @@
-"""A small convolutional classifier of crops: what the studies supervise, and what a task network is made of."""
+"""A small convolutional classifier of crops: what the studies of monitors supervise, and what a task network is made of."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CropNetwork(Protocol):
 
 
 class CropClassifier(nn.Module):
-    """Takes crops (N, C, h, w) 0..1 to logits (N, K).
+    """The monitors' classifier, from crops (N, C, h, w) 0..1 to logits (N, K).
 
     Two convolutions, one hidden layer and dropout before both linear layers: the plain network of Weiss et al. 2022, made small.
     ``deep``: three convolutions with batch normalisation and pooling between them, which textures and print in colour need.
@@ -73,7 +73,7 @@ class CropClassifier(nn.Module):
         self.last = nn.Linear(FEATURES, classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """Outputs of the convolutions and of the hidden layer."""
+        """The crop classifier's outputs of the convolutions and of the hidden layer."""
         maps: list[Tensor] = []
         at = crops
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
@@ -85,7 +85,7 @@ class CropClassifier(nn.Module):
         return (*maps, hidden)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """Logits (N, K) of crops (N, C, h, w)."""
+        """The crop classifier's logits (N, K) of crops (N, C, h, w)."""
         hidden = self.activations(crops, dropout)[-1]
         return self.last(F.dropout(hidden, 0.5, dropout))
 
@@ -93,7 +93,7 @@ class CropClassifier(nn.Module):
 def train_classifier(
     crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
 ) -> CropClassifier:
-    """A classifier of ``crops`` (N, C, h, w) trained on probabilistic labels ``vectors`` (N, K) by cross entropy."""
+    """A crop classifier of ``crops`` (N, C, h, w) trained on probabilistic labels ``vectors`` (N, K) by cross entropy."""
     training = Training() if training is None else training
     return train_network(
         lambda shape, classes: CropClassifier(shape[0], classes, training.deep),

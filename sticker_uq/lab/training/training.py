@@ -109,7 +109,7 @@ class Training:
         on_epoch: Callable[[EpochResult], None],
         stop: Callable[[], bool],
     ) -> bool:
-        """Train to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
+        """Run the training to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
 
         The state is saved after every epoch and when stopped.
         """

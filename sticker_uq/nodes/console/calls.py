@@ -1,4 +1,4 @@
-"""What the operator's page wants of the supervisor, as service calls from the web server's thread."""
+"""The console node's service calls to the supervisor, from the web server's thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_PENDING = 6
 
 
 class SupervisorCalls:
-    """The services of the supervisor, called for ``node``, which waits ``timeout_s`` for each response."""
+    """The supervisor's services as the console node calls them for ``node``, which waits ``timeout_s`` for each response."""
 
     def __init__(self, node: Node, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -36,7 +36,7 @@ class SupervisorCalls:
         self._pending: Counter[Client] = Counter()
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer of ``person`` over."""
+        """Hand an operator's answer from the page to the supervisor, in the name of ``person``."""
         answers = [
             ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
@@ -51,7 +51,7 @@ class SupervisorCalls:
         return await self._in_turn(self._answers, request)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate."""
+        """Ask the supervisor to hold, release or reset the gate, for the operator's page."""
         request = OperateGate.Request(
             command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
         )

@@ -1,4 +1,4 @@
-"""The supervisor's audit log as the node uses it: where it lies, what goes in, how it is."""
+"""The supervisor node's audit log: where it lies, what goes in, what /diagnostics say of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FLUSH_S = 5.0
 
 
 class AuditTrail:
-    """Opens the log in ``folder`` (empty: :func:`default_folder`) for ``node``.
+    """The supervisor node's audit log in ``folder`` (empty: :func:`default_folder`), opened for ``node``.
 
     Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
     """
@@ -46,31 +46,31 @@ class AuditTrail:
     def step(
         self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
     ) -> None:
-        """Tell what one step of the gate did; ``event`` is None for a scene."""
-        for kind, data in self._narrator.tell(event, before, after, effects):
+        """Enter what one step of the gate did into the supervisor node's audit log; ``event`` is None for a scene."""
+        for kind, data in self._narrator.entries_of_step(event, before, after, effects):
             self._log.add(kind, data)
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Tell something that is no step of the gate."""
+        """Enter something that is no step of the gate into the supervisor node's audit log."""
         self._log.add(kind, data)
 
     @property
     def head(self) -> str:
-        """Hash of the newest entry on the disk."""
+        """Hash of the newest entry of the supervisor node's audit log on the disk."""
         return self._log.status.head
 
     @property
     def problem(self) -> Reason | None:
-        """Why entries do not reach the disk; None when they do."""
+        """Why entries of the supervisor node's audit log do not reach the disk; None when they do."""
         return self._log.status.problem
 
     def close(self) -> None:
-        """Bring everything to the disk and end."""
+        """Bring the supervisor node's audit log to the disk and end."""
         self._log.flush(FLUSH_S)
         self._log.close(FLUSH_S)
 
     def report(self) -> Report:
-        """How the log is, for /diagnostics."""
+        """The supervisor node's audit log for /diagnostics."""
         status = self._log.status
         values = {
             "head": status.head,
@@ -87,7 +87,9 @@ class AuditTrail:
 
 
 def unfinished(folder: Path) -> tuple[Reason, ...]:
-    """What stood when the last run died without a ``stop``: a fault or a question to the operator; empty when nothing did."""
+    """What was open in the audit log when the supervisor last died without a ``stop``: a fault or a question to the operator;
+    empty when nothing was.
+    """
     standing: tuple[Reason, ...] = ()
     for entry in entries(folder, newest_files=2):
         if entry.kind == "stop":
@@ -108,14 +110,16 @@ def _reasons(entry: Entry) -> tuple[Reason, ...]:
 
 
 def default_folder(node: Node) -> Path:
-    """A folder of its own for each supervisor of this machine and person, inside ROS's folder of logs."""
+    """The supervisor's default folder for its audit log: one per supervisor and person on this machine,
+    in ROS's folder of logs.
+    """
     domain = os.environ.get("ROS_DOMAIN_ID") or "0"
     name = node.get_fully_qualified_name().strip("/").replace("/", ".")
     return Path(str(get_logging_directory())) / "audit" / f"domain_{domain}.{name}"
 
 
 def whereabouts() -> dict[str, Any]:
-    """Which process this is: host, user and number."""
+    """Which process the supervisor is, for its audit log: host, user and number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

@@ -1,4 +1,4 @@
-"""The operator's services: answers, hold and release, reset."""
+"""The supervisor node's services for the operator: answers, hold and release, reset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_NAME = 200
 
 
 class OperatorServices:
-    """Serves ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
+    """The supervisor's services ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
 
     Each request becomes an event for ``happen``, whose reply is the response; ``state`` gives the state of the gate.
     ``answered`` gets an answer that was accepted, with the workpiece and the frame that it is about.
@@ -49,7 +49,7 @@ class OperatorServices:
         )
 
     def destroy(self) -> None:
-        """Withdraw the services."""
+        """Withdraw the supervisor's services for the operator."""
         for service in self._services:
             self._node.destroy_service(service)
 

@@ -1,4 +1,4 @@
-"""The study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
+"""The monitor study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
 
 from __future__ import annotations
 
@@ -101,7 +101,9 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``: of ambiguous and of nominal crops."""
+    """Result of a monitor study. ``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``:
+    of ambiguous and of nominal crops.
+    """
 
     material: str
     settings: StudySettings
@@ -116,7 +118,7 @@ def run_study(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> StudyResult:
-    """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
+    """The monitor study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
     tell = progress or (lambda _: None)
     tell("autoencoders")
     ambiguous = ambiguous_crops(material, settings, out)
@@ -142,7 +144,7 @@ def run_study(
 
 @dataclass(frozen=True)
 class AmbiguousCrops:
-    """Ambiguous crops to train with, to test with, and as ambiguous as those that the paper tested with.
+    """Ambiguous crops of a monitor study: to train, to test, and as ambiguous as those that the paper tested with.
 
     What is tested with comes of other autoencoders than what is trained with: a classifier learns by heart which class is the
     likelier one in the pictures of an autoencoder that it knows.
@@ -154,7 +156,7 @@ class AmbiguousCrops:
 
 
 def ambiguous_crops(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
-    """The ambiguous crops of the study, from the disk where the same one left them."""
+    """The ambiguous crops of the monitor study, from the disk where the same one left them."""
     path = None
     names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
     if out is not None:
@@ -207,7 +209,7 @@ def train_members(
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
-    """One class of each probabilistic label (N, K), drawn by its probabilities, (N,)."""
+    """One class of each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
     drawn = np.random.default_rng(seed).random((len(vectors), 1))
     # scaled, for a row that sums to a little less than 1 must have a class too
     return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))
@@ -310,7 +312,7 @@ def _kept(
 
 
 def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
-    """16 hex digits over what is ``named`` and the arrays."""
+    """Identity of a monitor study's piece: 16 hex digits over what is ``named`` and the arrays."""
     digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)

@@ -1,4 +1,4 @@
-"""Everything that monitors read from a classifier of crops."""
+"""Everything that monitors read from the study's classifier of crops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures that are no digits."""
+"""Material of a monitor study: handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures of no digits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDE = 8
 
 
 def digits(seed: int = 0) -> Material:
-    """The 1797 digits, two thirds to train with, as material of a study; ``seed`` of the split."""
+    """The 1797 digits, two thirds to train with, as material of a monitor study; ``seed`` of the split."""
     data = load_digits()
     images = (data.images[:, None] / 16).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(images))

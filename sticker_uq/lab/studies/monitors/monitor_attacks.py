@@ -1,4 +1,4 @@
-"""Attacks that know the monitor: they change the class, then lower the score (after Carlini and Wagner 2017)."""
+"""Attacks that know the monitor of a study: they change the class, then lower the score (after Carlini and Wagner 2017)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _mahalanobis(monitor: Monitor, model: CropNetwork) -> Score:
 def targeted(
     model: CropNetwork, crops: FloatArray, labels: IntArray, score: Score | None
 ) -> tuple[FloatArray, IntArray]:
-    """Crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
+    """Attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
 
     Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
     gradient of the score instead, back and forth over the boundary, and the one with the lowest score on the other side counts.
