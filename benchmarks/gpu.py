@@ -56,7 +56,7 @@ from sticker_uq.detection import (
 )
 from sticker_uq.detection.detector import name_of, resolve_device
 from sticker_uq.detection.dropout import CounterDropout
-from sticker_uq.detection.kernels.batched_nms import greedy_nms, ranked
+from sticker_uq.detection.kernels.batched_nms import greedy_nms, top_ranked
 from sticker_uq.detection.kernels.pixels import network_input
 from sticker_uq.detection.kernels.roi_pooling import BagPooling
 from sticker_uq.detection.settings import Precision
@@ -211,7 +211,7 @@ def kernels(arguments: argparse.Namespace) -> Row:
     made = BagPooling(pool)(last, boxes[0].to(device), none, (480, 640))
     return {
         "masks_equal": all(map(torch.equal, masks(cpu), masks(device))),
-        "order_equal": torch.equal(ranked(scores, 1000), ranked(scores.to(device), 1000).cpu()),
+        "order_equal": torch.equal(top_ranked(scores, 1000), top_ranked(scores.to(device), 1000).cpu()),
         "suppression_equal": torch.equal(kept, wanted),
         "pixels_most": float((pixels[0] - pixels[1]).abs().max()),
         "pooling_most": float((made - pooled).abs().max()),

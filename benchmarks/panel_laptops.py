@@ -19,7 +19,7 @@ from sticker_uq.lab.studies.ambiguity.pasting import paste
 from sticker_uq.lab.studies.ambiguity.raae import train_raaes
 from sticker_uq.lab.studies.ambiguity.sampling import AmbiguousImages, generate
 from sticker_uq.lab.studies.monitors.cell_crops import PAIRS, RAAE, crops_of
-from sticker_uq.lab.studies.monitors.detection_study import plain
+from sticker_uq.lab.studies.monitors.detection_study import unchanged_pictures
 from sticker_uq.perception import Perception
 from sticker_uq.scene import ObjectClass, Outcome, SceneAssessment, Verdict
 
@@ -182,7 +182,7 @@ def laptop(kind: str, number: int, seed: int, made: AmbiguousImages) -> Laptop:
 
 def ambiguous_crops(folder: Path, seed: int) -> AmbiguousImages:
     """Crops between logo and sticker and between sticker and lid, made of the objects of the COCO folder."""
-    crops, labels = crops_of(plain(read_coco(folder)), seed)
+    crops, labels = crops_of(unchanged_pictures(read_coco(folder)), seed)
     raaes = train_raaes(crops, labels, PAIRS, RAAE, seed)
     drawn = generate(raaes, _DRAWN, seed=seed)
     order = np.random.default_rng(seed).permutation(len(drawn))

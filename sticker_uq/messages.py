@@ -54,7 +54,7 @@ class BlockReason(IntFlag):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of all reasons in here, as :data:`BLOCK_REASONS` names them."""
+        """The message codes of all block reasons in here, as :data:`BLOCK_REASONS` names them."""
         return tuple(str(bit.name).lower() for bit in self)
 
 
@@ -127,8 +127,7 @@ BLOCK_ADVICE = {
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
     "which parameter or file",
     "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
-    "drift or failed spot checks find the cause, then `ros2 service call /reset std_srvs/srv/Trigger`: the page has no button "
-    "for it",
+    "drift or failed spot checks find the cause, then press `Monitor the policy anew` on the operator page",
     "uncalibrated": "calibrate a policy (`sticker-uq calibrate`) and start the cell from its bundle; "
     "`allow_uncalibrated:=true` lets the arm move on limits that prove nothing",
     "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "
@@ -378,6 +377,8 @@ MESSAGES = {
     "no_fault": "there is no fault to reset",
     "supervisor_missing": "the supervisor is not there",
     "supervisor_timeout": "the supervisor did not answer in time",
+    "supervisor_busy": "the supervisor has {count} requests to answer: try again",
+    "request_too_long": "too much at once: at most {answers} answers, and {characters} characters of a name",
     "model_serves": "{model} (weights {hash}) replaces {old_model} (weights {old_hash})",
     "model_kept": "{model} (weights {hash}) stays in use",
     "model_loading": "a model is being loaded already: try again",
@@ -441,12 +442,12 @@ def printable(text: str) -> str:
 
 
 def texts_of(reasons: Iterable[Reason]) -> str:
-    """All ``reasons`` in one line."""
+    """Messages of all ``reasons`` in one line."""
     return "; ".join(map(text_of, reasons))
 
 
 def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
-    """Why the gate is closed in one line: the names of its block reasons in words, then their details. Empty for an open gate."""
+    """Message of why the gate is closed, one line: its block reasons in words, then their details. Empty for an open gate."""
     names = set(block_reasons)
     closed = "; ".join(words for name, words in BLOCK_REASONS.items() if name in names)
     why = texts_of(details)
@@ -454,13 +455,13 @@ def gate_text(block_reasons: Iterable[str], details: Iterable[Reason]) -> str:
 
 
 def log_line(reasons: Iterable[Reason]) -> str:
-    """A line of the log: what happened, and after a colon why."""
+    """A message as a line of the log: what happened, and after a colon why."""
     first, *rest = reasons
     return f"{text_of(first)}: {texts_of(rest)}" if rest else text_of(first)
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """The names in braces of ``template``."""
+    """The names in braces of a message's ``template``."""
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name)
 
 

@@ -155,7 +155,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Detections:
-    """Detections of one pass or of the deterministic detector.
+    """Detections of one pass or of the deterministic detector in an image.
 
     ``boxes`` (N, 4) float32 px; ``probabilities`` (N, 3) float32, rows sum to 1.
     """
@@ -219,7 +219,7 @@ class StochasticSamples:
 
 @dataclass(frozen=True)
 class MonitorScore:
-    """What the supervisor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
+    """What the monitor ``name`` of the panel says about one object: ``score``, higher = less trustworthy, in its own unit;
     ``limit``: the highest one that it does not object to.
     """
 
@@ -229,12 +229,12 @@ class MonitorScore:
 
     @property
     def objection(self) -> bool:
-        """Whether it objects: its score is above the limit, or one of the two is NaN."""
+        """Whether the monitor objects to an object: its score is above the limit, or one of the two is NaN."""
         return not self.score <= self.limit
 
     @property
     def keeps(self) -> bool:
-        """Whether it not only objects but says that the object is no sticker, which one with three answers can."""
+        """Whether the monitor not only objects but says that the object is no sticker, which one with three answers can."""
         return self.name == TASK_CASCADE and self.score > max(self.limit, NO_STICKER)
 
 
@@ -281,7 +281,7 @@ class ObservedObject(MetricValues):
 
     @classmethod
     def drawn(cls, object_id: int, label: ObjectClass, box: FloatArray) -> ObservedObject:
-        """An object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
+        """A scene's object that only a person saw: its place ``box`` (4,) px is known, nothing about it was measured."""
         return cls(
             id=object_id,
             label=label,
@@ -298,7 +298,7 @@ class ObservedObject(MetricValues):
 
     @property
     def score(self) -> float:
-        """Mean probability of the label, 0..1."""
+        """Mean probability of the object's label, 0..1."""
         return float(self.probabilities[self.label])
 
 
@@ -315,7 +315,7 @@ class ImageUncertainty(MetricValues):
 
 @dataclass(frozen=True)
 class UnexplainedRegion:
-    """A place where the detector saw something that no predicted box explains.
+    """A place in a scene where the detector saw something that no predicted box explains.
 
     ``box`` (4,) float32 px; ``objectness``: the largest one there, 0..1; ``share``: its part of BL, 0..1.
     """
@@ -327,7 +327,7 @@ class UnexplainedRegion:
 
 @dataclass(frozen=True)
 class Localization:
-    """Distinctive localization of one image (DiL paper, eq 1-6).
+    """Distinctive localization (DiL) of one image (DiL paper, eq 1-6).
 
     ``complete_localization`` CL and ``background_localization`` BL: sums of saliency; ``dil`` = BL / CL in [0, 1], NaN when
     CL is 0, 1 when there is saliency but no box; ``decision_threshold``: dynamic decision threshold, a probability;
@@ -417,7 +417,7 @@ class SceneAssessment:
 
     @property
     def device_kind(self) -> str:
-        """``device`` without its number and name: "cpu" or "cuda"."""
+        """The kind of the device that assessed the scene: "cpu" or "cuda", ``device`` without its number and name."""
         return self.device.partition(":")[0]
 
     def to_bytes(self) -> bytes:
@@ -433,7 +433,7 @@ class SceneAssessment:
 
     @cached_property
     def digest(self) -> str:
-        """BLAKE2b digest of :meth:`to_bytes`, 32 hex digits."""
+        """BLAKE2b digest of a scene's :meth:`to_bytes`, 32 hex digits."""
         return hashlib.blake2b(self.to_bytes(), digest_size=16).hexdigest()
 
 
@@ -457,7 +457,7 @@ class Reason:
 
     @classmethod
     def of(cls, code: str, subject: str = "", **values: str | float) -> Reason:
-        """The reason ``code`` with named ``values``; numbers become floats, as in ROS. An empty ``detail`` is left out."""
+        """A reason ``code`` with named ``values``; numbers become floats, as in ROS. An empty ``detail`` is left out."""
         kept = {name: value for name, value in values.items() if (name, value) != ("detail", "")}
         pairs = ((name, value if isinstance(value, str) else float(value)) for name, value in kept.items())
         return cls(code, subject, values=tuple(pairs))
@@ -520,7 +520,7 @@ class SceneDecision:
 
 
 def to_plain(value: Any, leave_out: tuple[str, ...] = ()) -> Any:
-    """``value`` as nested dicts, lists, numbers and strings that JSON can hold; dataclass fields in ``leave_out`` are omitted.
+    """A value of a scene as nested dicts, lists, numbers and strings for JSON; dataclass fields in ``leave_out`` are omitted.
 
     Arrays become lists of Python numbers without loss (float32 is widened exactly), enums become their values.
     """

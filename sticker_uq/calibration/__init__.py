@@ -1,1 +1,4 @@
-"""Labelled images -> policy with a guarantee. The unit of every guarantee is the image; fitting and proving share no image."""
+"""Calibration of a policy: labelled images -> limits with a statistical guarantee, fitted on some images, proved on others.
+
+The unit of every guarantee is the image; fitting and proving share no image.
+"""

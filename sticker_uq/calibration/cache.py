@@ -1,4 +1,4 @@
-"""Assessments as JSON values, so that a second calibration with other levels needs no detector run."""
+"""Assessments kept as JSON values, so that a second calibration with other levels needs no detector run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novel
 
 @cache
 def code_fingerprint(*further: str) -> str:
-    """Digest of the source code of perception, and of ``further`` parts of this package, 16 hex digits."""
+    """Digest for the calibration's cache: source code of perception and of ``further`` parts of this package, 16 hex digits."""
     root = Path(sticker_uq.__file__).parent
     digest = hashlib.blake2b(digest_size=8)
     for part in (*_PERCEPTION, *further):
@@ -42,12 +42,12 @@ def code_fingerprint(*further: str) -> str:
 
 
 def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
-    """``assessment`` as JSON can hold it, without timings and saliency map."""
+    """``assessment`` for the calibration's cache, as JSON can hold it, without timings and saliency map."""
     return dict(to_plain(assessment, leave_out=("timings", "saliency")))
 
 
 def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
-    """The assessment that :func:`assessment_to_plain` was given; its digest is the same."""
+    """The assessment that the calibration's cache holds as :func:`assessment_to_plain` made it; its digest is the same."""
     values = dict(plain)
     localization, exposure = values.pop("localization"), values.pop("exposure", None)
     return SceneAssessment(

@@ -67,7 +67,7 @@ def calibration_report(
 
 
 def guarantee_text(guarantee: Guarantee) -> str:
-    """The promises in one paragraph without a formula."""
+    """The guarantee of a calibrated policy in one paragraph without a formula."""
     sentences = []
     if (removal := guarantee.wrongful_removal) is not None:
         sentences.append(
@@ -89,7 +89,7 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    """Both proofs side by side."""
+    """Both proofs of a calibrated policy side by side."""
     named = [
         ("wrongful removal", guarantee.wrongful_removal),
         ("missed sticker", guarantee.missed_sticker),
@@ -115,7 +115,7 @@ def proof_table(guarantee: Guarantee) -> Table:
 
 
 def measured_table(measured: Measured) -> Table:
-    """What a policy did with images."""
+    """What a calibrated policy did with images, as a table."""
     rows = {
         "images": (str(measured.images), ""),
         "images with a wrongful removal": _count(measured.wrongful),
@@ -129,7 +129,9 @@ def measured_table(measured: Measured) -> Table:
 
 
 def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -> Table:
-    """For several levels the share of stickers removed under a limit that the images prove, for the gate and for the score."""
+    """Calibration at several levels: share of stickers removed under a limit that the images prove,
+    for the gate and for the score.
+    """
     names = [name for name in list(seen)[:2] if name in tried]
     rows = []
     for level in _LEVELS:
@@ -144,7 +146,7 @@ def level_table(tried: dict[str, Score], seen: dict[str, Score], delta: float) -
 
 
 def ablation_table(rows: Sequence[Ablation]) -> Table:
-    """Every score under the same procedure."""
+    """Every score of the calibration under the same procedure, as a table."""
     return Table(
         ("score", "stickers removed", "bad images", "removed at equal measured risk", "AURC", "AUGRC"),
         tuple(
@@ -162,7 +164,7 @@ def ablation_table(rows: Sequence[Ablation]) -> Table:
 
 
 def curve_drawing(shown: Sequence[Score], level: float) -> Markup:
-    """Rate of images with a wrongful removal over the share of stickers removed, one line per score, as SVG."""
+    """Calibration curve as SVG: rate of images with a wrongful removal over the share of stickers removed, a line per score."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

@@ -1,4 +1,4 @@
-"""Which combination of signals to trust: cross-validation on the images that are fitted on, and on no others."""
+"""Which combination of signals a calibrated policy uses: cross-validation on the images that are fitted on, and on no others."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ MARGIN = 0.002
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to make a risk score: of which signals, and with which penalty on their weights."""
+    """A way to make a policy's risk score: of which signals, and with which penalty on their weights."""
 
     signals: tuple[SignalName, ...]
     penalty: float
 
     def fit(self, signals: Mapping[SignalName, FloatArray], badness: FloatArray) -> RiskScore:
-        """The score on objects with ``signals`` (N,) each and ``badness`` (N,)."""
+        """The policy's risk score on objects with ``signals`` (N,) each and ``badness`` (N,)."""
         return fit_risk({name: signals[name] for name in self.signals}, badness, self.penalty)
 
 
 def choose_risk(objects: Objects, names: Sequence[SignalName], level: float) -> RiskScore:
-    """The risk score that removes the most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
+    """The policy's risk score that removes most stickers while ``level`` of the images go wrong, fitted to all ``objects``.
 
     Combinations of the signals ``names`` with several penalties, and the best single signals, are compared by cross-validation
     over images; half the level counts as much as the level, where fewer mistakes decide. A combination stays unless a single
@@ -76,6 +76,6 @@ def _coverage(candidate: Candidate, objects: Objects, images: IntArray, level: f
 
 
 def log_odds(score: RiskScore, signals: Mapping[SignalName, FloatArray]) -> FloatArray:
-    """The log odds of ``score`` for objects with ``signals`` (N,) each, (N,)."""
+    """The log odds of a policy's risk ``score`` for objects with ``signals`` (N,) each, (N,)."""
     added = [np.interp(signals[term.signal], term.knots, term.log_odds) for term in score.terms]
     return np.asarray(score.intercept + np.sum(added, axis=0), float)

@@ -28,7 +28,7 @@ _BLAS = ThreadpoolController()
 def fit_risk(
     signals: Mapping[SignalName, FloatArray], badness: FloatArray, penalty: float = PENALTIES[0]
 ) -> RiskScore:
-    """The risk score that best tells how bad the removal of an object would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
+    """The policy's risk score that best tells how bad a removal would be, ``badness`` (N,) 0..1, by ``signals`` (N,) each.
 
     Logistic regression on ramps between quantiles of each signal with weights that must not be negative and an L2
     ``penalty``. Its limit admits everything; a certificate lowers it. Wrong objects are few; those that fit their sticker badly

@@ -1,4 +1,4 @@
-"""How many bad images prove what: Learn-then-Test and conformal risk control for losses that are 0 or 1 per image."""
+"""Risk control for a policy's limits: Learn-then-Test and conformal risk control for losses that are 0 or 1 per image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 @dataclass(frozen=True)
 class Trial:
-    """A limit, how many of ``images`` it decides about, and how many of those are bad."""
+    """A limit that calibration tries, how many of ``images`` it decides about, and how many of those are bad."""
 
     limit: float
     images: int
@@ -22,7 +22,7 @@ class Trial:
 
 
 def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
-    """For each limit the chance of so few bad images if their rate were just above ``level``, (L,).
+    """For each limit of a policy the chance of so few bad images if their rate were just above ``level``, (L,).
 
     The exact binomial tail, valid for 0-1 losses at any sample size; it is never above the Hoeffding-Bentkus value
     (Angelopoulos et al. 2021, proposition 2). 1 where there is no image.
@@ -33,7 +33,7 @@ def p_values(tested: Sequence[Trial], level: float) -> FloatArray:
 
 
 def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntArray:
-    """Numbers of the limits whose rate of bad images is at most ``level``, all of them together with confidence 1 - ``delta``.
+    """Numbers of the policy limits whose rate of bad images is at most ``level``, all together with confidence 1 - ``delta``.
 
     Fixed-sequence testing in the order of ``tested`` (Angelopoulos et al. 2021, section 2.2): it must not depend on the images
     that are tested. It ends at the first limit that cannot be proved.
@@ -44,7 +44,7 @@ def learn_then_test(tested: Sequence[Trial], level: float, delta: float) -> IntA
 
 
 def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
-    """Number of the loosest limit whose expected loss on a new image is at most ``level``; -1 when there is none.
+    """Number of the loosest policy limit whose expected loss on a new image is at most ``level``; -1 when there is none.
 
     ``tested`` in ascending order of a loss that grows with the limit (Angelopoulos et al. 2024, eq 4 with B = 1):
     n / (n + 1) R + 1 / (n + 1) <= level.
@@ -55,17 +55,17 @@ def conformal_risk_control(tested: Sequence[Trial], level: float) -> int:
 
 
 def smallest_level(images: int, delta: float) -> float:
-    """The lowest rate that ``images`` without a bad one can prove with confidence 1 - ``delta``: 1 - delta^(1/n)."""
+    """The lowest guaranteed rate that ``images`` without a bad one prove with confidence 1 - ``delta``: 1 - delta^(1/n)."""
     return 1.0 if images < 1 else -math.expm1(math.log(delta) / images)
 
 
 def images_needed(level: float, delta: float) -> int:
-    """How many images without a bad one prove ``level`` with confidence 1 - ``delta``."""
+    """How many images without a bad one prove the guarantee ``level`` with confidence 1 - ``delta``."""
     return math.ceil(math.log(delta) / math.log1p(-level))
 
 
 def check_levels(alpha: float, beta_level: float, delta: float) -> None:
-    """Raise :class:`InvalidInput` for a level or a delta that is no probability between 0 and 1."""
+    """Raise :class:`InvalidInput` for a guarantee's level or delta that is no probability between 0 and 1."""
     for name, value in (("alpha", alpha), ("beta", beta_level), ("delta", delta)):
         if not 0.0 < value < 1.0:
             raise InvalidInput(f"{name} = {value!r}: expected a number between 0 and 1")

@@ -53,7 +53,9 @@ _OPEN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Levels:
-    """What is promised: rates of wrongful removals ``alpha`` and missed stickers ``beta``, each with confidence 1 - ``delta``."""
+    """The guarantee asked of a policy: rates of wrongful removals ``alpha`` and missed stickers ``beta``, each with confidence
+    1 - ``delta``.
+    """
 
     alpha: float = 0.01
     beta: float = 0.05
@@ -74,7 +76,7 @@ def fit_policy(
     signals: Sequence[SignalName] | None = None,
     level: float = 0.01,
 ) -> Policy:
-    """A policy without a promise: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
+    """A policy without guarantee: calibrated, with a risk score and a cut-off of ``saliency`` at ``percentile`` of clean images.
 
     Limits that neither stands in for are those of ``base``. ``familiar``: percentile of the scenes that are judged without a
     person; 100 sets no such limit. ``signals``: what the risk score is made of, by default all, the
@@ -128,7 +130,7 @@ def certify(
     levels: Levels,
     match_iou: float = MATCH_IOU,
 ) -> Policy:
-    """``draft`` with the loosest limits whose promises ``records`` prove, the proofs and the reference for run time.
+    """The policy ``draft`` with the loosest limits that ``records`` prove, the proofs and the reference for run time.
 
     ``fit``: the images that ``draft`` was fitted on; they give the limits to try and their order. Raises
     :class:`InvalidInput` when a promise cannot be proved, saying how many images it takes.
@@ -156,7 +158,7 @@ def _first_of_each(records: Sequence[Record]) -> list[Record]:
 
 
 def limits_to_try(doubt: FloatArray) -> FloatArray:
-    """Every value of ``doubt`` (N,) on the images that were fitted on, strict to loose, (L,).
+    """Limits that calibration tries: every value of ``doubt`` (N,) on the images fitted on, strict to loose, (L,).
 
     However many are tried, a sequence that stops at the first failure pays nothing for them.
     """
@@ -164,7 +166,7 @@ def limits_to_try(doubt: FloatArray) -> FloatArray:
 
 
 def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: FloatArray) -> list[Trial]:
-    """For each limit on ``doubt`` (N,) how many of ``images`` images would see something but a sticker removed."""
+    """For each policy limit on ``doubt`` (N,), how many of ``images`` images would see something but a sticker removed."""
     wrong = ~objects.right
     worst = np.full(images, np.inf)  # the doubt from which an image is bad
     np.minimum.at(worst, objects.image[wrong], doubt[wrong])
@@ -174,7 +176,7 @@ def removal_tests(objects: Objects, doubt: FloatArray, images: int, limits: Floa
 
 
 def clean_tests(cleans: Cleans, limits: Sequence[float]) -> list[Trial]:
-    """For each limit on what is left alone how many images are called clean, and how many of those show a sticker.
+    """For each policy limit on what is left alone, how many images are called clean, and how many of those show a sticker.
 
     Images of one laptop count once, and as missed when one of those called clean shows a sticker.
     """

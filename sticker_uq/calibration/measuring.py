@@ -27,19 +27,19 @@ from sticker_uq.scene import (
 
 @dataclass(frozen=True)
 class Count:
-    """``events`` of ``of``."""
+    """``events`` of ``of`` images or objects, as a measured policy shows them."""
 
     events: int
     of: int
 
     @property
     def rate(self) -> float:
-        """The share, NaN of nothing."""
+        """The share that a policy was measured with, NaN of nothing."""
         return self.events / self.of if self.of else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper-Pearson interval of the rate at 95 %."""
+        """Clopper-Pearson interval at 95 % of a rate that a policy was measured with."""
         return clopper_pearson(self.events, self.of)
 
 
@@ -106,7 +106,9 @@ def _allowed(decision: SceneDecision) -> list[ObjectVerdict]:
 
 @dataclass(frozen=True)
 class Score:
-    """One way to rank the objects of an image by doubt. ``objects`` (N) and the doubt about each (N,)."""
+    """One way to rank the objects of an image by doubt, in the comparison of a policy with simpler rules. ``objects`` (N) and the
+    doubt about each (N,).
+    """
 
     name: str
     objects: Objects
@@ -116,16 +118,16 @@ class Score:
 
     @property
     def curve(self) -> Curve:
-        """What every threshold would do."""
+        """What every threshold of this score would do, beside the policy."""
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
     def wrongful(self, limit: float) -> Count:
-        """Images in which a threshold would remove something wrong."""
+        """Images in which a threshold of this score would remove something wrong."""
         (test,) = removal_tests(self.objects, self.doubt, self.images, np.array([limit]))
         return Count(test.events, test.images)
 
     def removed(self, limit: float) -> Count:
-        """Labelled stickers that a threshold would remove."""
+        """Labelled stickers that a threshold of this score would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
         return Count(len(np.unique(truth)), self.stickers)
 
@@ -135,7 +137,8 @@ COMBINED = "combined risk"
 
 
 def scores(outcomes: Outcomes) -> list[Score]:
-    """The combined risk and every single signal on what the policy's other rules let through, and the plain score threshold.
+    """Scores to compare a policy with: combined risk and single signals on what its other rules let through,
+    plain score threshold.
 
     The plain one knows nothing but the mean probability of every object called sticker.
     """
@@ -152,7 +155,7 @@ def scores(outcomes: Outcomes) -> list[Score]:
 
 @dataclass(frozen=True)
 class Ablation:
-    """One score at equal risk. ``limit``: the loosest that is proved for the level, None when none is.
+    """One score at the policy's risk. ``limit``: the loosest that is proved for the level, None when none is.
 
     ``removed`` and ``wrongful`` what that limit does; ``at_equal_risk``: share of stickers removed by the loosest threshold
     whose measured rate of bad images stays within the level.

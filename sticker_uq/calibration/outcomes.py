@@ -26,7 +26,7 @@ _WELL_MET = 0.2
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects called stickers on several images: one row each, N in all.
+    """Objects on several images that a policy calls stickers: one row each, N in all.
 
     ``image`` (N,) number of its image, or of its laptop where several images show the same one; ``right`` (N,) bool whether it
     matches a labelled sticker; ``badness`` (N,) how wrong its removal would be, 0..1: 1 where it is not right, falling to 0
@@ -44,7 +44,7 @@ class Objects:
         return len(self.image)
 
     def chosen(self, rows: NDArray[np.bool_]) -> Objects:
-        """The objects of ``rows``, a mask (N,)."""
+        """The objects called stickers of ``rows``, a mask (N,)."""
         return Objects(
             self.image[rows],
             self.right[rows],
@@ -86,12 +86,12 @@ class Outcomes:
     verdicts: dict[Verdict, int]
 
     def removed(self) -> tuple[Objects, FloatArray]:
-        """The removable objects and the risk of each."""
+        """The objects that a policy with open limits could remove, and the risk of each."""
         return self.detected.chosen(self.removable), self.risk[self.removable]
 
 
 def opened(policy: Policy) -> Policy:
-    """``policy`` with the two limits that a certificate chooses out of the way."""
+    """``policy`` with the two limits that calibration chooses out of the way."""
     risk = None if policy.risk is None else policy.risk.model_copy(update={"max_removal": 1.0})
     return policy.model_copy(update={"risk": risk, "max_left_probability": 1.0})
 
@@ -147,7 +147,7 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a removal of ``observed`` would touch, -1 if none, and the IoU with it.
+    """The labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with it.
 
     What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
     """
@@ -156,7 +156,7 @@ def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """Which of the stickers of ``record`` a removal of ``observed`` would take, -1 if none; see :func:`met`."""
+    """Which of the stickers of ``record`` a policy's removal of ``observed`` would take, -1 if none; see :func:`met`."""
     return _sticker(record, met(observed, record, match_iou)[0])
 
 
@@ -168,7 +168,7 @@ def _sticker(record: Record, place: int) -> int:
 
 
 def clean_saliency(records: Sequence[Record], signal: SaliencyName) -> FloatArray:
-    """The saliency of every image without a sticker, (C,), without those where it was not measured."""
+    """The saliency of every image without a sticker, (C,), to calibrate its limit; without those where it was not measured."""
     values = [scene_saliency(r.assessment, signal) for r in records if not len(r.stickers)]
     return np.array([value for value in values if np.isfinite(value)], float)
 

@@ -38,7 +38,7 @@ Labelled = tuple[LabelledImage, FloatArray]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The clustered objects of some pictures as monitors see them.
+    """The clustered objects of some pictures as the monitors of a panel to be fitted see them.
 
     ``objects``: with the classes that the labels give them and their fractions; ``crops`` (M, C, h, w) and ``fractions`` (M,) of
     everything labelled and of bare lid; ``seen_on`` (N,) and ``cut_from`` (M,): number of the picture of each object and crop;
@@ -55,7 +55,7 @@ class Evidence:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Which of the objects are called what they are, (N,)."""
+        """Which of the objects for a panel of monitors are called what they are, (N,)."""
         assert self.objects.labels is not None
         return np.asarray(self.objects.predicted == self.objects.labels)
 
@@ -67,7 +67,7 @@ def examine(
     members: Sequence[StochasticDetector],
     seed: int,
 ) -> Evidence:
-    """What ``perception`` sees on ``pictures``, and what ``policy`` would remove.
+    """What ``perception`` sees on ``pictures``, and what ``policy`` would remove, to fit a panel of monitors.
 
     An object is what the labelled box is that it overlaps most, from IoU 0.3 on. Raises InvalidInput for a picture that cannot be
     read and when nothing at all is detected.
@@ -123,7 +123,7 @@ def fit_panel(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> PanelFile:
-    """Fit the monitors ``names`` and write them to the folder ``out``; what panel.json says.
+    """Fit the panel of monitors ``names`` and write it to the folder ``out``; what panel.json says.
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
@@ -190,13 +190,13 @@ def fit_panel(
 
 
 def with_logits(objects: Objects, probe: Probe) -> Objects:
-    """``objects`` with the logits that ``probe`` gives their features."""
+    """``objects`` for the monitors of a panel, with the logits that ``probe`` gives their features."""
     assert objects.features is not None
     return replace(objects, logits=probe.logits(objects.features))
 
 
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
-    """The limit of each monitor such that all together object to at most a share ``alarms`` of the objects scored (N,).
+    """The limit of each monitor of a panel, so that all together object to at most a share ``alarms`` of the objects scored (N,).
 
     Each refuses as many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
     extra. NaN and infinite scores are objections whatever the limit.
@@ -221,7 +221,8 @@ def _finite(ordered: FloatArray, place: int) -> float:
 def better_task(
     fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None, option: str = "--task"
 ) -> TaskNetwork:
-    """The task network or the probabilistic one, whichever has the smaller mean of FNR and FPR at ``threshold``, learned anew.
+    """The monitor of a panel for decisions: task or probabilistic network, whichever has the smaller mean of FNR and FPR at
+    ``threshold``, learned anew.
 
     The two share everything but the labels and are compared on the crops of a third of the pictures, which neither learned.
     InvalidInput naming the ``option`` when all fractions lie on one side of the threshold.

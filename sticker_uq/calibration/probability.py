@@ -108,7 +108,9 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """The mean probability of ``label`` of every clustered object (N,), and whether it matches a labelled one (N,)."""
+    """For calibration maps: mean probability of ``label`` of each clustered object (N,),
+    and whether it matches a labelled one (N,).
+    """
     probabilities, right = [], []
     for record in records:
         boxes = record.boxes[record.labels == label]
@@ -119,7 +121,7 @@ def class_observations(
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
-    """Isotonic regression (pool adjacent violators) as lines between the middles of its blocks.
+    """Isotonic regression of a class probability (pool adjacent violators) as lines between the middles of its blocks.
 
     Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
     that then violate the order are pooled again.
@@ -142,5 +144,7 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """The temperature with the highest likelihood, see :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`."""
+    """Temperature of a class probability with the highest likelihood, see
+    :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
+    """
     return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

@@ -1,4 +1,4 @@
-"""Labelled images and what perception says about them."""
+"""Labelled images and what perception says about them, as calibration reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from sticker_uq.scene import FloatArray, IntArray, InvalidInput, ObjectClass, Sc
 
 @dataclass(frozen=True)
 class Record:
-    """One labelled image: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there, ``assessment`` of what was seen.
+    """One labelled image for calibration: ``boxes`` (N, 4) px and ``labels`` (N,) of what is there,
+    ``assessment`` of what was seen.
 
     ``workpiece``: the laptop that it shows, "" when nobody says; images of the same one are no independent evidence.
     """
@@ -34,7 +35,7 @@ class Record:
 
     @property
     def stickers(self) -> FloatArray:
-        """Boxes of the stickers, (S, 4) px."""
+        """Boxes of the labelled stickers, (S, 4) px."""
         return self.boxes[self.labels == ObjectClass.STICKER]
 
 
@@ -55,7 +56,7 @@ def numbered(workpieces: Sequence[str]) -> IntArray:
 
 @dataclass(frozen=True)
 class Assessed:
-    """What came of one source: its records, and how to recognise it."""
+    """What calibration got of one source: its records, and how to recognise it."""
 
     source: str
     records: tuple[Record, ...]
@@ -69,7 +70,7 @@ def assess(
     identity: str,
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
-    """Records of every image of ``source``.
+    """Calibration records of every image of ``source``.
 
     ``run`` assesses images in order; ``identity`` names weights and settings: an assessment is taken from ``cache`` if the
     same pixels were assessed under the same identity by the same code. Raises :class:`InvalidInput` for an image that cannot

@@ -17,7 +17,7 @@ from sticker_uq.scene import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Curve:
-    """What every threshold of a score would do, from strict to loose, (L,) each.
+    """Risk-coverage curve: what every threshold of a score would do, from strict to loose, (L,) each.
 
     ``wrong_images``: share of the images in which something wrong is removed; ``removed``: share of the labelled stickers that
     are removed; ``coverage`` and ``selective_risk``: share of the objects that are accepted, and wrong ones among those.
@@ -37,7 +37,9 @@ class Curve:
 
 
 def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Curve:
-    """The curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers`` labelled stickers."""
+    """The risk-coverage curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers`` labelled
+    stickers.
+    """
     order = np.argsort(doubt, kind="stable")
     value = doubt[order]
     wrong = ~objects.right[order]

@@ -1,1 +1,3 @@
-"""The processes of a cell, their settings, and the runner that starts them. No ROS."""
+"""Starting a cell: its processes, their settings and the runner that starts them; bundles of what it was qualified with.
+No ROS.
+"""

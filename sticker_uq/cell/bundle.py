@@ -11,10 +11,9 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -27,8 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.outputs import check_output_folder
-from sticker_uq.io.parameter_files import refuse_unknown
-from sticker_uq.io.reading import MOST_YAML, check_regular, child_path, parse_yaml, read_text, shown
+from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import text_of
 from sticker_uq.perception import PerceptionSettings
@@ -50,12 +48,15 @@ OF_THE_MACHINE = ("device", "threads")
 """Parameters of the detector that no bundle has."""
 _FILES = ("weights", "panel", "escalate_to", "escalation_policy", "escalation_budget_s")
 """Parameters of the detector that the bundle's own files stand for, or that it cannot hold."""
-_SUPERVISOR_FILES = ("policy", "audit_folder", "bundle_hash")
-_CHUNK = 1 << 20
+_NOT_OF_A_BUNDLE = ("policy", "policy_hash", "bundle_hash", "audit_folder", "allow_uncalibrated")
+"""Parameters of the supervisor that the bundle's own files stand for, that belong to the machine, or that whoever starts the cell
+decides."""
+MOST_FILE = 4 << 30
+"""Bytes of a file of a bundle, as of weights."""
 
 
 class Manifest(BaseModel):
-    """What ``bundle.yaml`` says."""
+    """What the ``bundle.yaml`` of a bundle says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,22 +108,27 @@ class Bundle:
             raise InvalidInput(
                 f"bundle {folder}: {added[0]} is not in its manifest; remove the file, or make a new bundle"
             )
-        return cls(folder, manifest, hashlib.sha256(text.encode()).hexdigest())
+        bundle = cls(folder, manifest, hashlib.sha256(text.encode()).hexdigest())
+        bundle._check_claims(name)
+        return bundle
 
     @property
     def policy(self) -> Path:
-        """The policy's file."""
+        """The file of the bundle's policy."""
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
         """The parameters of the detector, with the paths of its files."""
-        panel = self.folder / _PANEL
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
-        return values | ({"panel": str(panel)} if panel.is_dir() else {})
+        has_panel = any(file.startswith(f"{_PANEL}/") for file in self.manifest.files)
+        return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path of the policy and the hash of the bundle."""
-        return {**self.manifest.supervisor, "policy": str(self.policy), "bundle_hash": self.hash}
+        """The parameters of the supervisor, with the path of the policy, its hash, which holds it to that policy, and the hash of
+        the bundle.
+        """
+        own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
+        return {**self.manifest.supervisor, **own}
 
     def hashes(self) -> dict[str, str]:
         """The hashes of the bundle, and of what is in it: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
@@ -132,14 +138,32 @@ class Bundle:
         return {"bundle": self.hash, **{name: getattr(self.manifest, name) for name in names}}
 
     def settings(self, present: PerceptionSettings | None = None) -> PerceptionSettings:
-        """The settings of perception; device and threads are those of ``present``, which belong to the machine.
+        """The bundle's settings of perception; device and threads are those of ``present``, which belong to the machine.
 
         Raises :class:`InvalidInput` for a value that perception refuses.
         """
         present = present or PerceptionSettings()
-        refuse_unknown(self.manifest.detector, list(PerceptionSettings.model_fields), self.folder / MANIFEST)
         values = self.detector_parameters() | {name: getattr(present, name) for name in OF_THE_MACHINE}
-        return validated(PerceptionSettings, values)
+        return validated(PerceptionSettings, values, strict=True)
+
+    def _check_claims(self, name: str) -> None:
+        """Raise :class:`InvalidInput` unless the manifest has parameters that a bundle may have, with values that the cell takes,
+        and says of the policy what the policy says.
+        """
+        manifest = self.manifest
+        _refuse_others(manifest.detector, PerceptionSettings, (*OF_THE_MACHINE, *_FILES), f"{name}: detector")
+        _refuse_others(manifest.supervisor, SupervisorNodeSettings, _NOT_OF_A_BUNDLE, f"{name}: supervisor")
+        try:
+            self.settings()
+            validated(SupervisorNodeSettings, dict(manifest.supervisor), strict=True)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error}") from None
+        policy = Policy.load(self.policy)
+        for field, found in (("policy_hash", policy.hash), ("guarantee", str(policy.guarantee or ""))):
+            if (claimed := getattr(manifest, field)) != found:
+                raise InvalidInput(
+                    f"{name}: {field} = {shown(claimed)}: expected {shown(found)}, as {_POLICY} has it; make a new bundle"
+                )
 
     def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
         """Assess a grey picture with the bundle on this machine; returns the assessment.
@@ -175,7 +199,7 @@ def create_bundle(
         raise InvalidInput(
             f"escalate_to = {settings.escalate_to!r}: expected none, a bundle holds one model; params_file starts a cascade"
         )
-    chosen = {k: v for k, v in (supervisor or {}).items() if k not in _SUPERVISOR_FILES}
+    chosen = {k: v for k, v in (supervisor or {}).items() if k not in _NOT_OF_A_BUNDLE}
     validated(SupervisorNodeSettings, chosen)
     policy = Policy.load(policy_file)
     perception = load_perception(settings)
@@ -185,8 +209,7 @@ def create_bundle(
         folder = Path(temporary) / "bundle"
         folder.mkdir()
         for name, source in _sources(settings, policy_file).items():
-            copy = shutil.copytree if source.is_dir() else shutil.copyfile
-            copy(source, folder / name)
+            _copy(source, folder / name)
         manifest = Manifest(
             created=dt.datetime.now(dt.UTC).date(),
             version=metadata.version("sticker_uq"),
@@ -268,13 +291,29 @@ def _manifest(values: Any, name: str) -> Manifest:
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+    """All below ``folder`` but its folders; a link to a folder is no folder of it, and nothing behind it is looked at."""
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or a folder of files; raises :class:`InvalidInput` for anything else, such as a device or a loop of links."""
+    for file in _files(source) if source.is_dir() else [""]:
+        (target / file).parent.mkdir(parents=True, exist_ok=True)
+        with (target / file).open("wb") as stream:
+            stream.writelines(read_chunks(source / file, MOST_FILE))
 
 
 def _sha256(path: Path, name: str = "") -> str:
-    check_regular(path, name or str(path))
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
+    for chunk in read_chunks(path, MOST_FILE, name):
+        digest.update(chunk)
     return digest.hexdigest()
+
+
+def _refuse_others(
+    values: Mapping[str, Any], model: type[BaseModel], foreign: Sequence[str], name: str
+) -> None:
+    known = [field for field in model.model_fields if field not in foreign]
+    if other := sorted(set(values) - set(known)):
+        raise InvalidInput(f"{name}: {shown(other[0])} is no parameter of a bundle; make a new bundle")

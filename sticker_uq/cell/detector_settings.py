@@ -40,7 +40,7 @@ class DetectorNodeSettings(PerceptionSettings):
         return value
 
     def perception(self) -> PerceptionSettings:
-        """The perception settings among them."""
+        """The perception settings among the detector's parameters."""
         return PerceptionSettings(**{name: getattr(self, name) for name in PerceptionSettings.model_fields})
 
 

@@ -23,7 +23,7 @@ class Mailbox(Generic[T]):
         self._dropped: Counter[str] = Counter()
 
     def put(self, item: T, sender: str = "") -> None:
-        """Store ``item``; a waiting one of the same sender is dropped. A closed mailbox ignores it."""
+        """Put ``item`` into the mailbox; a waiting one of the same sender is dropped. A closed mailbox ignores it."""
         with self._condition:
             if self._closed:
                 return
@@ -32,7 +32,7 @@ class Mailbox(Generic[T]):
             self._condition.notify()
 
     def take(self) -> T | None:
-        """Wait for an item and remove it, from the sender that was served least recently.
+        """Wait for an item of the mailbox and remove it, from the sender that was served least recently.
 
         Returns None as soon as the mailbox is closed.
         """
@@ -46,7 +46,7 @@ class Mailbox(Generic[T]):
             return self._waiting.pop(sender)
 
     def close(self) -> None:
-        """Discard what waits and wake the worker, which gets None."""
+        """Discard what waits in the mailbox and wake the worker, which gets None."""
         with self._condition:
             self._closed = True
             self._waiting.clear()
@@ -54,17 +54,17 @@ class Mailbox(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """Whether :meth:`close` was called."""
+        """Whether :meth:`close` of the mailbox was called."""
         with self._condition:
             return self._closed
 
     @property
     def dropped(self) -> int:
-        """Items that were replaced before they were taken."""
+        """Items that were replaced in the mailbox before they were taken."""
         with self._condition:
             return self._dropped.total()
 
     def dropped_of(self, sender: str) -> int:
-        """Items of ``sender`` that were replaced before they were taken."""
+        """Items of ``sender`` that were replaced in the mailbox before they were taken."""
         with self._condition:
             return self._dropped[sender]

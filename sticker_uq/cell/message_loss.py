@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class MessageLossCounter:
-    """Counts gaps in the sequence numbers of received messages.
+    """Counts lost messages: gaps in the sequence numbers of received messages.
 
     Sequence numbers are per publisher, and a message does not identify its publisher. With several publishers gaps cannot be
     counted, and the gap after a publisher was replaced or restarted is not a loss: call :meth:`publishers_changed` for every
@@ -25,12 +25,12 @@ class MessageLossCounter:
         return self._missing if self._alone and self._numbered else None
 
     def publishers_changed(self, count: int) -> None:
-        """Note that the set of publishers changed to ``count``."""
+        """Note for the count of lost messages that the set of publishers changed to ``count``."""
         self._alone = count <= 1
         self._last, self._jump = None, 0
 
     def received(self, number: int | None) -> None:
-        """Note a message with this sequence number; None where the middleware has none."""
+        """Count losses up to a message with this sequence number; None where the middleware has none."""
         self._numbered = number is not None
         self._missing += self._jump
         self._jump = 0

@@ -123,7 +123,7 @@ class CellOptions(BaseModel):
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
+    """One process of a cell: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
 
     ``essential``: the cell ends with it. ``nice``: how much priority it leaves to the other processes, 0 to 19.
     """
@@ -175,7 +175,7 @@ class ProcessSpec:
         return arguments
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line that runs this node with the current Python interpreter."""
+        """The command line that runs a cell's node with the current Python interpreter."""
         return [
             *self.priority,
             sys.executable,
@@ -194,12 +194,12 @@ class ProcessSpec:
 
 
 def absolute_namespace(namespace: str) -> str:
-    """``namespace`` with exactly one leading slash and none at the end."""
+    """A cell's ``namespace`` with exactly one leading slash and none at the end."""
     return "/" + namespace.strip("/")
 
 
 def existing_file(text: str, what: str) -> Path:
-    """``text`` as the path of an existing file; raises :class:`InvalidInput` otherwise."""
+    """An option of a cell, ``text``, as the path of an existing file; raises :class:`InvalidInput` otherwise."""
     path = Path(text).expanduser().resolve()
     if not path.is_file():
         raise InvalidInput(f"{what} {text!r}: no such file")

@@ -71,11 +71,11 @@ class ProcessGroup:
             _on_stop_signals(self._previous)
 
     def pid(self, name: str) -> int:
-        """The process id of the node ``name``."""
+        """The process id of the cell's node ``name``."""
         return self._processes[name].pid
 
     def wait_for_exit(self, timeout: float | None = None) -> tuple[str, int] | None:
-        """Wait until a process ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
+        """Wait until a process of the cell ends: returns its name and exit code, or ``None`` after ``timeout`` seconds.
 
         A process with ``respawn`` is restarted after a pause instead of being reported, and the end of one that is not essential
         is printed only.
@@ -97,7 +97,7 @@ class ProcessGroup:
                 self._output(f"[runner] {name} ended with exit code {code}; the cell goes on without it")
 
     def stop(self) -> dict[str, int]:
-        """Stop every process with SIGINT, after a timeout with SIGTERM and SIGKILL; returns the exit code of each node."""
+        """Stop every process of the cell with SIGINT, after a timeout with SIGTERM and SIGKILL; returns each node's exit code."""
         self._stopping = True
         for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             alive = [p for p in self._processes.values() if p.poll() is None]

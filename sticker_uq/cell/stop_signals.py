@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Handle SIGINT and SIGTERM; yields a function that registers a callback.
+    """Handle SIGINT and SIGTERM of a cell's process; yields a function that registers a callback.
 
     Callbacks run in a thread on the first signal, or at once if it has arrived. Python runs signal handlers only between two
     bytecodes of the main thread, which may block inside the middleware; a wake-up file descriptor reaches another thread.

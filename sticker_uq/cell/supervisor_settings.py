@@ -18,7 +18,7 @@ StopServiceType = Literal["trigger", "set_bool"]
 
 
 class StopSettings(BaseModel):
-    """How the cell stops an arm that does not end a cancelled goal."""
+    """The supervisor's settings of how the cell stops an arm that does not end a cancelled goal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class StopSettings(BaseModel):
 
 
 class PoseSettings(BaseModel):
-    """Calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from the topic ``lid_pose``."""
+    """The supervisor's calibration of the cell. If empty, the camera's pose comes from tf2 and the lid from ``lid_pose``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,7 +80,7 @@ class PoseSettings(BaseModel):
 
 
 def numbers_of(text: str) -> list[float]:
-    """The numbers in ``text``, separated by blanks or commas; raises ``ValueError`` for anything else."""
+    """The numbers in the supervisor's parameter ``text``, separated by blanks or commas; ``ValueError`` for anything else."""
     return [float(word) for word in text.replace(",", " ").split()]
 
 
@@ -88,6 +88,11 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     """Parameters of ``supervisor``: gate, assumption monitoring, arm stop, calibration, policy and audit log."""
 
     policy: str = Field("", description="Policy file (YAML); empty: config/policy.yaml of this package")
+    policy_hash: str = Field(
+        "",
+        description="Hash that the policy must have, as a bundle sets it; empty: any",
+        pattern=r"^([0-9a-f]{64})?$",
+    )
     allow_uncalibrated: bool = Field(
         False,
         description="Whether the gate may open on a policy without a guarantee, as the packaged ones are",
@@ -118,25 +123,30 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     )
 
     def gate(self) -> GateSettings:
-        """The gate settings among them."""
+        """The gate's settings among the supervisor's."""
         return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
 
     def watch(self) -> AssumptionSettings:
-        """The settings of assumption monitoring among them."""
+        """The settings of assumption monitoring among the supervisor's."""
         return AssumptionSettings(**{name: getattr(self, name) for name in AssumptionSettings.model_fields})
 
     def poses(self) -> PoseSettings:
-        """The calibration settings among them."""
+        """The calibration settings among the supervisor's."""
         return PoseSettings(**{name: getattr(self, name) for name in PoseSettings.model_fields})
 
     def stop(self) -> StopSettings:
-        """The settings of the arm stop among them."""
+        """The settings of the arm stop among the supervisor's."""
         return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
 
     def load_policy(self) -> Policy:
-        """The policy in the file; raises :class:`InvalidInput` when it is invalid or has expired."""
+        """The policy in the file; raises :class:`InvalidInput` when it is invalid, expired or not of ``policy_hash``."""
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
+        if self.policy_hash not in ("", policy.hash):
+            raise InvalidInput(
+                f"policy {path}: its hash is {policy.hash[:12]}, expected {self.policy_hash[:12]}: exchanged since the cell "
+                "started; start the cell again with a whole bundle"
+            )
         if policy.validity is not None and (expired := policy.validity.expired(time.time_ns())):
             raise InvalidInput(f"policy {path}: {text_of(expired)}; expected one that is still valid")
         return policy
@@ -152,6 +162,7 @@ LOCKED_WHILE_ACTIVE = frozenset(
     {
         *(
             "policy",
+            "policy_hash",
             "allow_uncalibrated",
             "bundle_hash",
             "tick_period_s",

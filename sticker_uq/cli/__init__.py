@@ -149,5 +149,5 @@ def _about(
 
 
 def main() -> None:
-    """Entry point of the console script. Does not return."""
+    """Entry point of the command line ``sticker-uq``. Does not return."""
     typer.main.get_command(app).main(prog_name="sticker-uq", args=sys.argv[1:])

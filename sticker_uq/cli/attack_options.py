@@ -15,7 +15,7 @@ ATTACK_HELP = "dag: Dense Adversary Generation, as published; pgd: projected gra
 
 
 def attack_settings(method: str, values: Mapping[str, Any]) -> AttackSettings:
-    """The settings of the attack ``method`` from the values of options, None where one was not given.
+    """Settings of the attack ``method`` from command line options, None where one was not given.
 
     Raises InvalidInput for an unknown method, and for an option that is out of range or belongs to another method.
     """

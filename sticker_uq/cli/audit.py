@@ -74,7 +74,11 @@ def show(
 
 def _short(value: object) -> str:
     """``value`` of an entry in one line; reasons are codes and values there, and words here."""
-    return value if isinstance(value, str) else json.dumps(_in_words(value), ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    with suppress(RecursionError):  # what another program wrote must not hide the other entries
+        value = _in_words(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _in_words(value: object) -> object:

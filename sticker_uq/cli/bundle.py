@@ -127,7 +127,7 @@ def _show(bundle: Bundle) -> None:
         "bundle": bundle.folder,
         "made": f"{manifest.created} by sticker_uq {manifest.version} on {manifest.device}",
         "model": f"{manifest.model}, weights {manifest.model_hash[:12]}",
-        "settings": f"{manifest.settings_hash[:12]}, T = {manifest.detector['passes']}",
+        "settings": f"{manifest.settings_hash[:12]}, T = {bundle.settings().passes}",
         "panel": manifest.panel_hash[:12] or "none",
         "policy": f"{manifest.policy_hash[:12]}, {promise}",
         "supervisor": ", ".join(f"{name} = {value}" for name, value in manifest.supervisor.items())
@@ -135,4 +135,4 @@ def _show(bundle: Bundle) -> None:
         "files": f"{len(manifest.files)}, as when it was made",
     }
     for name, value in rows.items():
-        typer.echo(f"{name:<11} {value}")
+        typer.echo(printable(f"{name:<11} {value}"))

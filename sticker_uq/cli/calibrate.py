@@ -201,7 +201,7 @@ def _check_levels(sources: Sequence[LabelledSource], levels: Levels, share: floa
 
 
 def policy_text(policy: Policy) -> str:
-    """``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
+    """The calibrated ``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
     values = policy.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 

@@ -28,7 +28,7 @@ commands in the shell.
 
 
 def command_reference() -> str:
-    """The whole reference as Markdown: a table of commands for each panel of ``sticker-uq --help``."""
+    """The reference of the command line as Markdown: a table of commands for each panel of ``sticker-uq --help``."""
     group: Any = typer.main.get_command(app)
     parts = [HEADER]
     for panel, names in PANELS.items():

@@ -110,7 +110,7 @@ def command(
     processes = cell_processes(options)
     _prepare(out)
     if asking:
-        policy_file = asking_policy(policy_file, out / _ASKING)
+        policy_file = write_asking_policy(policy_file, out / _ASKING)
         for spec in processes:
             if spec.name == "supervisor":
                 spec.parameters["policy"] = str(policy_file.resolve())
@@ -130,8 +130,10 @@ def command(
     raise typer.Exit(1 if outcome.failures else 0)
 
 
-def asking_policy(packaged: Path, path: Path) -> Path:
-    """Write the policy ``packaged`` to ``path``, with the limit that no sticker is sure enough, and return ``path``.
+def write_asking_policy(packaged: Path, path: Path) -> Path:
+    """For the demo's operator page: write ``packaged`` to ``path`` as a policy that asks about every sticker; returns ``path``.
+
+    Its limit is that no sticker is sure enough.
 
     The packaged policy is sure of most rendered stickers: whoever wants to try the operator's page would wait for a question.
     """

@@ -32,14 +32,16 @@ Row = tuple[str | int | float | None, ...]
 
 @dataclass(frozen=True)
 class DemoOutcome:
-    """``rows``: one per laptop and the total; ``stages``: median ms per image; ``failures``: the criteria that were missed."""
+    """Outcome of the demo. ``rows``: a laptop each and the total; ``stages``: median ms per image; ``failures``:
+    missed criteria.
+    """
 
     rows: tuple[Row, ...]
     stages: Mapping[str, float]
     failures: tuple[str, ...]
 
     def summary(self) -> dict[str, Any]:
-        """The outcome as JSON-serialisable values."""
+        """The demo's outcome as JSON-serialisable values."""
         laptops = [dict(zip(LAPTOP_COLUMNS, row, strict=True)) for row in self.rows]
         return {
             "laptops": laptops[:-1],
@@ -50,7 +52,7 @@ class DemoOutcome:
 
 
 def read_outcome(out: Path, laptops: int, policy: Policy, environment: Mapping[str, str]) -> DemoOutcome:
-    """Compare the recording in ``out``, made with ``policy``, with its ground truth; writes pictures and report.html.
+    """Outcome of the demo: the recording in ``out``, made with ``policy``, against ground truth; writes pictures and report.html.
 
     Raises :class:`sticker_uq.scene.InvalidInput` when the recording cannot be read.
     """

@@ -14,7 +14,7 @@ _SIZE = (1120, 896)
 
 
 class DiffusersGenerator:
-    """A text-to-image pipeline of diffusers: a folder or the name of a published model."""
+    """An image generator of diffusers, a text-to-image pipeline: a folder or the name of a published model."""
 
     def __init__(self, model: str = DEFAULT_MODEL) -> None:
         try:
@@ -38,7 +38,7 @@ class DiffusersGenerator:
         self._pipeline.set_progress_bar_config(disable=True)
 
     def generate(self, prompt: Prompt) -> Picture:
-        """A PNG picture for the prompt's text and seed."""
+        """A generated PNG picture for the prompt's text and seed, by diffusers."""
         # noise from the CPU's generator is the same on every device
         noise = self._torch.Generator("cpu").manual_seed(prompt.seed)
         width, height = _SIZE

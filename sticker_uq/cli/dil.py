@@ -22,11 +22,11 @@ from sticker_uq.lab.studies.dil.dil_report import Tables, blocks, write_study
 from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
     SCORE,
-    effects,
-    missed_detection,
-    rates,
-    separation,
-    thresholds,
+    case_effects,
+    case_separation,
+    detection_rates,
+    missed_sticker_separation,
+    threshold_table,
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
 from sticker_uq.lab.training.novelty_head import train_novelty_head
@@ -194,13 +194,13 @@ def _tables(
             )
     threshold, alpha = localization.decision_threshold, localization.alpha
     return {
-        "Effect of each case": effects(records, cases, threshold),
-        "Clean against abnormal": separation(records),
-        "Missed stickers": missed_detection(records),
-        "Rates of DiL": rates(records, PAPER_DIL),
-        "Rates of unexplained objectness": rates(records, SCORE),
-        f"Rates of {DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE}": rates(
+        "Effect of each case": case_effects(records, cases, threshold),
+        "Clean against abnormal": case_separation(records),
+        "Missed stickers": missed_sticker_separation(records),
+        "Rates of DiL": detection_rates(records, PAPER_DIL),
+        "Rates of unexplained objectness": detection_rates(records, SCORE),
+        f"Rates of {DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE}": detection_rates(
             records, DETERMINISTIC_UNCERTAINTY if head is None else ANOMALY_SCORE
         ),
-        "Thresholds": thresholds(records, cases, threshold, alpha),
+        "Thresholds": threshold_table(records, cases, threshold, alpha),
     }

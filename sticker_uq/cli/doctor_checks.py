@@ -25,7 +25,7 @@ RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
 
 
 class Level(StrEnum):
-    """OK: no problem; WARN: works with a restriction; FAIL: something does not work."""
+    """Result level of a ``doctor`` check. OK: no problem; WARN: works with a restriction; FAIL: something does not work."""
 
     OK = "OK"
     WARN = "WARN"
@@ -34,7 +34,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. ``advice`` says what to do, "" for nothing."""
+    """One finding of ``doctor``. ``advice`` says what to do, "" for nothing."""
 
     name: str
     level: Level
@@ -43,7 +43,7 @@ class Check:
 
 
 def run_checks() -> Iterator[Check]:
-    """The findings of all checks; a check that raises is a finding too."""
+    """The findings of all ``doctor`` checks; a check that raises is a finding too."""
     for name, check in CHECKS.items():
         try:
             level, found, advice = check()

@@ -30,6 +30,8 @@ from sticker_uq.lab.studies.monitors.detection_study import (
 )
 from sticker_uq.lab.studies.monitors.digits import digits
 from sticker_uq.lab.studies.monitors.material import Material
+from sticker_uq.lab.studies.monitors.mnist import mnist
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL
 from sticker_uq.lab.studies.monitors.task_labels import sticker_class
 from sticker_uq.lab.studies.monitors.task_networks import TaskSettings, run_tasks
 from sticker_uq.lab.studies.monitors.task_report import as_csv, task_report
@@ -51,8 +53,23 @@ def _about() -> None:
 def study(
     out: Annotated[Path, output_folder("Folder for the tables, and for what was measured.")],
     data: Annotated[
-        str, typer.Option(help="digits: the handwritten digits that scikit-learn ships.")
+        str,
+        typer.Option(
+            help="digits: the handwritten digits that scikit-learn ships; cell: rendered crops; a COCO folder; mnist=FOLDER or "
+            "fmnist=FOLDER: the four IDX files of MNIST or Fashion-MNIST.",
+        ),
     ] = "digits",
+    invalid: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the other of both data sets, whose pictures are of no class (paper)."),
+    ] = None,
+    architecture: Annotated[
+        list[str],
+        typer.Option(
+            metavar="|".join(ARCHITECTURES),
+            help="Kind of classifier, can be repeated: the paper averages over all four.",
+        ),
+    ] = [CONVOLUTIONAL],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="Number of classifiers to train and monitor.")] = _DEFAULT.seeds,
     members: Annotated[int, typer.Option(help="Members of each classifier's ensemble.")] = _DEFAULT.members,
     passes: Annotated[int, typer.Option(help="Stochastic passes per crop.")] = _DEFAULT.passes,
@@ -76,10 +93,15 @@ def study(
 
     Measurements are kept in --out, from which the same study resumes.
     """
-    settings = StudySettings(seeds, members, passes, ambiguous, delta_max, alarms, drawn=not soft)
+    settings = StudySettings(
+        *(seeds, members, passes, ambiguous, delta_max, alarms),
+        drawn=not soft,
+        architectures=tuple(dict.fromkeys(architecture)),
+    )
+    material = study_material() if data == "cell" else _material(data, invalid)
     out.mkdir(parents=True, exist_ok=True)
     result = run_study(
-        study_material() if data == "cell" else _material(data),
+        material,
         settings,
         out,
         lambda stage: typer.echo(stage, err=True),
@@ -152,11 +174,18 @@ def tasks(
     typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
 
-def _material(data: str) -> Material:
+def _material(data: str, invalid: Path | None = None) -> Material:
+    name, equals, folder = data.partition("=")
+    if equals and name in ("mnist", "fmnist"):
+        return mnist(Path(folder), name, invalid)
+    if invalid is not None:
+        raise InvalidInput(f"--invalid {invalid}: only with --data mnist=FOLDER or fmnist=FOLDER")
     if data in _MATERIALS:
         return _MATERIALS[data]()
     if not Path(data).is_dir():
-        raise InvalidInput(f"--data {data}: expected {', '.join(_MATERIALS)} or a COCO folder")
+        raise InvalidInput(
+            f"--data {data}: expected {', '.join(_MATERIALS)}, mnist=FOLDER, fmnist=FOLDER or a COCO folder"
+        )
     return coco_material(Path(data))
 
 

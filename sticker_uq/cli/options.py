@@ -29,7 +29,7 @@ _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes 
 
 
 def output_file(help_text: str, *names: str) -> Any:
-    """An option for a file to write. The command does not start when nothing can be written there."""
+    """A command line option for a file to write. The command does not start when nothing can be written there."""
     return typer.Option(*names, help=help_text, callback=check_file)
 
 
@@ -41,14 +41,14 @@ def output_folder(help_text: str, *names: str, empty: bool = False) -> Any:
 
 
 def check_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Callback of a parameter for a file to write: raises InvalidInput when nothing can be written there."""
+    """Callback of a command's option for a file to write: raises InvalidInput when nothing can be written there."""
     if path is not None:
         check_output_file(path, f"{_typed(parameter)} {path}")
     return path
 
 
 def check_folder(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Callback of a parameter for a folder to write to: raises InvalidInput when nothing can be written there."""
+    """Callback of a command's option for a folder to write to: raises InvalidInput when nothing can be written there."""
     if path is not None:
         check_output_folder(path, f"{_typed(parameter)} {path}")
     return path
@@ -164,7 +164,7 @@ def combine(
     file: Path | None = None,
     also_known: Iterable[str] = (),
 ) -> Model:
-    """A `model` from the values of a parameter file and of options (None: not given), options first.
+    """Command line settings: a `model` from the values of a parameter file and of options (None: not given), options first.
 
     Raises InvalidInput naming the option or the parameter, its value and what was expected.
     """
@@ -178,7 +178,7 @@ def combine(
 
 
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """A `model` from the values of options; raises InvalidInput naming the option, its value and what was expected."""
+    """Command line settings: a `model` from options; raises InvalidInput naming the option, its value and what was expected."""
     return combine(model, {}, values)
 
 

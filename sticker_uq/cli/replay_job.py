@@ -1,4 +1,4 @@
-"""A replay as a picklable job for another process."""
+"""The command ``replay`` as a picklable job for another process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReplayOutcome:
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """The replay of one source; ``processes`` that share its images, 0: automatic."""
+    """A job of the command ``replay``: one source; ``processes`` that share its images, 0: automatic."""
 
     source: Path
     topic: str | None
@@ -54,7 +54,9 @@ class ReplayJob:
     labels: Path | None = None
 
     def open(self) -> ImageSource:
-        """The images. Raises InvalidInput without images, for unreadable labels, and for ``verify`` without a recording."""
+        """The images of a replay job. Raises InvalidInput without images, for unreadable labels,
+        for ``verify`` without a recording.
+        """
         images = open_source(self.source, self.topic)
         self.labelled()
         if self.verify and not images.topic:
@@ -72,7 +74,7 @@ class ReplayJob:
         load: Callable[[PerceptionSettings], Assessor] = load_perception,
         on_image: Callable[[], None] = lambda: None,
     ) -> ReplayOutcome:
-        """Run the replay; ``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
+        """Run the replay job; ``on_image`` is called after every image. Raises what :meth:`open` and :func:`replay` raise."""
         images = self.open()
         live = live_scenes(Bag(self.source), images.topic) if self.verify else None
         count = operator.length_hint(images, 0)
@@ -104,7 +106,7 @@ class ReplayJob:
 
 
 def run_in_parallel(replays: Sequence[ReplayJob], processes: int) -> Iterator[ReplayOutcome]:
-    """Run ``replays`` in ``processes`` processes; yields results in their order. Raises what one of them raises."""
+    """Run replay jobs ``replays`` in ``processes`` processes; yields results in their order. Raises what one of them raises."""
     context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
     pool = ProcessPoolExecutor(processes, context, _end_on_sigterm)
     try:

@@ -1,4 +1,4 @@
-"""The web page for reviewing generated pictures, for a browser on the same machine."""
+"""The web page of ``dataset review`` for reviewing generated pictures, for a browser on the same machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Decision(BaseModel):
-    """The reviewer's decision about one picture."""
+    """The reviewer's decision about one generated picture, from the page of ``dataset review``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -30,7 +30,7 @@ class Decision(BaseModel):
 
 
 def make_app(review: Review) -> FastAPI:
-    """The page ``/``, the state of the review ``/state``, its pictures ``/pictures/NAME``, and ``/decide`` for a verdict.
+    """Web page of ``dataset review``: ``/``, state ``/state``, pictures ``/pictures/NAME``, and ``/decide`` for a verdict.
 
     Accepts only local host names, which prevents DNS rebinding.
     """

@@ -10,7 +10,7 @@ import typer
 from sticker_uq.cli.options import check_file, output_file
 from sticker_uq.lab.robustness.drawing import sweep_strengths
 from sticker_uq.lab.robustness.preset import PRESETS, preset
-from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, explained
+from sticker_uq.lab.robustness.questions import SCALES, Question, ask_all, scale_text
 from sticker_uq.lab.robustness.spec import Circumstance, Specification
 from sticker_uq.scene import InvalidInput
 
@@ -76,7 +76,7 @@ def _comments(spec: Specification) -> dict[str, str]:
     """Comments for the specification file, by the name of the circumstance; "" is the header."""
     from sticker_uq.lab.corruptions import TRANSFORMATIONS
 
-    scales = "\n".join(f"{s.factor}: {s.question}\n{explained(s)}" for s in SCALES)
+    scales = "\n".join(f"{s.factor}: {s.question}\n{scale_text(s)}" for s in SCALES)
     comments = {
         "": "Robustness specification (Wozniak et al. 2024, tasks 1 and 2).\n\n"
         "significance = exposure * likelihood * severity, each 1 to 5:\n"

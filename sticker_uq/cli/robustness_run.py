@@ -25,7 +25,13 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
 from sticker_uq.lab.robustness.frequencies import describe_source
 from sticker_uq.lab.robustness.result import RESULT, Assessment
-from sticker_uq.lab.robustness.robustness_report import REPORT, SUMMARY, breaks_words, lead, write_report
+from sticker_uq.lab.robustness.robustness_report import (
+    REPORT,
+    SUMMARY,
+    assessment_findings,
+    breaks_words,
+    write_report,
+)
 from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.systems_interface import System
@@ -218,5 +224,5 @@ def _print(assessment: Assessment, out: Path) -> None:
     for sweep in assessment.sweeps:
         if sweep.metric == metrics[-1]:
             console.print(f"{sweep.circumstance}: {sweep.metric} breaks {breaks_words(sweep)}")
-    typer.echo(lead(assessment))
+    typer.echo(assessment_findings(assessment))
     typer.echo(f"report: {out / REPORT}, summary: {out / SUMMARY}, figures: {out / RESULT}")

@@ -1,1 +1,1 @@
-"""The operator page without ROS: web application, server, state, images."""
+"""The operator's page, without ROS: web application and server, sign-in, state, pictures. sticker_uq.nodes.console feeds it."""

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from sticker_uq.console.operators import HashedSecret, find_operator, read_operators
+from sticker_uq.console.operators import LONGEST_TEXT, HashedSecret, find_operator, read_operators
+from sticker_uq.io.reading import MIB, read_text
 from sticker_uq.scene import InvalidInput
 
 SESSION_S = 12 * 3600.0
@@ -38,7 +39,7 @@ Address = tuple[str, str, int]
 
 
 def address_of(origin: str) -> Address | None:
-    """The parts of an ``Origin``; None when it is none that a page of http or https has."""
+    """The parts of an ``Origin`` of the operator's page; None when it is none that a page of http or https has."""
     scheme, separator, host = origin.lower().partition("://")
     match = _HOST.fullmatch(host)
     if not separator or scheme not in _PORTS or match is None:
@@ -47,7 +48,9 @@ def address_of(origin: str) -> Address | None:
 
 
 def origins_of(text: str) -> tuple[Address, ...]:
-    """The addresses in a comma-separated list; raises :class:`InvalidInput` naming the one that is none."""
+    """The addresses of the operator's page in a comma-separated list; raises :class:`InvalidInput` naming the one that is
+    none.
+    """
     found = []
     for origin in filter(None, (part.strip() for part in text.split(","))):
         address = address_of(origin)
@@ -58,7 +61,7 @@ def origins_of(text: str) -> tuple[Address, ...]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` can be reached from this machine only."""
+    """Whether the operator's page on ``host`` can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -66,12 +69,12 @@ def is_loopback(host: str) -> bool:
 
 
 def in_url(host: str) -> str:
-    """``host`` as it stands in an address: an IPv6 address has brackets."""
+    """``host`` as it stands in the operator's page's address: an IPv6 address has brackets."""
     return f"[{host}]" if ":" in host else host.lower()
 
 
 class Addresses:
-    """The addresses under which the page may be opened: loopback, the host that is listened on, and ``origins``.
+    """The addresses under which the operator's page may be opened: loopback, the host that is listened on, and ``origins``.
 
     The IP address that a connection came to counts too, so that a page on all interfaces can be opened by address. No website can
     take the place of one of them: DNS rebinding brings the website's own name.
@@ -83,7 +86,7 @@ class Addresses:
         self._known = frozenset({("http", name, port) for name in names} | set(origins))
 
     def has_host(self, host: str, local: str) -> bool:
-        """Whether a request with this ``Host`` that came to the IP address ``local`` is meant for the page."""
+        """Whether a request with this ``Host`` that came to the IP address ``local`` is meant for the operator's page."""
         return any(_is_host(host, address) for address in self._all(local))
 
     def has_origin(self, origin: str | None, host: str, local: str) -> bool:
@@ -105,7 +108,9 @@ def _is_host(host: str, address: Address) -> bool:
 
 @dataclass(frozen=True)
 class Session:
-    """A signed-in browser. ``name``: whose, empty where names are not checked; ``entry``: the operator's hash then."""
+    """A browser signed in to the operator's page. ``name``: whose, empty where names are not checked; ``entry``: the operator's
+    hash then.
+    """
 
     name: str = ""
     entry: HashedSecret | None = None
@@ -117,7 +122,9 @@ OPEN = Session()
 
 
 class SignInRefused(Exception):
-    """Wrong name or secret, or ``wait_s`` seconds to wait before the next attempt counts."""
+    """The operator's page refused a sign-in: wrong name or secret, or ``wait_s`` seconds to wait before the next attempt
+    counts.
+    """
 
     def __init__(self, wait_s: float = 0.0) -> None:
         super().__init__()
@@ -125,7 +132,7 @@ class SignInRefused(Exception):
 
 
 class Access:
-    """Sign-in and sessions. With neither ``token`` nor ``operators_file`` the page is open to whoever reaches it.
+    """Sign-in to the operator's page. With neither ``token`` nor ``operators_file`` it is open to whoever reaches it.
 
     ``token``: the secret that all share. ``operators_file``: named operators instead, see :mod:`sticker_uq.console.operators`;
     read again whenever it counts, so that a removed operator or a new secret ends the right to answer at once.
@@ -145,17 +152,17 @@ class Access:
 
     @property
     def named(self) -> bool:
-        """Whether operators sign in with names, which then are checked."""
+        """Whether operators sign in to the page with names, which then are checked."""
         return self._operators_file is not None
 
     def session(self, cookie: str) -> Session | None:
-        """The session of a cookie; None when there is none."""
+        """The operator's session of a cookie; None when there is none."""
         if not self._token and not self.named:
             return OPEN
         return self._sessions.get(_digest(cookie))
 
     def may_answer(self, session: Session) -> bool:
-        """Whether ``session`` may do more than watch and hold: it is not too old, and its operator has the same secret."""
+        """Whether the operator's ``session`` may do more than watch and hold: it is not too old, the secret still the same."""
         if session is OPEN:
             return True
         if self._clock() - session.since_s > SESSION_S:
@@ -164,17 +171,20 @@ class Access:
             return True
         try:
             return read_operators(self._operators_file).get(session.name) == session.entry
-        except (InvalidInput, OSError):
+        except InvalidInput:
             return False
 
     async def sign_in(self, name: str, secret: str, client: str, cookie: str = "") -> str:
-        """The cookie of a new session; raises :class:`SignInRefused`.
+        """The cookie of an operator's new session; raises :class:`SignInRefused`.
 
-        Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser that has
-        signed in before, so that others at the same address do not keep it out.
+        Wrong attempts make the next one wait, counted by ``client`` (its address), or by ``cookie`` for a browser in which the
+        same operator has signed in before, so that others at the same address do not keep it out. An operator's own sign-in
+        does not pay for attempts at another one's secret.
         """
         known = _digest(cookie)
-        counted = known if known in self._sessions else client
+        before = self._sessions.get(known)
+        again = before is not None and (not self.named or before.name == name.strip())
+        counted = known if again else client
         wait_s = self._attempts.wait(counted)
         if wait_s > 0.0 or self._checks >= _WAITING_CHECKS:
             raise SignInRefused(max(wait_s, 1.0))
@@ -188,7 +198,7 @@ class Access:
             self._checks -= 1
         if session is None:
             raise SignInRefused
-        self._attempts.forget(counted)
+        self._attempts.take_back(counted)
         self.sign_out(cookie)
         cookie = secrets.token_urlsafe(32)
         self._sessions[_digest(cookie)] = session
@@ -197,7 +207,7 @@ class Access:
         return cookie
 
     def sign_out(self, cookie: str) -> None:
-        """End the session of a cookie, if there is one."""
+        """End the operator's session of a cookie, if there is one."""
         self._sessions.pop(_digest(cookie), None)
 
     def _check(self, name: str, secret: str) -> Session | None:
@@ -206,20 +216,23 @@ class Access:
             return Session(since_s=self._clock()) if fits else None
         try:
             entry = find_operator(read_operators(self._operators_file), name.strip(), secret)
-        except (InvalidInput, OSError):
+        except InvalidInput:
             return None
         return None if entry is None else Session(name.strip(), entry, self._clock())
 
 
 class Attempts:
-    """Counts wrong sign-ins by client. After some that are free, each makes the next one wait twice as long, up to a minute."""
+    """Counts wrong sign-ins to the operator's page by client.
+
+    After some that are free, each makes the next one wait twice as long, up to a minute.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._counted: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Seconds until the next attempt of ``client`` counts; 0 when it does now."""
+        """Seconds until the next sign-in of ``client`` counts; 0 when it does now."""
         count, since = self._counted.get(client, (0, 0.0))
         if count < _FREE_ATTEMPTS:
             return 0.0
@@ -227,37 +240,44 @@ class Attempts:
         return max(0.0, since + wait_s - self._clock())
 
     def count(self, client: str) -> None:
-        """One more attempt of ``client``."""
+        """One more sign-in attempt of ``client``."""
         count, since = self._counted.pop(client, (0, 0.0))
         now = self._clock()
         self._counted[client] = (1 if now - since > _FORGIVEN_S else count + 1, now)
         while len(self._counted) > _MOST_CLIENTS:
             self._counted.popitem(last=False)
 
-    def forget(self, client: str) -> None:
-        """``client`` has signed in."""
-        self._counted.pop(client, None)
+    def take_back(self, client: str) -> None:
+        """The last attempt of ``client`` was right. Wrong ones before it count on: they may have been at another secret."""
+        count, since = self._counted.get(client, (0, 0.0))
+        if count > 0:
+            self._counted[client] = (count - 1, since)
 
 
 def read_token(path: Path) -> str:
-    """The token in a file that only its owner can read; made when there is none.
+    """The operator's page's token in a file that only its owner can read; made when there is none.
 
-    Raises :class:`InvalidInput` when others can read it or it is too short to withstand guessing, OSError when it cannot be read
-    or made.
+    Raises :class:`InvalidInput` when it cannot be read, others can read it, or it is too short to withstand guessing or longer
+    than a sign-in takes, OSError when it cannot be made.
     """
     if not path.exists():
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    if path.stat().st_mode & 0o077:
-        raise InvalidInput(f"token_file {path}: others can read it: chmod 600 {path}")
-    token = path.read_text(encoding="utf-8").strip()
-    if len(token) < _SHORTEST_TOKEN:
+    check_private(path, "token_file")
+    token = read_text(path, MIB, f"token_file {path}").strip()
+    if not _SHORTEST_TOKEN <= len(token) <= LONGEST_TEXT or not token.isprintable():
         raise InvalidInput(
-            f"token_file {path}: the token has {len(token)} characters, expected at least {_SHORTEST_TOKEN}; "
-            "delete the file to have one made"
+            f"token_file {path}: the token has {len(token)} characters, expected {_SHORTEST_TOKEN} to {LONGEST_TEXT} in one "
+            "line; delete the file to have one made"
         )
     return token
+
+
+def check_private(path: Path, parameter: str) -> None:
+    """Raise :class:`InvalidInput` when others than its owner can read or write the file of ``parameter``, OSError without one."""
+    if path.stat().st_mode & 0o077:
+        raise InvalidInput(f"{parameter} {path}: others can read it: chmod 600 {path}")
 
 
 def _digest(text: str) -> str:

@@ -25,7 +25,8 @@ _CONTOUR_PARTS = 400
 
 
 class Album:
-    """The newest ``capacity`` images by stamp, and those pinned because a page shows them or a question is about them.
+    """The newest ``capacity`` images for the operator's page, and those pinned because a page shows them or a question is about
+    them.
 
     ``encode`` makes a file of an image, or raises :class:`InvalidInput`.
     """
@@ -39,14 +40,14 @@ class Album:
         self._files: OrderedDict[int, bytes] = OrderedDict()
 
     def add(self, stamp_ns: int, image: Any) -> None:
-        """Keep an image until ``capacity`` newer ones have come."""
+        """Keep an image for the operator's page until ``capacity`` newer ones have come."""
         with self._lock:
             self._images[stamp_ns] = image
             while len(self._images) > self._capacity:
                 self._images.popitem(last=False)
 
     def pin(self, purpose: str, stamp_ns: int) -> bool:
-        """Keep the image of ``stamp_ns`` for ``purpose``, in place of the one kept for it before; whether it is there."""
+        """Keep the page's image of ``stamp_ns`` for ``purpose``, in place of the one kept for it before; whether it is there."""
         with self._lock:
             image = self._find(stamp_ns)
             if image is None:
@@ -55,18 +56,18 @@ class Album:
             return True
 
     def unpin(self, purpose: str) -> None:
-        """Let go of what was kept for ``purpose``."""
+        """Let go of the page's image that was kept for ``purpose``."""
         with self._lock:
             self._pinned.pop(purpose, None)
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest image, ns."""
+        """Stamp of the newest image for the operator's page, ns."""
         with self._lock:
             return next(reversed(self._images), None)
 
     def file(self, stamp_ns: int) -> bytes:
-        """The image of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
+        """The page's image of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
         with self._lock:
             if stamp_ns in self._files:
                 return self._files[stamp_ns]
@@ -90,12 +91,12 @@ class Album:
 
 
 def jpeg(pixels: NDArray[np.uint8]) -> bytes:
-    """A picture (H, W, 3) BGR as JPEG."""
+    """A picture (H, W, 3) BGR as JPEG for the operator's page."""
     return cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])[1].tobytes()
 
 
 def heat(saliency: FloatArray) -> bytes:
-    """A saliency map (H, W) >= 0 as a PNG to be laid over the picture: the stronger, the brighter and the less transparent.
+    """A saliency map (H, W) >= 0 as a PNG for the operator's page: the stronger, the brighter and the less transparent.
 
     White contours with a dark rim around a quarter, a half and three quarters of the strongest show its shape without colour.
     """

@@ -43,7 +43,7 @@ Text = Annotated[str, AfterValidator(_printable)]
 
 
 class BoxAnswer(BaseModel):
-    """What a person said about one place, px of the image."""
+    """What a person answered on the operator's page about one place, px of the image."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -55,7 +55,9 @@ class BoxAnswer(BaseModel):
 
 
 class PersonsAnswer(BaseModel):
-    """What a person said to one question. ``person``: their name, which counts only where nobody signs in with one."""
+    """What a person answered on the operator's page to one question. ``person``: counts only where nobody signs in with a
+    name.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -66,7 +68,9 @@ class PersonsAnswer(BaseModel):
 
 
 class PersonsCommand(BaseModel):
-    """What a person wants of the gate without being asked. ``person``: as in :class:`PersonsAnswer`; nobody needs one to hold."""
+    """A person's command to the gate on the operator's page. ``person``: as in :class:`PersonsAnswer`;
+    nobody needs one to hold.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,7 +79,7 @@ class PersonsCommand(BaseModel):
 
 
 class SignIn(BaseModel):
-    """The token of the page, or an operator's name and secret."""
+    """The token of the operator's page, or an operator's name and secret."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -84,42 +88,42 @@ class SignIn(BaseModel):
 
 
 class Accepted(BaseModel):
-    """Whether the supervisor accepted it, and why, as the page shows reasons."""
+    """Whether the supervisor accepted what the operator's page sent, and why, as the page shows reasons."""
 
     accepted: bool
     reasons: list[dict[str, Any]]
 
 
 class Person(NamedTuple):
-    """Who answers or commands. ``checked``: whether the name was proved with the operator's secret."""
+    """Who answers or commands on the operator's page. ``checked``: whether the name was proved with the operator's secret."""
 
     name: str
     checked: bool
 
 
 class Cell(Protocol):
-    """What the page needs of the cell."""
+    """What the operator's page needs of the cell."""
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer to the supervisor."""
+        """Hand an answer from the operator's page to the supervisor."""
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate."""
+        """Hold, release or reset the gate, from the operator's page."""
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's image of that stamp as JPEG, empty when it is not kept."""
+        """The camera's image of that stamp for the operator's page, as JPEG, empty when it is not kept."""
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The saliency of that image as PNG, empty when it is not kept."""
+        """The saliency of that image for the operator's page, as PNG, empty when it is not kept."""
 
     def watched(self, pages: int, heat: int) -> None:
-        """So many pages are open, and so many of them show the saliency."""
+        """Tells the cell how many operator's pages are open, and how many of them show the saliency."""
 
 
 def make_app(
     state: ConsoleState, cell: Cell, access: Access, addresses: Addresses, cookie: str = "sticker_uq"
 ) -> FastAPI:
-    """The page's server. ``cookie``: the name of its cookie; pages at other ports of the same host get it too."""
+    """The web application of the operator's page. ``cookie``: its name; pages at other ports of the same host get it too."""
     app = FastAPI(
         title="sticker_uq console",
         docs_url=None,
@@ -254,7 +258,7 @@ def make_app(
 
 
 async def in_time(until: float | None = None) -> None:
-    """Refuse what the page has reported as not done meanwhile, because this process or the network stood still.
+    """Refuse what the operator's page has reported as not done meanwhile, because this process or the network stood still.
 
     ``until``: the end of the page's patience, s of the monotonic clock of :meth:`ConsoleState.snapshot`.
     """

@@ -15,51 +15,54 @@ REQUEST_S = 5.0
 
 
 class BoundedHttp(H11Protocol):
-    """uvicorn's HTTP protocol, which alone would wait for a request for ever and refuse everybody when there are too many.
+    """uvicorn's HTTP protocol with bounds for the operator's page.
 
-    When there are too many connections, of one address or in all, the one that has waited longest for its request gives way, so
-    that idle ones never keep a new one out.
+    Alone it would wait for a request for ever and refuse everybody when there are too many.
+
+    When there are too many connections, of one address or in all, an older one gives way: one whose client is to send or to read
+    something, else one that only fetches. Idle ones, bodies that do not come and floods of GET never keep a new one out.
     """
 
     _idle_since = 0.0
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, or the one in whose place it comes is closed."""
+        """Accept a connection to the operator's page, or the one in whose place it comes is closed."""
         super().connection_made(transport)
         self._watch()
         host = _host_of(self)
         everybody = list(self.connections)
         neighbours = [other for other in everybody if _host_of(other) == host]
         if len(neighbours) > MOST_OF_ONE_ADDRESS:
-            _make_way(neighbours)
+            _make_way(neighbours, self)
         elif len(everybody) > MOST_CONNECTIONS:
-            _make_way(everybody)
+            _make_way(everybody, self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request: they stop the clock only when its head is whole."""
+        """Bytes of a request to the operator's page: they stop the clock only when its head is whole."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """The next request may come."""
+        """The next request to the operator's page may come."""
         super().on_response_complete()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """The connection to the operator's page has ended."""
         super().connection_lost(exc)
         self._stop()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """From here on it is a websocket."""
+        """From here on the connection to the operator's page is a websocket."""
         self._stop()
         super().handle_websocket_upgrade(event)
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is being answered."""
-        return self._deadline is not None
+    def waits_for_client(self) -> bool:
+        """Whether it is the client's turn: to send a request or the rest of its body, or to read the response."""
+        answers = self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused
+        return self._deadline is not None or not answers
 
     def _watch(self) -> None:
         waits = self.cycle is None or self.cycle.response_complete
@@ -79,12 +82,12 @@ def _host_of(connection: Any) -> str:
     return connection.client[0] if connection.client else ""
 
 
-def _make_way(connections: list[Any]) -> None:
-    """Close the one that has waited longest for a request; of websockets none."""
-    idle = [one for one in connections if isinstance(one, BoundedHttp) and one.idle]
-    if idle:
-        oldest = min(idle, key=lambda one: one._idle_since)
-        # it ends in the next round of the loop; whoever comes in this one must find another
-        oldest._stop()
-        oldest.connections.discard(oldest)
-        oldest.transport.abort()
+def _make_way(connections: list[Any], new: BoundedHttp) -> None:
+    """Close one of ``connections`` for ``new``, which itself gives way where all others are websockets, answers and commands."""
+    older = [one for one in connections if isinstance(one, BoundedHttp) and one is not new]
+    ending = [one for one in older if one.waits_for_client or one.scope["method"] != "POST"]
+    oldest = min(ending, key=lambda one: (not one.waits_for_client, one._idle_since), default=new)
+    # it ends in the next round of the loop; whoever comes in this one must find another
+    oldest._stop()
+    oldest.connections.discard(oldest)
+    oldest.transport.abort()

@@ -32,7 +32,7 @@ _PUBLIC = ("/", "/session")
 
 
 class Guard:
-    """ASGI middleware: refuses what is not from the page or not from a signed-in operator, and limits bodies.
+    """ASGI middleware of the operator's page: refuses requests not from it or not from a signed-in operator, and limits bodies.
 
     The request that passes has its session in ``scope[SESSION]`` (None at the sign-in) and its cookie in ``scope[COOKIE]``.
     """
@@ -108,12 +108,17 @@ def _body_refusal(headers: Headers) -> tuple[int, str] | None:
 
 
 def client_of(scope: Scope) -> str:
-    """Whom wrong attempts are counted for: the IP address, of IPv6 the network of one customer (/64)."""
+    """Whom wrong attempts are counted for: the IP address, of IPv6 the network of one customer (/64), of loopback this machine.
+
+    Whoever is logged in to this machine has millions of loopback addresses, and others have whole networks.
+    """
     host = (scope.get("client") or ("", 0))[0]
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host
+    if address.is_loopback:
+        return "loopback"
     return host if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.io.files import atomic_write
+from sticker_uq.io.reading import MIB, read_bytes
 from sticker_uq.scene import InvalidInput
 
 SHORTEST_SECRET = 8
@@ -22,7 +23,7 @@ _BLOCK = 8
 
 
 class HashedSecret(BaseModel):
-    """What is kept of a secret: the salt and scrypt(secret, salt), both hexadecimal."""
+    """What is kept of an operator's secret: the salt and scrypt(secret, salt), both hexadecimal."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,12 +32,12 @@ class HashedSecret(BaseModel):
 
     @classmethod
     def of(cls, secret: str) -> HashedSecret:
-        """``secret`` with a salt of its own."""
+        """The hash of an operator's ``secret`` with a salt of its own."""
         salt = secrets.token_bytes(16)
         return cls(salt=salt.hex(), hash=_scrypt(secret, salt).hex())
 
     def fits(self, secret: str) -> bool:
-        """Whether it was made of ``secret``; takes equally long for every secret."""
+        """Whether the hash was made of the operator's ``secret``; takes equally long for every secret."""
         return hmac.compare_digest(_scrypt(secret, bytes.fromhex(self.salt)), bytes.fromhex(self.hash))
 
 
@@ -50,11 +51,11 @@ class _File(BaseModel):
 
 
 def read_operators(path: Path) -> dict[str, HashedSecret]:
-    """The operators of a file by name. Raises :class:`InvalidInput` when it is not one of :func:`write_operators`, OSError
-    when it cannot be read.
+    """The operators of a file by name. Raises :class:`InvalidInput` when it cannot be read or is not one of
+    :func:`write_operators`.
     """
     try:
-        return dict(_File.model_validate_json(path.read_bytes()).operators)
+        return dict(_File.model_validate_json(read_bytes(path, MIB)).operators)
     except ValidationError:
         raise InvalidInput(
             f"{path}: expected a file of operators, as 'sticker-uq operator add' writes it"
@@ -69,7 +70,7 @@ def write_operators(path: Path, operators: Mapping[str, HashedSecret]) -> None:
 
 
 def checked_name(name: str) -> str:
-    """``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
+    """An operator's ``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
     name = name.strip()
     if not 1 <= len(name) <= LONGEST_TEXT or not name.isprintable():
         raise InvalidInput(f"name {name!r}: expected 1 to {LONGEST_TEXT} printable characters")
@@ -77,7 +78,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_secret(secret: str) -> str:
-    """``secret``; raises :class:`InvalidInput`, which does not repeat it, when it is too short or too long."""
+    """An operator's ``secret``; raises :class:`InvalidInput`, which does not repeat it, when it is too short or too long."""
     if not SHORTEST_SECRET <= len(secret) <= LONGEST_TEXT:
         raise InvalidInput(
             f"the secret has {len(secret)} characters: expected {SHORTEST_SECRET} to {LONGEST_TEXT}"
@@ -86,7 +87,7 @@ def checked_secret(secret: str) -> str:
 
 
 def find_operator(operators: Mapping[str, HashedSecret], name: str, secret: str) -> HashedSecret | None:
-    """The entry of ``name`` if ``secret`` is theirs. An unknown name takes as long as a wrong secret."""
+    """The operator's entry of ``name`` if ``secret`` is theirs. An unknown name takes as long as a wrong secret."""
     entry = operators.get(name)
     fits = (entry or _NOBODY).fits(secret)
     return entry if fits else None

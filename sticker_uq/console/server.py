@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,6 +14,7 @@ from sticker_uq.console.access import (
     EVERY_ADDRESS,
     Access,
     Addresses,
+    check_private,
     in_url,
     is_loopback,
     origins_of,
@@ -28,8 +27,6 @@ from sticker_uq.console.state import ConsoleState
 from sticker_uq.io.images import Transport
 from sticker_uq.scene import InvalidInput
 
-_T = TypeVar("_T")
-
 _CLOSING_S = 5.0
 _BACKLOG = 64
 """Connections that wait; asyncio accepts as many at once, before those that are too many have ended."""
@@ -40,7 +37,7 @@ _STALLED_MS = 10_000
 
 
 class ConsoleSettings(BaseModel):
-    """Parameters of the console."""
+    """Parameters of the console node and its operator's page."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,7 +75,7 @@ class ConsoleSettings(BaseModel):
 
 
 class PageServer:
-    """Serves the page of ``cell`` from its construction until :meth:`close`. ``port``: where; ``address``: the same as a link.
+    """Serves the operator's page of ``cell`` until :meth:`close`. ``port``: where; ``address``: the same as a link.
 
     Raises :class:`InvalidInput` when the address cannot be listened on, or is reachable from other machines without a sign-in.
     """
@@ -106,7 +103,7 @@ class PageServer:
         self.address = f"http://{name}:{self.port}/"
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving the operator's page."""
         self._server.should_exit = True
         self._thread.join(_CLOSING_S)
 
@@ -116,13 +113,14 @@ def _access(settings: ConsoleSettings) -> Access:
         raise InvalidInput("operators_file and token_file are both set: expected one of them")
     if settings.operators_file:
         path = Path(settings.operators_file).expanduser()
-        if not _read(read_operators, path, "operators_file"):
+        if not read_operators(path):
             raise InvalidInput(
                 f"operators_file {path}: it names nobody: sticker-uq operator add NAME --file {path}"
             )
+        check_private(path, "operators_file")
         return Access(operators_file=path)
     if settings.token_file:
-        return Access(_read(read_token, Path(settings.token_file).expanduser(), "token_file"))
+        return Access(_token(Path(settings.token_file).expanduser()))
     if not is_loopback(settings.host):
         raise InvalidInput(
             f"host {settings.host} can be reached from other machines: expected operators_file (sticker-uq operator add NAME "
@@ -131,11 +129,11 @@ def _access(settings: ConsoleSettings) -> Access:
     return Access()
 
 
-def _read(read: Callable[[Path], _T], path: Path, parameter: str) -> _T:
+def _token(path: Path) -> str:
     try:
-        return read(path)
+        return read_token(path)
     except OSError as error:
-        raise InvalidInput(f"{parameter} {path}: {error.strerror}") from None
+        raise InvalidInput(f"token_file {path}: {error.strerror}") from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -18,7 +18,7 @@ _SILENT = LEVELS.index("silent")
 
 
 class ConsoleState:
-    """The newest gate, scene and question, what happened lately, and how the nodes are. Thread-safe.
+    """What the operator's page shows: newest gate, scene and question, recent events, state of the nodes. Thread-safe.
 
     Written by the node, read by the pages. ``version`` grows with every change, so that a reader can wait for the next one.
     """
@@ -33,7 +33,7 @@ class ConsoleState:
         self._heard: dict[str, float] = {}
 
     def put(self, name: str, value: Any) -> None:
-        """Set one value; only a real change wakes the readers."""
+        """Set one value of the operator's page; only a real change wakes the readers."""
         with self._changed:
             if name == "gate":
                 self._gate_seen = time.monotonic()
@@ -50,7 +50,7 @@ class ConsoleState:
         name: str = "",
         answers: Sequence[str] = (),
     ) -> None:
-        """Add a line to the history, newest first: what happened (``kind``), to whom or by whom (``name``), what was answered.
+        """Add a line to the page's history, newest first: what happened (``kind``), to or by whom (``name``), what was answered.
 
         ``reasons``: why, as the page shows reasons.
         """
@@ -67,7 +67,7 @@ class ConsoleState:
             self._bump()
 
     def report(self, node: str, part: str, level: int, message: str) -> None:
-        """How one part of a node is; ``level`` as in ``DiagnosticStatus``."""
+        """Show one node's part on the operator's page; ``level`` as in ``DiagnosticStatus``."""
         level = level if 0 <= level < len(LEVELS) else _SILENT
         told = {"part": part, "level": LEVELS[level], "message": message}
         with self._changed:
@@ -78,7 +78,7 @@ class ConsoleState:
                 self._bump()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything but the pictures; ``connected`` says whether the supervisor still speaks.
+        """Everything on the operator's page but the pictures; ``connected``: whether the supervisor still publishes.
 
         ``sent_s`` is the time of this snapshot on the monotonic clock: a page tells by it how old a message is on arrival.
         """
@@ -94,7 +94,7 @@ class ConsoleState:
             }
 
     def wait_for_change(self, version: int, timeout_s: float) -> int:
-        """Wait until there is something newer than ``version``; the present version, also after ``timeout_s``."""
+        """Wait until the operator's page is newer than ``version``; the present version, also after ``timeout_s``."""
         with self._changed:
             self._changed.wait_for(lambda: self.version > version, timeout_s)
             return self.version

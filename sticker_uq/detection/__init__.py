@@ -1,4 +1,4 @@
-"""Stochastic sticker detectors: models, passes, dropout, weights."""
+"""Stochastic sticker detectors (Monte Carlo dropout): networks, passes, dropout, weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes from what a head says of its anchors."""
+"""Boxes from the deltas to anchors that a detector's head predicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torchvision.models.detection._utils import BoxCoder
 
 
 def decoded(coder: Any, deltas: Tensor, anchors: Tensor) -> Tensor:
-    """Boxes (N, 4) that torchvision's ``coder`` makes of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
+    """A detector's boxes (N, 4), as torchvision's ``coder`` makes them of ``deltas`` (N, 4) to ``anchors`` (N, 4), bit for bit.
 
     The ``decode_single`` of torchvision's ``BoxCoder`` copies the number 0.5 to a GPU twice in every call, and waits for it. Any
     other coder, such as that of FCOS, decodes itself.

@@ -94,11 +94,11 @@ class StochasticDetector:
 
     @property
     def device_name(self) -> str:
-        """The device in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        """The detector's device in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
         return name_of(self.device)
 
     def products(self) -> AbstractContextManager[None]:
-        """In the block a GPU multiplies float32 as ``settings.precision`` says; see :func:`float32_products`."""
+        """In the block a GPU multiplies float32 as the detector's ``settings.precision`` says; see :func:`float32_products`."""
         return float32_products(self.settings.precision == "tf32", self.device)
 
     @contextmanager
@@ -137,7 +137,7 @@ class StochasticDetector:
 
     @_inference
     def encode(self, image: NDArray[np.uint8]) -> Features:
-        """Everything of ``image`` (H, W, 3) uint8 BGR that comes before the first dropout: the same in every pass.
+        """The detector's features of ``image`` (H, W, 3) uint8 BGR: all before the first dropout, the same in every pass.
 
         Raises InvalidInput for anything but such an image, or one too narrow to be resized.
         """
@@ -151,7 +151,7 @@ class StochasticDetector:
 
     @_inference
     def sample(self, features: Features, passes: int, seed: int) -> StochasticSamples:
-        """Detections of ``passes`` stochastic passes.
+        """Detections of ``passes`` stochastic passes of the detector.
 
         The masks of a pass depend on ``seed`` and its number only, so a pass is the same however many are
         asked for. With a dropout rate of 0 every pass equals :meth:`detect`. Where a GPU's
@@ -188,19 +188,19 @@ class StochasticDetector:
         return StochasticSamples(boxes, probabilities, index, passes)
 
     def dropout(self, seed: int, numbers: range) -> Dropout:
-        """The masks of the passes ``numbers`` of an image whose masks follow from ``seed``."""
+        """The dropout masks of the passes ``numbers`` of an image whose masks follow from ``seed``."""
         kind = CounterDropout if self._fast else PassDropout
         return kind(self.settings.dropout_rate, seed, numbers, self.device)
 
     @_inference
     def detect(self, features: Features) -> Detections:
-        """Detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
+        """The detector's detections without dropout, by falling score. Raises NonFiniteOutput as :meth:`sample` does."""
         boxes, probabilities, _ = _to_numpy([self._plain_rows(features)])
         return Detections(boxes, probabilities)
 
     @_inference
     def head_maps(self, features: Features) -> list[Tensor]:
-        """The dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
+        """The detector's dropout-free maps that enter the heads, one (1, C, h, w) per level, fine to coarse."""
         exact = features.as_float32()
         maps = features.derive("head_maps", lambda: self._exact.head_maps(exact, no_dropout))
         return list(maps)
@@ -308,7 +308,7 @@ def load_members(
 
 
 def resolve_device(name: str) -> torch.device:
-    """The torch device of "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
+    """The torch device of a detector's "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
 
     Raises InvalidInput if that GPU does not exist.
     """
@@ -326,7 +326,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def name_of(device: torch.device) -> str:
-    """``device`` in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+    """A detector's ``device`` in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
     if device.type == "cpu":
         return "cpu"
     number = device.index or 0

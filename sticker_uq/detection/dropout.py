@@ -23,12 +23,14 @@ _LAST_SHIFT = 14
 
 
 class Dropout(Protocol):
-    """Where the masks of a group of passes come from. ``keep``: probability that an element survives."""
+    """Dropout masks of a group of passes, by whatever generator. ``keep``: probability that an element survives."""
 
     keep: float
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next mask of every pass, (n, C, h, w) of zeros and ones with the type and layout of ``like`` (., C, h, w)."""
+        """The next dropout mask of every pass, (n, C, h, w) of zeros and ones with the type and layout of ``like`` (., C,
+        h, w).
+        """
 
     def __call__(self, maps: Tensor) -> Tensor:
         """``maps`` (1 or n, C, h, w) with elements dropped and the others scaled by ``1 / keep``, (n, C, h, w)."""
@@ -48,7 +50,7 @@ class PassDropout:
         self._generators = [pass_generator(seed, t, device) for t in pass_numbers]
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next mask of every pass, each drawn from the pass's own generator."""
+        """The next dropout mask of every pass, each drawn from the pass's own generator."""
         masks = like.new_empty((len(self._generators), *like.shape[1:]))
         for mask, generator in zip(masks, self._generators, strict=True):
             mask.bernoulli_(self.keep, generator=generator)
@@ -65,12 +67,12 @@ class PassDropout:
 
 
 class NoDropout:
-    """The maps as they are: the deterministic detector."""
+    """No dropout: the maps as they are, for the deterministic detector."""
 
     keep = 1.0
 
     def masks(self, like: Tensor) -> Tensor:
-        """Ones, for one pass."""
+        """Dropout masks of ones, for one pass."""
         return torch.ones_like(like[:1])
 
     def __call__(self, maps: Tensor) -> Tensor:
@@ -101,7 +103,7 @@ class CounterDropout:
         self._carry = round((256 * rate - self._floor) * 2**31)
 
     def masks(self, like: Tensor) -> Tensor:
-        """The next mask of every pass."""
+        """The next dropout mask of every pass, from the counter."""
         return drawn(*self._keys(next(self._call)), like, self._floor, self._carry)
 
     def __call__(self, maps: Tensor) -> Tensor:
@@ -120,7 +122,7 @@ class CounterDropout:
 
 
 def drawn(first: Tensor, second: Tensor, like: Tensor, floor: int, carry: int) -> Tensor:
-    """The masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
+    """The dropout masks of :class:`CounterDropout` for the keys ``first`` and ``second`` (n, 1) of n passes.
 
     ``floor`` and ``carry``: 256 times the dropout rate, its whole part and the rest times 2^31.
     """

@@ -16,7 +16,7 @@ from sticker_uq.detection.kernels.transfer import to_device
 
 @dataclass(frozen=True)
 class Features:
-    """Everything of one image that no dropout reaches; the input of every pass.
+    """A detector's features: everything of one image that no dropout reaches; the input of every pass.
 
     ``image_size``: (width, height) of the original image, px; ``resized`` and ``padded``: (height, width) of
     the network's input without and with padding, px; ``maps``: the feature maps (1, C, h, w) that meet
@@ -32,13 +32,13 @@ class Features:
     _derived: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def derive(self, name: str, compute: Callable[[], Any]) -> Any:
-        """The value of ``compute()``, computed on the first call under ``name`` and kept with the features."""
+        """Cache of a detector's features: the value of ``compute()``, computed on the first call under ``name`` and kept."""
         if name not in self._derived:
             self._derived[name] = compute()
         return self._derived[name]
 
     def as_float32(self) -> Features:
-        """These features in single precision; themselves where they are."""
+        """A detector's features in single precision; themselves where they are."""
         if all(m.dtype == torch.float32 for m in (*self.maps, *self.extra)):
             return self
         return self.derive("as_float32", self._widened)

@@ -70,12 +70,12 @@ class DetectorEntry:
 
 
 def detector_names() -> tuple[str, ...]:
-    """All names that can be used: the built-in ones, then the registered ones in alphabetical order."""
+    """Names of all detectors that can be used: the built-in ones, then the registered ones in alphabetical order."""
     return *MODEL_NAMES, *sorted(_registered().keys() - set(MODEL_NAMES))
 
 
 def known_name(name: str) -> str:
-    """``name`` itself if it is one of :func:`detector_names`; raises InvalidInput, naming them, if not."""
+    """The detector ``name`` itself if it is one of :func:`detector_names`; raises InvalidInput, naming them, if not."""
     if name not in MODEL_NAMES and name not in _registered():
         raise InvalidInput(f"unknown model {name!r}, expected one of {', '.join(detector_names())}")
     return name

@@ -1,4 +1,4 @@
-"""Other samplers of several predictions for one image, behind the interface with which dropout passes are sampled.
+"""Alternatives to dropout passes: other samplers of several detections for one image, behind the same interface.
 
 They are what Monte-Carlo dropout is compared with at equal cost (`python -m benchmarks.samplers`); the cell does not use them.
 """
@@ -27,10 +27,10 @@ class Sampler(Protocol[F]):
     """What samples detections: :class:`StochasticDetector` and the classes of this module."""
 
     def encode(self, image: NDArray[np.uint8]) -> F:
-        """What all passes over ``image`` (H, W, 3) uint8 BGR share."""
+        """What all passes of a sampler over ``image`` (H, W, 3) uint8 BGR share."""
 
     def sample(self, features: F, passes: int, seed: int) -> StochasticSamples:
-        """The passes 0 .. ``passes`` - 1; a pass follows from ``seed`` and its number alone."""
+        """A sampler's passes 0 .. ``passes`` - 1; a pass follows from ``seed`` and its number alone."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class View:
     gain: float
 
     def of(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """``image`` (H, W, 3) as it is seen; what the image does not show is filled with its border."""
+        """``image`` (H, W, 3) in this view of test-time augmentation; what it does not show is filled with its border."""
         height, width = image.shape[:2]
         sign = -1.0 if self.mirrored else 1.0
         offset = self.shift[0] + (self.scale * (width - 1) if self.mirrored else 0.0)
@@ -52,7 +52,9 @@ class View:
         return np.asarray(cv2.convertScaleAbs(seen, alpha=self.gain), np.uint8)
 
     def back(self, boxes: FloatArray, size: tuple[int, int]) -> FloatArray:
-        """``boxes`` (N, 4) px of what is seen as boxes of the image of ``size`` (width, height), cut at its edges."""
+        """``boxes`` (N, 4) px in this view of test-time augmentation as boxes of the image of ``size`` (width, height),
+        cut at its edges.
+        """
         width, height = size
         x, y = (
             (boxes[:, [0, 2]] - self.shift[0]) / self.scale,
@@ -79,11 +81,11 @@ class TestTimeAugmentation:
         self._detector = detector
 
     def encode(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The image itself: nothing is shared."""
+        """Test-time augmentation's image itself: nothing is shared."""
         return image
 
     def sample(self, features: NDArray[np.uint8], passes: int, seed: int) -> StochasticSamples:
-        """See :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
+        """Test-time augmentation's :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
         size = (features.shape[1], features.shape[0])
         found = []
         for number in _numbers(passes):
@@ -105,11 +107,13 @@ class Ensemble:
         self._members = tuple(members)
 
     def encode(self, image: NDArray[np.uint8]) -> tuple[Features, ...]:
-        """The features of every member."""
+        """The features of every member of a detector ensemble."""
         return tuple(member.encode(image) for member in self._members)
 
     def sample(self, features: tuple[Features, ...], passes: int, seed: int) -> StochasticSamples:
-        """See :meth:`StochasticDetector.sample`; ``seed`` changes nothing. Raises InvalidInput for more passes than members."""
+        """A detector ensemble's :meth:`StochasticDetector.sample`; ``seed`` changes nothing.
+        Raises InvalidInput for more passes than members.
+        """
         numbers = _numbers(passes)
         if numbers.stop > len(self._members):
             raise InvalidInput(

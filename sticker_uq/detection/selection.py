@@ -1,4 +1,4 @@
-"""From class probabilities and boxes of all candidates to the boxes that are kept, with their full distributions.
+"""From class probabilities and boxes of a detector's candidates to the boxes that are kept, with their full distributions.
 
 torchvision's post-processing returns one score per box; the uncertainty metrics need the whole class vector.
 Here a candidate (anchor or proposal) yields at most one box, that of its most probable foreground class,
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import nms
 
-from sticker_uq.detection.kernels.batched_nms import ranked
+from sticker_uq.detection.kernels.batched_nms import top_ranked
 from sticker_uq.detection.kernels.transfer import to_host
 
 CANDIDATES = 1000
@@ -30,7 +30,7 @@ class NonFiniteOutput(RuntimeError):
 
 @dataclass(frozen=True)
 class Rows:
-    """Boxes of a group of passes, ordered by pass and then by falling score.
+    """A detector's boxes of a group of passes, ordered by pass and then by falling score.
 
     ``boxes`` (N, 4) px; ``probabilities`` (N, 3), rows sum to 1; ``pass_index`` (N,) within the group. On a device there may be
     weaker rows than asked for, or of zeros alone, and ``finite`` tells, as a tensor () that was not waited for, whether what the
@@ -46,13 +46,13 @@ class Rows:
         return Rows(self.boxes[index], self.probabilities[index], self.pass_index[index], self.finite)
 
     def above(self, score_floor: float) -> Rows:
-        """The rows above ``score_floor``. Waits for a device. Raises NonFiniteOutput as :func:`check_finite` does."""
+        """A detector's rows above ``score_floor``. Waits for a device. Raises NonFiniteOutput as :func:`check_finite` does."""
         if self.finite is not None:
             _require(self.finite)
         return self[self.probabilities[:, 1:].amax(dim=1) > score_floor]
 
     def on_processor(self, score_floor: float) -> Rows:
-        """The rows above ``score_floor`` in the processor's memory, by a single transfer: the only wait of a group of passes.
+        """A detector's rows above ``score_floor`` in the processor's memory, by one transfer: the only wait of a group of passes.
 
         Raises NonFiniteOutput as :func:`check_finite` does. Rows that lie there are above it already.
         """
@@ -66,7 +66,7 @@ class Rows:
 
 
 def all_finite(*tensors: Tensor) -> Tensor:
-    """Whether no element of ``tensors`` is NaN or infinite, as a tensor () bool on their device, without waiting for it.
+    """Whether a detector's ``tensors`` hold no NaN or infinity, as a tensor () bool on their device, without waiting for it.
 
     On a processor, which need not wait, NonFiniteOutput is raised at once as by :func:`check_finite`.
     """
@@ -80,7 +80,7 @@ def all_finite(*tensors: Tensor) -> Tensor:
 
 
 def check_finite(*tensors: Tensor) -> None:
-    """Raise NonFiniteOutput if any element of ``tensors`` is NaN or infinite. Waits for a device."""
+    """Raise NonFiniteOutput if a detector's ``tensors`` hold NaN or infinity. Waits for a device."""
     _require(all_finite(*tensors))
 
 
@@ -109,14 +109,14 @@ def sigmoid_distribution(logits: Tensor) -> Tensor:
 
 
 def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor]:
-    """Pass and candidate indices (N,), (N,) of the candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
+    """Pass and candidate indices (N,), (N,) of a detector's candidates of ``probabilities`` (n, A, 3) above ``score_floor``.
 
     At most CANDIDATES of a pass, ordered by pass, then by falling score, then by candidate. On a device always so many, weaker
     ones too: how many are above the floor would have to be waited for.
     """
     scores = probabilities[..., 1:].amax(dim=-1)
     if scores.device.type != "cpu":
-        best = ranked(scores, min(CANDIDATES, scores.shape[1]))
+        best = top_ranked(scores, min(CANDIDATES, scores.shape[1]))
         numbers = torch.arange(len(scores), device=scores.device)
         return numbers[:, None].expand_as(best).flatten(), best.flatten()
     passes, candidates = (scores > score_floor).nonzero(as_tuple=True)
@@ -131,7 +131,7 @@ def strongest(probabilities: Tensor, score_floor: float) -> tuple[Tensor, Tensor
 
 
 def keep_best(rows: Rows, size: tuple[int, int], nms_threshold: float, max_detections: int) -> Rows:
-    """``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
+    """A detector's ``rows`` clipped to the image of ``size`` (height, width), without empty boxes, suppressed per pass and class.
 
     They lie in the processor's memory. At most ``max_detections`` of a pass remain. The order stays.
     """

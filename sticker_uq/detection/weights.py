@@ -43,7 +43,7 @@ def packaged_weights(name: str) -> Path | None:
 
 
 def checksum(state: Mapping[str, Tensor]) -> str:
-    """SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
+    """A detector's SHA-256 (hex) over names, shapes and float32 values of ``state``, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().to("cpu", torch.float32).contiguous()
@@ -98,7 +98,7 @@ def load_weights(path: PathLike) -> tuple[State, dict[str, Any]]:
 
 
 def load_into(model: nn.Module, name: str, path: PathLike) -> dict[str, Any]:
-    """Fill ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
+    """Fill the detector ``model``, made by ``build_model(name)``, from the file ``path``; return its metadata.
 
     Raises InvalidInput, naming the file, the value found and the one expected, for whatever
     :func:`load_weights` refuses, weights of another model, number or order of classes, an unknown order of classes, and missing,

@@ -1,4 +1,4 @@
-"""Distinctive localization (DiL, Giloni et al. 2025): how much objectness saliency no predicted box explains."""
+"""Distinctive localization at run time (DiL, S002, Giloni et al. 2025): objectness saliency that no predicted box explains."""
 
 from __future__ import annotations
 

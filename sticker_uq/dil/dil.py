@@ -28,7 +28,7 @@ def localize(
     keep_saliency: bool = False,
     novelty: Sequence[NoveltyMaps] = (),
 ) -> tuple[Localization, ...]:
-    """How well the predicted boxes explain the objectness of each image of ``deterministic`` (DiL paper, eq 1-6).
+    """DiL: how well the predicted boxes explain the objectness of each image of ``deterministic`` (DiL paper, eq 1-6).
 
     Predicted boxes are the detections whose score reaches the fixed decision threshold. The saliency maps stay
     in the results if ``keep_saliency``. ``novelty``: output of the novelty network for each image; what no box explains of

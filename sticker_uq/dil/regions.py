@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.ops import clip_boxes_to_image, nms
 
 from sticker_uq.detection import DeterministicPass
-from sticker_uq.detection.kernels.batched_nms import ranked
+from sticker_uq.detection.kernels.batched_nms import top_ranked
 from sticker_uq.detection.kernels.transfer import to_device, to_host
 from sticker_uq.scene import FloatArray
 
@@ -32,7 +32,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Unexplained:
-    """Anchors of one image that no predicted box explains.
+    """Anchors of one image that no predicted box explains, for DiL's regions.
 
     ``objectness``: the largest one, 0..1, 0 if every anchor is explained; ``boxes`` (K, 4) float32 px of the original image
     and ``values`` (K,) float32: the places that reach the asked objectness, by falling objectness, apart from each other.
@@ -60,7 +60,7 @@ def unexplained_objectness(
 def unexplained_anchors(
     deterministic: DeterministicPass, predicted: FloatArray, floor: float, image: int
 ) -> tuple[Tensor, Tensor]:
-    """The strongest anchors of :func:`unexplained_objectness`, not yet apart from each other, without waiting for a device.
+    """The strongest anchors of :func:`unexplained_objectness`, not yet spread out, without waiting for a device.
 
     Boxes (K, 4) px of the resized image and their objectness (K,), falling; on a device some may be negative: no anchors.
     """
@@ -76,7 +76,7 @@ def unexplained_anchors(
         values = values.masked_fill(
             _all_explained(clip_boxes_to_image(anchors, features.resized), boxes), -1.0
         )
-        rows = ranked(values[None], min(_CANDIDATES, len(values)))[0]
+        rows = top_ranked(values[None], min(_CANDIDATES, len(values)))[0]
     return clip_boxes_to_image(deterministic.decode_boxes(image, rows).detach(), features.resized), values[
         rows
     ]
@@ -85,7 +85,9 @@ def unexplained_anchors(
 def apart(
     deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
 ) -> Unexplained:
-    """What :func:`unexplained_objectness` says of what :func:`unexplained_anchors` found, which lies on the processor."""
+    """:func:`unexplained_objectness` from what :func:`unexplained_anchors` found, which lies on the processor: places apart from
+    each other.
+    """
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
     if largest < max(floor, _TINY):
         return Unexplained(largest, np.zeros((0, 4), np.float32), np.zeros(0, np.float32))

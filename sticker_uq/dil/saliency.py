@@ -38,7 +38,7 @@ def objectness_saliency(
 
 
 def activation_maps(deterministic: DeterministicPass, technique: Technique = "layercam") -> list[Tensor]:
-    """Class activation map of the summed objectness of every level, (n, h, w) >= 0 each, fine to coarse.
+    """Class activation map of the summed objectness of every level (DiL), (n, h, w) >= 0 each, fine to coarse.
 
     One backward pass for all images together, which do not influence each other.
     """
@@ -61,7 +61,7 @@ def objectness_gradients(deterministic: DeterministicPass) -> Sequence[Tensor]:
 
 
 def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
-    """The scalar that is differentiated, from the objectness (n, A, h, w) of every level.
+    """The scalar that DiL differentiates, from the objectness (n, A, h, w) of every level.
 
     One-stage detectors: the sum over everything (DiL paper, eq 1). Two-stage ones: the sum over all places of the largest
     objectness of the boxes there (eq 2).
@@ -71,7 +71,7 @@ def summed_objectness(objectness: Sequence[Tensor], two_stage: bool) -> Tensor:
 
 
 def activation_map(activations: Tensor, gradients: Tensor, technique: Technique) -> Tensor:
-    """Class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
+    """DiL's class activation maps of one level, (n, h, w) >= 0, from its activations and gradients (n, C, h, w).
 
     "gradcam": a channel's weight is its mean gradient (Selvaraju et al. 2017, eq 1-2); "gradcam++": its positive gradients
     weighted by their share (Chattopadhay et al. 2018, eq 19 with an exponential as the last activation); "layercam": every
@@ -89,7 +89,8 @@ def activation_map(activations: Tensor, gradients: Tensor, technique: Technique)
 
 
 def principal_projection(activations: Tensor) -> Tensor:
-    """Projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component (Muhammad and Yeasin 2020).
+    """DiL's projection (n, h, w) of ``activations`` (n, C, h, w) on their first principal component
+    (Muhammad and Yeasin 2020).
 
     The sign, which a principal component does not have, is such that the largest magnitude is positive.
     """
@@ -107,7 +108,7 @@ def principal_projection(activations: Tensor) -> Tensor:
 
 
 def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
-    """The sum of the maps (h, w) of all ``levels``, each enlarged bilinearly to the original image, (H, W) float32.
+    """DiL's saliency: the sum of the maps (h, w) of all ``levels``, each enlarged bilinearly to the image, (H, W) float32.
 
     A map covers the padded input of the network; its part over the padding is left out. Places between the outermost cell
     centres and the edge take the value of the outermost cell.
@@ -132,7 +133,7 @@ def enlarge(levels: Sequence[Tensor], features: Features) -> FloatArray:
 def cell_sums(
     levels: Sequence[Tensor], features: Features, row_edges: IntArray, column_edges: IntArray
 ) -> FloatArray:
-    """Sums of the enlarged saliency over the cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
+    """Sums of DiL's enlarged saliency over cells between pixel edges, (R, C) float64 for R + 1 and C + 1 rising edges.
 
     What :func:`enlarge` would give, summed, without making it: an image has a million pixels, and CL and BL are sums.
     """

@@ -11,7 +11,7 @@ from sticker_uq.scene import FloatArray, IntArray
 
 
 def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.bool_]:
-    """Which pixels lie in at least one of the ``boxes`` (N, 4), (height, width) bool.
+    """Pixels that at least one of the predicted ``boxes`` (N, 4) explains for DiL, (height, width) bool.
 
     See :func:`pixel_edges`.
     """
@@ -22,7 +22,7 @@ def covered_pixels(boxes: FloatArray, height: int, width: int) -> NDArray[np.boo
 
 
 def pixel_edges(boxes: FloatArray, height: int, width: int) -> IntArray:
-    """The pixels of each of ``boxes`` (N, 4) as (N, 4) first column, first row, last column + 1, last row + 1.
+    """For DiL, the pixels of each of ``boxes`` (N, 4) as (N, 4) first column, first row, last column + 1, last row + 1.
 
     A pixel belongs to a box when its centre does: x1 <= column + 0.5 < x2, and the same for rows.
     """
@@ -44,7 +44,8 @@ def distinctive_localization(saliency: FloatArray, boxes: FloatArray) -> tuple[f
 
 
 def dynamic_threshold(dil: float, decision_threshold: float, alpha: float) -> float:
-    """The fixed ``decision_threshold`` lowered by ``alpha * dil``, a probability >= 0 (DiL paper, eq 6).
+    """DiL's decision threshold: the fixed ``decision_threshold`` lowered by ``alpha * dil``, a probability >= 0 (DiL paper,
+    eq 6).
 
     The fixed one when ``dil`` is NaN.
     """

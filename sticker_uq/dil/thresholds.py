@@ -20,7 +20,7 @@ def decision_thresholds(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> FloatArray:
-    """The score that each of ``detections`` must reach, (N,) probabilities.
+    """The score that each of ``detections`` must reach under a DiL threshold, (N,) probabilities.
 
     "fixed": FDT, the ``decision_threshold``. "paper": FDT - ``alpha`` * DiL in the whole image (DiL paper, eq 6). "regional":
     FDT - ``alpha`` in the unexplained regions, FDT elsewhere: no box explains anything in them, so that their own DiL is 1.
@@ -45,7 +45,7 @@ def accepted(
     decision_threshold: float = _DEFAULTS.decision_threshold,
     alpha: float = _DEFAULTS.alpha,
 ) -> Detections:
-    """The detections that reach their threshold (see :func:`decision_thresholds`), in their order."""
+    """The detections that reach their DiL threshold (see :func:`decision_thresholds`), in their order."""
     kept: NDArray[np.bool_] = detections.scores >= decision_thresholds(
         detections, localization, rule, decision_threshold, alpha
     )

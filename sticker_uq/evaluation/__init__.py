@@ -1,4 +1,4 @@
-"""Evaluation: metrics on labelled images, replay of recordings, reports.
+"""Evaluation of detections and recordings: metrics on labelled images, replay of recordings, reports.
 
 Nothing is imported here: drawing an image needs neither torch nor the libraries of the metrics.
 """

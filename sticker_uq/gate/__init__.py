@@ -1,4 +1,4 @@
-"""Policy, judgement and the gate: what may be done about a scene, and when the arm may move.
+"""The gate's logic without ROS: judging scenes by the policy, the state machine, permits, and when the arm may move.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
 verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.

@@ -1,4 +1,4 @@
-"""How the gate reacts to the arm: goals, their ends, and an arm that does not answer."""
+"""How the gate's state machine reacts to the arm: goals, their ends, and an arm that does not answer."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ ORDERED_STOP = (
 
 
 def arm_ready(context: StepContext, event: ArmReady) -> None:
-    """The arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
+    """Gate step: the arm came, or its heartbeat stopped: counting begins anew. It may still report the end of its goal."""
     if event.ready != context.state.arm_ready:
         context.set(arm_ready=event.ready, streak=NO_STREAK)
 
 
 def arm_lost(context: StepContext, _: ArmLost) -> None:
-    """The arm's server is gone, and with it the end of its goal."""
+    """Gate step: the arm's server is gone, and with it the end of its goal."""
     permit = context.state.permit
     context.set(arm_ready=False, streak=NO_STREAK, permit=permit and replace(permit, lost=True))
 
 
 def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
-    """The arm starts; a goal that was given up meanwhile is cancelled."""
+    """Gate step: the arm starts; a goal that was given up meanwhile is cancelled."""
     permit = _awaited(context, event.goal_id)
     if permit is None or not permit.open:
         context.emit(CancelGoal(event.goal_id))
@@ -51,7 +51,7 @@ def goal_accepted(context: StepContext, event: GoalAccepted) -> None:
 
 
 def goal_rejected(context: StepContext, event: GoalRejected) -> None:
-    """The arm does not start."""
+    """Gate step: the arm rejected the goal and does not start."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         return
@@ -61,7 +61,7 @@ def goal_rejected(context: StepContext, event: GoalRejected) -> None:
 
 
 def removal_finished(context: StepContext, event: RemovalFinished) -> None:
-    """The arm has stopped: the permit is used up, whatever the result."""
+    """Gate step: the arm has stopped: the permit is used up, whatever the result."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         context.log(Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
@@ -81,7 +81,7 @@ def removal_finished(context: StepContext, event: RemovalFinished) -> None:
 
 
 def watch_permit(context: StepContext) -> None:
-    """Void a permit that has lost its ground, fault when the arm does not stop, renew what is left."""
+    """Gate step: void a permit that has lost its ground, fault when the arm does not stop, renew what is left."""
     permit = context.state.permit
     if permit is None:
         return

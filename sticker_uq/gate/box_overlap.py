@@ -1,4 +1,4 @@
-"""Two boxes at a time: how much they overlap, as the gate and the operator's answers need it.
+"""Overlap of two boxes at a time, in plain numbers, as the gate and the operator's answers need it.
 
 The gate's state must be hashable, so a box is a tuple here. Whatever is not a proper box overlaps nothing.
 """
@@ -20,7 +20,7 @@ SAME_PLACE_IOU = 0.5
 
 
 def as_box(values: FloatArray | tuple[float, ...]) -> Box:
-    """``values`` (4,) as a tuple of floats; raises :class:`InvalidInput` when there are not four."""
+    """``values`` (4,) as a box of the gate, a tuple of floats; raises :class:`InvalidInput` when there are not four."""
     if len(values) != 4:
         raise InvalidInput(f"a box has 4 coordinates, got {len(values)}")
     x1, y1, x2, y2 = (float(value) for value in values)
@@ -28,17 +28,17 @@ def as_box(values: FloatArray | tuple[float, ...]) -> Box:
 
 
 def is_proper(box: Box) -> bool:
-    """Whether all coordinates of ``box`` are finite and it has an area."""
+    """Whether all coordinates of the gate's ``box`` are finite and it has an area."""
     return all(math.isfinite(value) for value in box) and box[2] > box[0] and box[3] > box[1]
 
 
 def area(box: Box) -> float:
-    """Area of ``box``, px^2; 0 when it is not a proper box."""
+    """Area of a ``box`` in the gate, px^2; 0 when it is not a proper box."""
     return (box[2] - box[0]) * (box[3] - box[1]) if is_proper(box) else 0.0
 
 
 def intersection(first: Box, second: Box) -> float:
-    """Area that both boxes cover, px^2; 0 when one of them is not a proper box."""
+    """Area that two boxes in the gate both cover, px^2; 0 when one of them is not a proper box."""
     if not (is_proper(first) and is_proper(second)):
         return 0.0
     width = min(first[2], second[2]) - max(first[0], second[0])
@@ -47,19 +47,19 @@ def intersection(first: Box, second: Box) -> float:
 
 
 def iou(first: Box, second: Box) -> float:
-    """Intersection over union, 0..1; 0 when one of them is not a proper box."""
+    """Intersection over union of two boxes in the gate, 0..1; 0 when one of them is not a proper box."""
     shared = intersection(first, second)
     return shared / (area(first) + area(second) - shared) if shared > 0.0 else 0.0
 
 
 def cover(first: Box, second: Box) -> float:
-    """Share of the smaller box that the other one covers, 0..1: 1 when one lies inside the other."""
+    """Share of the smaller of two boxes in the gate that the other one covers, 0..1: 1 when one lies inside the other."""
     shared = intersection(first, second)
     return shared / min(area(first), area(second)) if shared > 0.0 else 0.0
 
 
 def covered(box: Box, others: Iterable[Box]) -> float:
-    """Share of ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
+    """Share of the gate's ``box`` that lies in at least one of ``others``, 0..1; 0 when it is not a proper box."""
     parts = [
         (max(x1, box[0]), max(y1, box[1]), min(x2, box[2]), min(y2, box[3]))
         for x1, y1, x2, y2 in filter(is_proper, others)
@@ -78,5 +78,5 @@ def covered(box: Box, others: Iterable[Box]) -> float:
 
 
 def same_place(first: Box, second: Box) -> bool:
-    """Whether both boxes mean the same place (IoU of at least :data:`SAME_PLACE_IOU`)."""
+    """Whether two boxes mean the same place to the gate (IoU of at least :data:`SAME_PLACE_IOU`)."""
     return iou(first, second) >= SAME_PLACE_IOU

@@ -1,4 +1,4 @@
-"""The supervisor without ROS: assessments in, effects out. The node and the offline replay share it."""
+"""The gate controller, the supervisor without ROS: assessments in, effects out. The node and the offline replay share it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class GateController:
 
     @property
     def policy(self) -> Policy:
-        """The limits in force."""
+        """The policy that the gate judges by."""
         return self._policy
 
     @property
@@ -74,13 +74,13 @@ class GateController:
 
     @property
     def watch(self) -> AssumptionMonitor:
-        """The watch over what the policy rests on."""
+        """The monitoring of the assumptions that the gate's policy rests on."""
         return self._watch
 
     def configure(
         self, policy: Policy, settings: GateSettings, watch: AssumptionSettings | None = None
     ) -> None:
-        """Replace policy and settings; all counting begins anew. Without ``watch`` its settings stay.
+        """Replace the gate's policy and settings; all counting begins anew. Without ``watch`` its settings stay.
 
         Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
 
@@ -104,7 +104,7 @@ class GateController:
         now_ns: int,
         geometry: CellGeometry | Reason = NOT_CALIBRATED,
     ) -> tuple[Effect, ...]:
-        """Judge one assessment; the decision is the first effect. An error while judging latches a fault.
+        """Judge one assessment and step the gate; the decision is the first effect. An error while judging latches a fault.
 
         ``geometry``: the calibration of the cell at the time of the image, or the reason why there is none.
         """
@@ -121,17 +121,19 @@ class GateController:
         return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
 
     def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
-        """Time has passed; the gate is published. ``steady_ns``: a clock that never jumps, by which jumps are noticed."""
+        """Gate tick: time has passed; the gate is published. ``steady_ns``: a clock that never jumps,
+        by which jumps are noticed.
+        """
         return self.handle(Tick(steady_ns), now_ns)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
-        """Whether the clock has jumped since the last tick, so that a tick must come before anything else."""
+        """Whether the gate's clock has jumped since the last tick, so that a tick must come before anything else."""
         return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
             self._settings.max_clock_jump_s
         )
 
     def handle(self, event: Event, now_ns: int) -> tuple[Effect, ...]:
-        """Let anything else happen to the gate."""
+        """Step the gate by any other event."""
         before = self._state
         self._state, effects = step(before, event, now_ns, self._settings)
         alarm = self._let_watch_know(event, before, effects)
@@ -164,7 +166,7 @@ class GateController:
 
 
 def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
-    """The watch over what ``policy`` rests on."""
+    """The monitor of the assumptions that ``policy`` rests on."""
     promised = (
         {}
         if policy.guarantee is None

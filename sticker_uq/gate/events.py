@@ -1,4 +1,4 @@
-"""What happens to the gate, and what the gate wants to happen."""
+"""Events that happen to the gate, and effects that the gate wants: the inputs and outputs of its state machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sticker_uq.scene import ImageCheck, ObjectVerdict, Reason, SceneDecision
 
 
 class RemovalCode(IntEnum):
-    """How a removal ended, the values of ``RemoveSticker.Result.ERROR_*``."""
+    """How a removal by the arm ended, the values of ``RemoveSticker.Result.ERROR_*``."""
 
     NONE = 0
     UNKNOWN = 1
@@ -29,24 +29,26 @@ class RemovalCode(IntEnum):
 
 @dataclass(frozen=True)
 class Activated:
-    """The supervisor became active."""
+    """Gate event: the supervisor became active."""
 
 
 @dataclass(frozen=True)
 class Deactivated:
-    """The supervisor is about to become inactive."""
+    """Gate event: the supervisor is about to become inactive."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps; 0 when there is none."""
+    """Gate event: time has passed; sent every ``tick_period_s``. ``steady_ns``: a clock that never jumps;
+    0 when there is none.
+    """
 
     steady_ns: int = 0
 
 
 @dataclass(frozen=True)
 class SceneReceived:
-    """A scene was judged, and its objects were located as far as the calibration of the cell is known."""
+    """Gate event: a scene was judged, and its objects were located as far as the calibration of the cell is known."""
 
     decision: SceneDecision
     facts: SceneFacts
@@ -55,40 +57,40 @@ class SceneReceived:
 
 @dataclass(frozen=True)
 class SceneUnreadable:
-    """No usable scene, and why: one came that cannot be read, or its publisher is gone."""
+    """Gate event: no usable scene, and why: one came that cannot be read, or its publisher is gone."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class ImageArrived:
-    """An image has arrived at the detector, which has not looked at it yet."""
+    """Gate event: an image has arrived at the detector, which has not looked at it yet."""
 
     check: ImageCheck
 
 
 @dataclass(frozen=True)
 class ArmReady:
-    """Exactly one arm is there and sends its heartbeat (``ready``), or not."""
+    """Gate event: exactly one arm is there and sends its heartbeat (``ready``), or not."""
 
     ready: bool
 
 
 @dataclass(frozen=True)
 class ArmLost:
-    """The arm's server has gone, or is another one than before: it will not report the end of its goal."""
+    """Gate event: the arm's server has gone, or is another one than before: it will not report the end of its goal."""
 
 
 @dataclass(frozen=True)
 class GoalAccepted:
-    """The arm accepted the goal and starts."""
+    """Gate event: the arm accepted the goal and starts."""
 
     goal_id: int
 
 
 @dataclass(frozen=True)
 class GoalRejected:
-    """The arm rejected the goal, or it could not be sent. ``detail``: what was said about it."""
+    """Gate event: the arm rejected the goal, or it could not be sent. ``detail``: what was said about it."""
 
     goal_id: int
     detail: str = ""
@@ -96,7 +98,7 @@ class GoalRejected:
 
 @dataclass(frozen=True)
 class RemovalFinished:
-    """The arm reported the end of the goal. ``detail``: what it said about it."""
+    """Gate event: the arm reported the end of the goal. ``detail``: what it said about it."""
 
     goal_id: int
     code: RemovalCode
@@ -105,7 +107,7 @@ class RemovalFinished:
 
 @dataclass(frozen=True)
 class AnswerGiven:
-    """The operator answered a request. ``checked``: whether the name was proved with a secret."""
+    """Gate event: the operator answered a request. ``checked``: whether the name was proved with a secret."""
 
     request_id: str
     person: str
@@ -116,7 +118,9 @@ class AnswerGiven:
 
 @dataclass(frozen=True)
 class Hold:
-    """The operator holds the gate closed. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+    """Gate event: the operator holds the gate closed. ``person``: the name, empty when not given; ``checked``:
+    as of an answer.
+    """
 
     person: str = ""
     checked: bool = False
@@ -124,7 +128,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Release:
-    """The operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+    """Gate event: the operator ends the hold. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False
@@ -132,7 +136,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Reset:
-    """The operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
+    """Gate event: the operator acknowledges a fault. ``person``: the name, empty when not given; ``checked``: as of an answer."""
 
     person: str = ""
     checked: bool = False
@@ -140,7 +144,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class WorkpieceChanged:
-    """Another workpiece lies in the cell; images taken up to ``stamp_ns`` do not show it."""
+    """Gate event: another workpiece lies in the cell; images taken up to ``stamp_ns`` do not show it."""
 
     workpiece_id: str
     stamp_ns: int
@@ -148,14 +152,14 @@ class WorkpieceChanged:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something inside went wrong; without ``reasons`` it is not known what."""
+    """Gate event: an internal error; without ``reasons`` it is not known what."""
 
     reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True)
 class Impediment:
-    """Something outside of scenes, arm and operator forbids a permit, or (without ``detail``) does so no longer.
+    """Gate event: something outside of scenes, arm and operator forbids a permit, or (without ``detail``) no longer does.
 
     ``reason`` is ``AUDIT``, ``SECOND_GATE_PUBLISHER``, ``UNKNOWN_GATE_PUBLISHER`` or ``UNCALIBRATED``.
     """
@@ -166,7 +170,7 @@ class Impediment:
 
 @dataclass(frozen=True)
 class AssumptionBroken:
-    """What the policy rests on does not hold any more, and what of it."""
+    """Gate event: what the policy rests on does not hold any more, and what of it."""
 
     reason: Reason
 
@@ -199,7 +203,7 @@ Event = (
 
 @dataclass(frozen=True)
 class PublishGate:
-    """Publish how the gate stands: what closes it, and the details of that.
+    """Gate effect: publish the gate's state: what closes it, and the details of that.
 
     ``target`` and ``valid_until_ns`` are None and 0 while it is closed.
     """
@@ -213,13 +217,13 @@ class PublishGate:
 
     @property
     def open(self) -> bool:
-        """Whether the arm may move."""
+        """Whether the published gate lets the arm move."""
         return self.target is not None
 
 
 @dataclass(frozen=True)
 class PublishDecision:
-    """Say what was decided about a scene, and where its objects lie."""
+    """Gate effect: publish what was decided about a scene, and where its objects lie."""
 
     decision: SceneDecision
     poses: ScenePoses = NO_POSES
@@ -227,7 +231,7 @@ class PublishDecision:
 
 @dataclass(frozen=True)
 class SendGoal:
-    """Ask the arm to remove one object."""
+    """Gate effect: ask the arm to remove one object."""
 
     goal_id: int
     target: Target
@@ -235,14 +239,14 @@ class SendGoal:
 
 @dataclass(frozen=True)
 class CancelGoal:
-    """Ask the arm to stop."""
+    """Gate effect: ask the arm to stop."""
 
     goal_id: int
 
 
 @dataclass(frozen=True)
 class OpenIntervention:
-    """Ask the operator, and why. ``objects`` are those to be answered."""
+    """Gate effect: ask the operator, and why. ``objects`` are those to be answered."""
 
     request_id: str
     reasons: tuple[Reason, ...]
@@ -255,14 +259,14 @@ class OpenIntervention:
 
 @dataclass(frozen=True)
 class CloseIntervention:
-    """The request is open no longer."""
+    """Gate effect: the request to the operator is open no longer."""
 
     request_id: str
 
 
 @dataclass(frozen=True)
 class DeclareDone:
-    """The workpiece is finished, once per workpiece. ``clean`` is False when it is left to the operator."""
+    """Gate effect: the workpiece is finished, once per workpiece. ``clean`` is False when it is left to the operator."""
 
     workpiece_id: str
     clean: bool
@@ -274,28 +278,28 @@ class DeclareDone:
 
 @dataclass(frozen=True)
 class RemovalVerified:
-    """The object is gone from the scenes after its removal."""
+    """Gate effect: the object is gone from the scenes after its removal."""
 
     target: Target
 
 
 @dataclass(frozen=True)
 class Escalate:
-    """The arm did not stop in time: use the cell's own means of stopping it, until the reset."""
+    """Gate effect: the arm did not stop in time: use the cell's own means of stopping it, until the reset."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply to the operator's call (answer, reset): what was done, or why nothing."""
+    """Gate effect: the reply to the operator's call (answer, reset): what was done, or why nothing."""
 
     accepted: bool
     reasons: tuple[Reason, ...]
 
 
 class Severity(IntEnum):
-    """How loud a log line is."""
+    """How severe a log line of the gate is."""
 
     INFO = 0
     WARNING = 1
@@ -304,7 +308,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Log:
-    """A line for the log: what happened, and after that why."""
+    """Gate effect: a line for the log: what happened, and after that why."""
 
     severity: Severity
     reasons: tuple[Reason, ...]

@@ -18,7 +18,7 @@ class GatePublishers:
         self._inactive: dict[str, None] = {}
 
     def received(self, supervisor: str, active: bool) -> None:
-        """A message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
+        """A gate message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
         if active:
             self._active[supervisor] = self._now_s()
             self._inactive.pop(supervisor, None)
@@ -27,11 +27,11 @@ class GatePublishers:
             self._inactive[supervisor] = None
 
     def besides(self, own: str) -> list[str]:
-        """The others that are active, in the order of their names."""
+        """The other active publishers of the gate, in the order of their names."""
         return [name for name in self.present() if name != own]
 
     def present(self) -> list[str]:
-        """All that are active, in the order of their names."""
+        """All active publishers of the gate, in the order of their names."""
         now = self._now_s()
         self._active = {name: at for name, at in self._active.items() if now - at < QUIET_S}
         return sorted(self._active)

@@ -1,10 +1,10 @@
-"""Whether exactly one arm is there, by its heartbeat. No ROS in here."""
+"""Whether exactly one arm sends its heartbeat, as the gate demands. No ROS in here."""
 
 from __future__ import annotations
 
 
 class Heartbeat:
-    """The arms that send a heartbeat, by the names in their messages.
+    """The arms that send a heartbeat to the gate, by the names in their messages.
 
     Time without a heartbeat is counted in calls of :meth:`tick`, not in seconds: a process that was stopped for a while ticks
     once when it goes on, and does not take that time for a missing heartbeat. ``patience``: ticks without a heartbeat after which
@@ -24,7 +24,7 @@ class Heartbeat:
         return changed
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Time has passed for the arms' heartbeats; an arm without one for too long counts as gone."""
         longer = {arm: ticks + 1 for arm, ticks in self._missed.items()}
         self._missed = {arm: ticks for arm, ticks in longer.items() if ticks < self._patience}
 
@@ -34,5 +34,5 @@ class Heartbeat:
 
     @property
     def alone(self) -> bool:
-        """Whether exactly one arm is there."""
+        """Whether exactly one arm sends its heartbeat."""
         return len(self._missed) == 1

@@ -1,4 +1,4 @@
-"""The arm's side of the gate: a permit, and whether it is valid now. No ROS in here.
+"""The arm's side of the gate: a permit, and whether it is valid now; used by the arm's node. No ROS in here.
 
 A permit is a lease. The watch never trusts the presence of a message, only its time of expiry.
 """
@@ -28,13 +28,15 @@ class Permit:
     lease_s: float = math.inf
 
     def allows(self, decision_id: str, object_id: int, now_ns: int) -> bool:
-        """Whether this permit covers that object now. A clock that stands at 0 has not started: nothing is allowed."""
+        """Whether this permit lets the arm touch that object now. A clock that stands at 0 has not started:
+        nothing is allowed.
+        """
         same = self.decision_id == decision_id != "" and self.object_id == object_id
         return same and 0 < now_ns < self.valid_until_ns
 
 
 class PermitWatch:
-    """Holds the newest state of the gate; safe to use from several threads.
+    """The arm's permit: holds the newest state of the gate; safe to use from several threads.
 
     While more than one supervisor is active, it allows nothing: an arm must not obey two.
     """
@@ -49,7 +51,7 @@ class PermitWatch:
         self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
-        """Take over the newest message of the gate; ``None``: closed. It came from ``supervisor``, which is ``active`` or not."""
+        """Arm's permit: take over the gate's newest message; ``None``: closed. It came from ``supervisor``, ``active`` or not."""
         with self._changed:
             self._publishers.received(supervisor, active)
             if permit is None and not active and self._publishers.present():
@@ -59,7 +61,7 @@ class PermitWatch:
             self._changed.notify_all()
 
     def lose(self) -> None:
-        """A supervisor has died: what it permitted is void, whatever of it is still under way to here."""
+        """Arm's permit: a supervisor has died: what it permitted is void, whatever of it is still under way to here."""
         with self._changed:
             self._permit = None
             self._losses += 1
@@ -67,22 +69,22 @@ class PermitWatch:
 
     @property
     def losses(self) -> int:
-        """How often :meth:`lose` was called; a motion that began before it must end."""
+        """How often the arm lost its permit by :meth:`lose`; a motion that began before it must end."""
         with self._changed:
             return self._losses
 
     def wake(self) -> None:
-        """Wake the threads that wait, because something other than the gate has changed (a cancelled goal)."""
+        """Wake the arm's threads that wait for a permit: something other than the gate has changed (a cancelled goal)."""
         with self._changed:
             self._changed.notify_all()
 
     def refusal(self, decision_id: str, object_id: int) -> str:
-        """Why that object may not be touched now; empty when it may."""
+        """Why the arm may not touch that object now; empty when it may."""
         with self._changed:
             return self._refusal(decision_id, object_id)
 
     def expired(self, decision_id: str, object_id: int) -> bool:
-        """Whether the gate still names that object but its lease has run out."""
+        """Whether the gate still names that object but the lease of its permit has run out."""
         with self._changed:
             permit = self._permit
         named = permit is not None and (permit.decision_id, permit.object_id) == (decision_id, object_id)
@@ -104,7 +106,7 @@ class PermitWatch:
             return self._refusal(decision_id, object_id)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait ``timeout_s`` seconds, less when the gate or the goal changes."""
+        """Wait ``timeout_s`` seconds, less when the arm's permit or goal changes."""
         with self._changed:
             self._changed.wait(timeout_s)
 

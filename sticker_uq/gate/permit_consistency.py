@@ -49,13 +49,13 @@ class PermitCheck:
 
 
 def surroundings(decision: SceneDecision, chosen: ObjectVerdict) -> tuple[tuple[ObjectClass, Box], ...]:
-    """Label and place of everything that enough passes saw beside ``chosen``."""
+    """Label and place of all that enough passes saw beside the permit's object ``chosen``."""
     others = (v.object for v in decision.verdicts if v is not chosen)
     return tuple((other.label, as_box(other.box)) for other in others if not other.unstable)
 
 
 def check_permit(permit: Permit, decision: SceneDecision, settings: GateSettings) -> PermitCheck:
-    """What a sound scene means for an open permit.
+    """What a usable scene means for an open permit of the gate: it agrees, doubts or contradicts.
 
     Until the arm has accepted the goal the object must be found again. After that the arm may hide it, or carry it away: then
     only an object that is seen at the place and may not be removed contradicts, and doubts about the scene as a whole do not,
@@ -87,7 +87,9 @@ def _only_covered(verdict: ObjectVerdict) -> bool:
 
 
 def is_slight(verdict: ObjectVerdict, margin: float) -> bool:
-    """Whether ``verdict`` asks about a stable sticker only because of metrics that are within ``margin`` of their limits."""
+    """Whether ``verdict`` doubts a permit slightly: a stable sticker, only because of metrics within ``margin`` of their
+    limits.
+    """
     thing = verdict.object
     sticker = thing.label is ObjectClass.STICKER and not thing.unstable and not verdict.by_operator
     near = bool(verdict.reasons) and all(_is_near(reason, margin) for reason in verdict.reasons)
@@ -116,7 +118,7 @@ def _of_whole_scene(decision: SceneDecision, settings: GateSettings) -> PermitCh
 
 
 def left_out(decision: SceneDecision) -> bool:
-    """Whether ``decision`` asks only because its image was not one of those that get a distinctive localization.
+    """Whether ``decision`` doubts a permit only because its image did not get a distinctive localization.
 
     Where it was tried and failed, perception is restricted, which is a reason of its own.
     """

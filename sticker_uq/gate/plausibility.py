@@ -1,4 +1,4 @@
-"""Whether a scene can be what it claims to be: each thing that cannot be true closes the gate for a reason of its own."""
+"""Whether a scene can be what it claims to be: each impossible property closes the gate for a reason of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Problem = tuple[BlockReason, Reason]
 
 
 def may_be_removed(verdict: ObjectVerdict) -> bool:
-    """Whether an arm may be sent to this object: a stable sticker, or one that an operator approved."""
+    """Whether the gate may send an arm to this object: a stable sticker, or one that an operator approved."""
     observed = verdict.object
     sticker = observed.label is ObjectClass.STICKER and not observed.unstable
     return (
@@ -37,7 +37,10 @@ def may_be_removed(verdict: ObjectVerdict) -> bool:
 
 
 def picture_of(facts: SceneFacts, before: Picture | None) -> Picture | None:
-    """The pixels seen last, once the image of ``facts`` has come after ``before``. A scene without pixels changes nothing."""
+    """The pixels that the gate saw last, once the image of ``facts`` has come after ``before``.
+
+    A scene without pixels changes nothing.
+    """
     if not facts.image_digest:
         return before
     if before is None or before.digest != facts.image_digest:
@@ -98,7 +101,7 @@ def _content(facts: SceneFacts, decision: SceneDecision, settings: GateSettings)
 def image_problems(
     check: ImageCheck, before: GateState, now_ns: int, settings: GateSettings
 ) -> tuple[Problem, ...]:
-    """Everything that is wrong with an image that arrives at ``now_ns``, whatever a model may make of it.
+    """Everything that is wrong with an image that reaches the gate at ``now_ns``, whatever a model may make of it.
 
     An image that cannot be used, or comes from elsewhere than the ones before, is not checked any further.
     """

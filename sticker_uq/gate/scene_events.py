@@ -1,4 +1,4 @@
-"""How the gate reacts to scenes: what the newest one does to a permit, and what follows from K of them."""
+"""How the gate's state machine reacts to scenes: what the newest one does to a permit, and what follows from K of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MISSED = (UNEXPLAINED, NOVELTY, MISSED)
 
 
 def receive(context: StepContext, event: SceneReceived) -> None:
-    """Take in the newest scene and void a permit that it contradicts."""
+    """Gate step: take in the newest scene and void a permit that it contradicts."""
     facts, decision, before = event.facts, event.decision, context.state
     picture = picture_of(facts, before.picture)
     problems = problems_of(facts, decision, event.poses, picture, before, context.now, context.settings)
@@ -47,12 +47,12 @@ def receive(context: StepContext, event: SceneReceived) -> None:
 
 
 def receive_unreadable(context: StepContext, event: SceneUnreadable) -> None:
-    """Close until a scene comes that can be read."""
+    """Gate step: close until a scene comes that can be read."""
     context.set(problems=((BlockReason.FAILED_SCENE, event.reason),))
 
 
 def receive_image(context: StepContext, event: ImageArrived) -> None:
-    """Close at once for an image that cannot be what it claims, until scenes of later images have come."""
+    """Gate step: close at once for an image that cannot be what it claims, until scenes of later images have come."""
     problems = image_problems(event.check, context.state, context.now, context.settings)
     if problems:
         context.set(problems=problems, counts_after_ns=context.now)
@@ -79,7 +79,7 @@ def _at(verdict: ObjectVerdict, target: Target, match_iou: float) -> bool:
 
 
 def conclude(context: StepContext) -> None:
-    """What the newest scene, together with those before it, leads to. Called when nothing closes the gate."""
+    """Gate step: what the newest scene, together with those before it, leads to. Called when nothing closes the gate."""
     state = context.state
     assert state.scene is not None
     assert state.decision is not None
@@ -106,12 +106,12 @@ def conclude(context: StepContext) -> None:
 
 
 def unexplained(decision: SceneDecision) -> bool:
-    """Whether ``decision`` only doubts that a scene without anything to do is clean, because something may have been missed."""
+    """Gate: whether ``decision`` only doubts that a scene with nothing to do is clean, because something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
 
 
 def scenes_needed(context: StepContext, decision: SceneDecision) -> int:
-    """Scenes in a row that must agree. Before the operator is asked about a missed object more scenes must agree."""
+    """Scenes in a row that the gate needs to agree; more before the operator is asked about a missed object."""
     return context.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
 
 
@@ -167,7 +167,7 @@ def _grant(context: StepContext, target: Target, decision: SceneDecision) -> Non
 
 
 def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons: tuple[Reason, ...]) -> None:
-    """Ask the operator about what the decision leaves open.
+    """Gate step: ask the operator about what the decision leaves open.
 
     With ``scene_reasons`` the scene as a whole is uncertain, so that every possible sticker is in question, the sure ones too.
     """

@@ -1,4 +1,4 @@
-"""How patient the gate is: counts, ages and time limits, as one validated model."""
+"""The gate's settings: counts, ages and time limits, as one validated model."""
 
 from __future__ import annotations
 
@@ -146,5 +146,5 @@ class GateSettings(BaseModel):
 
 
 def nanoseconds(seconds: float) -> int:
-    """``seconds`` as a whole number of nanoseconds."""
+    """``seconds`` of a gate setting as a whole number of nanoseconds."""
     return round(seconds * SECOND)

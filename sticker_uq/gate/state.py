@@ -17,7 +17,7 @@ from sticker_uq.scene import Exposure, ObjectClass, ObjectVerdict, Outcome, Reas
 
 
 class Phase(IntEnum):
-    """What the gate is doing, the values of ``GateState.STATE_*``. Open only in PERMITTED and REMOVING."""
+    """The phase of the gate, the values of ``GateState.STATE_*``. Open only in PERMITTED and REMOVING."""
 
     UNKNOWN = 0
     BLOCKED = 1
@@ -53,18 +53,18 @@ class SceneFacts:
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:
-        """Where the image comes from: boxes of two images mean the same places only if this is the same."""
+        """Where the gate's image comes from: boxes of two images mean the same places only if this is the same."""
         return self.frame_id, self.image_size
 
     @property
     def judges(self) -> tuple[object, ...]:
-        """What made the decision of the image: it must not change from one scene to the next."""
+        """What made the gate's decision of the image: it must not change from one scene to the next."""
         return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
 
 
 @dataclass(frozen=True)
 class Picture:
-    """The pixels seen last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
+    """The pixels that the gate saw last: ``count`` images in a row had exactly these, the first of them at ``since_ns``."""
 
     digest: str
     since_ns: int
@@ -73,7 +73,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Target:
-    """The object that a permit is for: of one decision, on one image, from one model under one policy."""
+    """The object that the gate's permit is for: of one decision, on one image, from one model under one policy."""
 
     decision_id: str
     object_id: int
@@ -89,7 +89,7 @@ class Target:
 
     @classmethod
     def of(cls, verdict: ObjectVerdict, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> Target:
-        """The object of ``verdict`` within ``decision``."""
+        """The permit's target: the object of ``verdict`` within ``decision``."""
         return cls(
             decision_id=decision.decision_id,
             object_id=verdict.object.id,
@@ -107,7 +107,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Permit:
-    """The permit for one goal, from its grant until the arm reports the end of the goal.
+    """The gate's permit for one goal, from its grant until the arm reports the end of the goal.
 
     ``revoked_ns`` is None while the permit is open; after that ``revoked`` and ``revoked_for`` say why and nothing reopens it.
     ``settings`` are those it was granted under. ``around``: label and place of the other objects detected when it was granted;
@@ -132,13 +132,13 @@ class Permit:
 
     @property
     def open(self) -> bool:
-        """Whether the arm may move."""
+        """Whether the gate's permit lets the arm move."""
         return self.revoked_ns is None
 
 
 @dataclass(frozen=True)
 class Verification:
-    """A removal whose effect is being checked; ``seen`` and ``gone`` count scenes in a row since ``since_ns``."""
+    """A removal whose effect the gate checks; ``seen`` and ``gone`` count scenes in a row since ``since_ns``."""
 
     target: Target
     since_ns: int
@@ -148,7 +148,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class Request:
-    """A question to the operator, and why it is asked.
+    """The gate's open question to the operator, and why it is asked.
 
     ``boxes``: the objects that must be answered; ``whole_scene``: the scene itself is uncertain; ``source``: where the image in
     question came from, see :attr:`SceneFacts.source`; ``objectors``: monitors of the panel that objected to removing an object.
@@ -166,7 +166,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Streak:
-    """Scenes in a row that came to the same conclusion; for WORK about the same object, ``target`` as last seen."""
+    """Scenes in a row that led the gate to the same conclusion; for WORK about the same object, ``target`` as last seen."""
 
     outcome: Outcome = Outcome.UNKNOWN
     count: int = 0
@@ -234,10 +234,10 @@ class GateState:
 
     @property
     def problem(self) -> BlockReason:
-        """What is wrong with the newest scene."""
+        """Why the gate cannot use the newest scene."""
         return reduce(or_, (problem for problem, _ in self.problems), BlockReason.NONE)
 
     @property
     def open(self) -> bool:
-        """Whether the arm may move."""
+        """Whether the gate lets the arm move."""
         return self.phase in (Phase.PERMITTED, Phase.REMOVING)

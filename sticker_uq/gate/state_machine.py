@@ -50,7 +50,7 @@ from sticker_uq.scene import Outcome, Reason
 def step(
     state: GateState, event: Event, now_ns: int, settings: GateSettings
 ) -> tuple[GateState, tuple[Effect, ...]]:
-    """What ``event`` at ``now_ns`` makes of the gate: its next state and what is to happen, in this order.
+    """A step of the gate: its next state after ``event`` at ``now_ns``, and the effects, in this order.
 
     Pure: the same arguments give the same result, nothing is read or written elsewhere. The gate is published first, so that
     it closes before anything else happens and a goal finds its permit.
@@ -73,12 +73,12 @@ def step(
         state.phase,
         state.reasons,
     ):
-        context.effects.insert(0, published(context.state))
+        context.effects.insert(0, gate_publication(context.state))
     return context.state, tuple(context.effects)
 
 
-def published(state: GateState) -> PublishGate:
-    """How the gate stands, for everybody else."""
+def gate_publication(state: GateState) -> PublishGate:
+    """The gate's state as it is published."""
     frame_id = state.scene.frame_id if state.scene is not None else ""
     permit = state.permit if state.open else None
     if permit is None:

@@ -1,4 +1,4 @@
-"""One step of the gate under way: the state as far as it has changed, and the effects so far.
+"""One step of the gate's state machine under way: the state as far as it has changed, and the effects so far.
 
 The modules of the gate (scenes, arm, operator) work on it one after the other; :func:`sticker_uq.gate.state_machine.step` wraps
 it into a pure function.
@@ -27,7 +27,7 @@ from sticker_uq.scene import ObjectVerdict, Reason, Verdict
 
 
 class StepContext:
-    """The state, the time and the settings of one step, and what it makes happen."""
+    """One step of the gate: its state, time and settings, and what it makes happen."""
 
     def __init__(self, state: GateState, now_ns: int, settings: GateSettings) -> None:
         self.state = state
@@ -37,7 +37,7 @@ class StepContext:
         self.clock_jumped = False
 
     def set(self, **changes: Any) -> None:
-        """Replace fields of the state. Raises TypeError for a name that is none, as `dataclasses.replace` does."""
+        """Replace fields of the gate's state. Raises TypeError for a name that is none, as `dataclasses.replace` does."""
         unknown = changes.keys() - vars(self.state).keys()
         if unknown:
             raise TypeError(f"GateState has no field {', '.join(sorted(unknown))}")
@@ -46,19 +46,19 @@ class StepContext:
         vars(self.state).update(changes)
 
     def emit(self, effect: Effect) -> None:
-        """Let something happen."""
+        """Add an effect to this step of the gate."""
         self.effects.append(effect)
 
     def log(self, severity: Severity, *reasons: Reason) -> None:
-        """Write a line to the log: what happened, and why."""
+        """Write a line of the gate to the log: what happened, and why."""
         self.emit(Log(severity, reasons))
 
     def passed(self, since_ns: int, seconds: float) -> bool:
-        """Whether at least ``seconds`` have passed since ``since_ns``."""
+        """Whether at least ``seconds`` of the gate's time have passed since ``since_ns``."""
         return self.now - since_ns >= nanoseconds(seconds)
 
     def blocking_reasons(self) -> BlockReason:
-        """What forbids any permit now, whatever the scenes show."""
+        """What forbids the gate any permit now, whatever the scenes show."""
         state = self.state
         reasons = BlockReason.NONE
         if not state.active:
@@ -93,14 +93,14 @@ class StepContext:
         return silent or self.passed(state.received_ns, limit) or self.passed(state.scene.stamp_ns, limit)
 
     def lease_end(self) -> int:
-        """Until when a permit may be valid that rests on the newest scene."""
+        """Until when a permit of the gate may be valid that rests on the newest scene."""
         scene = self.state.scene
         assert scene is not None
         freshest = min(scene.stamp_ns, self.state.received_ns) + nanoseconds(self.settings.max_scene_age_s)
         return min(self.now + nanoseconds(self.settings.lease_s), freshest)
 
     def revoke(self, reasons: BlockReason, *details: Reason) -> None:
-        """Close an open permit and tell the arm to stop. Without an open permit nothing happens."""
+        """Revoke the gate's open permit and tell the arm to stop. Without an open permit nothing happens."""
         permit = self.state.permit
         if permit is None or not permit.open:
             return
@@ -111,7 +111,7 @@ class StepContext:
     def ask(
         self, reasons: tuple[Reason, ...], objects: tuple[ObjectVerdict, ...], whole_scene: bool = False
     ) -> None:
-        """Ask the operator, unless a question is open already. ``whole_scene``: the scene itself is in doubt."""
+        """Gate step: ask the operator, unless a question is open already. ``whole_scene``: the scene itself is in doubt."""
         state, decision = self.state, self.state.decision
         if state.request is not None or decision is None:
             return
@@ -142,18 +142,18 @@ class StepContext:
         self.log(Severity.WARNING, Reason.of("request_opened", request=request_id), *reasons)
 
     def ask_about(self, target: Target, *reasons: Reason) -> None:
-        """Ask the operator about one object whose removal went wrong."""
+        """Gate step: ask the operator about one object whose removal went wrong."""
         verdict = ObjectVerdict(target.verdict.object, Verdict.ASK, (Reason("removal_incomplete"),))
         self.ask(reasons, (verdict,))
 
     def close_request(self) -> None:
-        """The open request, if any, is open no longer."""
+        """Gate step: the open request to the operator, if any, is open no longer."""
         if self.state.request is not None:
             self.emit(CloseIntervention(self.state.request.request_id))
             self.set(request=None)
 
     def declare_done(self, clean: bool, reason: Reason) -> None:
-        """The workpiece is finished; said once per workpiece."""
+        """Gate step: the workpiece is finished; said once per workpiece."""
         state, decision = self.state, self.state.decision
         if state.done or decision is None:
             return
@@ -168,7 +168,7 @@ class StepContext:
         )
 
     def attempt_failed(self, permit_target: Target, *reasons: Reason) -> None:
-        """A removal did not work: try again a bounded number of times, then ask the operator."""
+        """Gate step: a removal did not work: try again a bounded number of times, then ask the operator."""
         box = permit_target.box
         failures = 1 + max(
             (count for place, count in self.state.attempts if same_place(place, box)), default=0
@@ -181,19 +181,19 @@ class StepContext:
             self.log(Severity.WARNING, attempt, *reasons)
 
     def forget_attempts(self, box: Box) -> None:
-        """What was tried at the place ``box`` counts no longer."""
+        """Forget the gate's removal attempts at the place ``box``."""
         self.set(attempts=self._attempts_elsewhere(box))
 
     def _attempts_elsewhere(self, box: Box) -> tuple[tuple[Box, int], ...]:
         return tuple((place, count) for place, count in self.state.attempts if not same_place(place, box))
 
     def forget_places(self) -> None:
-        """The camera or its image size has changed: forget places, which were px of the earlier images."""
+        """Gate step: camera or image size has changed: forget places, which were px of the earlier images."""
         memory = OperatorAnswers(scene_clean=self.state.memory.scene_clean)
         self.set(memory=memory, attempts=(), verification=None)
 
     def forget_workpiece(self) -> None:
-        """The workpiece has left: forget what was answered and done about it."""
+        """Gate step: the workpiece has left: forget what was answered and done about it."""
         self.revoke(BlockReason.CONTRADICTED, Reason("another_workpiece"))
         permit = self.state.permit
         if permit is not None:

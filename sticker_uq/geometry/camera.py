@@ -22,7 +22,7 @@ _H = 1e-6
 
 @dataclass(frozen=True)
 class Camera:
-    """A calibrated camera.
+    """A calibrated camera: a pinhole with lens distortion, pixels to rays.
 
     ``image_size`` (width, height) px; ``matrix`` (3, 3) intrinsic matrix, px; ``model`` one of the lens models of
     image_geometry (plumb_bob, rational_polynomial, equidistant) or empty for a lens without distortion; ``distortion`` its
@@ -53,7 +53,7 @@ class Camera:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the calibration, 16 hex digits."""
+        """Hash of the camera's calibration, 16 hex digits."""
         values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
@@ -64,7 +64,7 @@ class Camera:
         return distorted @ matrix[:2, :2].T + matrix[:2, 2]
 
     def rays(self, pixels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
+        """The camera's rays through ``pixels`` (N, 2): x and y (N, 2) at z = 1 of the optical frame, and their derivatives.
 
         The derivatives (N, 2, 2) are with respect to the pixel. Raises :class:`InvalidInput` for a pixel outside the range in
         which the distortion polynomial can be inverted.

@@ -24,7 +24,7 @@ _CENTRE = 0.5 * np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
 
 @dataclass(frozen=True)
 class ObjectPose:
-    """The pose of one object.
+    """The pose of one object on the lid in the arm's frame, with covariance.
 
     ``position`` of the centre on the lid, m; ``orientation`` x, y, z, w: z out of the lid, x along the image's rows.
 
@@ -54,7 +54,7 @@ class CellGeometry:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the calibration, 16 hex digits; without the pose of the camera, which may be mounted on the arm."""
+        """Hash of the cell's calibration, 16 hex digits; without the camera's pose, which may be mounted on the arm."""
         values = (self.frame_id, self.camera.fingerprint, self.lid.normal.tolist(), self.lid.offset)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 
@@ -73,7 +73,7 @@ class ScenePoses:
 
 
 def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
-    """Pose of ``observed`` on the lid.
+    """Pose of ``observed`` on the lid, in the arm's frame.
 
     The centre of the box is cast onto the lid; its covariance is propagated to first order. Raises :class:`InvalidInput` when
     the ray does not meet the lid in front of the camera, meets it at too small an angle, or the lens model fails there.
@@ -114,7 +114,7 @@ def locate(observed: ObservedObject, geometry: CellGeometry) -> ObjectPose:
 def locate_all(
     decision: SceneDecision, image_size: tuple[int, int], geometry: CellGeometry | Reason
 ) -> ScenePoses:
-    """Poses of all objects of ``decision``; ``geometry`` may be the reason why there is none."""
+    """Poses in the arm's frame of all objects of ``decision``; ``geometry`` may be the reason why there is none."""
     if isinstance(geometry, Reason):
         return ScenePoses(problem=geometry)
     size = geometry.camera.image_size

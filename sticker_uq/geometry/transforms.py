@@ -45,7 +45,7 @@ class Transform:
 
     @property
     def inverse(self) -> Transform:
-        """The inverse transform."""
+        """The inverse rigid transform."""
         return Transform(self.rotation.T, -self.rotation.T @ self.translation)
 
 
@@ -77,7 +77,7 @@ class Plane:
         return cls(normal, -float(normal @ pose.translation))
 
     def moved(self, transform: Transform) -> Plane:
-        """The same plane in another frame."""
+        """The same plane in another coordinate frame."""
         normal = transform.rotation @ self.normal
         return Plane(normal, self.offset - float(normal @ transform.translation))
 

@@ -1,1 +1,1 @@
-"""Data in and out, without ROS: images, recordings, messages, COCO folders, settings, atomic files."""
+"""Files and formats, without ROS and without torch: images, recordings, messages, COCO folders, settings, atomic writes."""

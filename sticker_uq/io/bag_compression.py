@@ -24,7 +24,7 @@ _zstd: Any = reader.zstd
 
 
 def bound_decompression() -> None:
-    """Make rosbags raise ReaderError for a chunk, message or file that exceeds these limits. May be called again."""
+    """Bound what reading a recording unpacks: rosbags raises ReaderError beyond these limits. May be called again."""
     storage_mcap.DECOMPRESSORS.update(lz4=_unpack_lz4, zstd=_unpack_zstd)
     vars(reader).update(zstd=_BoundedZstd)
 

@@ -38,20 +38,20 @@ class BagWriter:
         self._writer.close()
 
     def add_topic(self, topic: str, message_type: str) -> None:
-        """Register a topic with the full name of its type, e.g. ``sensor_msgs/msg/Image``."""
+        """Register a topic of the recording with the full name of its type, e.g. ``sensor_msgs/msg/Image``."""
         if message_type not in self._types.fielddefs:
             register_installed_type(self._types, message_type)
         self._connections[topic] = self._writer.add_connection(topic, message_type, typestore=self._types)
 
     def write(self, topic: str, received_ns: int, data: bytes) -> None:
-        """Append one serialised message; disk errors propagate as :class:`OSError`."""
+        """Append one serialised message to the recording; disk errors propagate as :class:`OSError`."""
         self._writer.write(self._connections[topic], received_ns, data)
 
 
 def register_installed_type(
     types: Typestore, message_type: str, prefixes: Iterable[Path] | None = None
 ) -> None:
-    """Add the installed definitions of all messages of the package of ``message_type`` to ``types``.
+    """Add the installed definitions of all messages of ``message_type``'s package to ``types``, to write a recording.
 
     ``prefixes`` are install prefixes, by default those of AMENT_PREFIX_PATH. Raises :class:`InvalidInput` when the package is
     not installed or lacks the type.

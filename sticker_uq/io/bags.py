@@ -38,7 +38,7 @@ bound_decompression()
 
 @dataclass(frozen=True)
 class BagMessage:
-    """One message of a topic. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why."""
+    """One message of a recording. ``received_ns``: when it was recorded; ``message`` is None where ``error`` says why."""
 
     received_ns: int
     message: Any
@@ -67,7 +67,7 @@ class Bag:
                     self.counts[connection.topic] = count + connection.msgcount
 
     def messages(self, topic: str) -> Iterator[BagMessage]:
-        """The messages of `topic` in the order of recording.
+        """The messages of `topic` in a recording, in the order of recording.
 
         A message that cannot be decoded is an item with an error; where the recording is truncated, a last item says so. Raises
         InvalidInput when the topic is not in the recording or its type is unknown.

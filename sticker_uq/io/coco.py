@@ -39,7 +39,7 @@ Corners = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class EncodedScene:
-    """A rendered scene with its picture encoded."""
+    """A rendered scene with its picture encoded, to be written to a COCO folder."""
 
     seed: int
     format: str
@@ -73,7 +73,7 @@ class LabelledImage:
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
-    """The bytes of a file with the picture (H, W, 3); InvalidInput for a format other than "jpg" or "png"."""
+    """The bytes of a file of a COCO folder with the picture (H, W, 3); InvalidInput for a format other than "jpg" or "png"."""
     if image_format not in IMAGE_FORMATS:
         raise InvalidInput(f"image format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
     options = (cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY) if image_format == "jpg" else ()
@@ -139,7 +139,7 @@ def write_annotations(
 
 
 def annotation(identity: int, image_id: int, box: list[float], label: int) -> dict[str, Any]:
-    """The entry of a labelled box x1, y1, x2, y2 px."""
+    """The entry of a labelled box x1, y1, x2, y2 px in a COCO file."""
     x1, y1, x2, y2 = box
     return {
         "id": identity,
@@ -371,7 +371,7 @@ def _image_path(root: Path, item: LabelledImage) -> Path:
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:
-    """Hash of the names and labels of the pictures, 16 hex digits."""
+    """Hash of the names and labels of a COCO folder's pictures, 16 hex digits."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
@@ -379,7 +379,7 @@ def dataset_digest(items: Sequence[LabelledImage]) -> str:
 
 
 def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
-    """The pixels of ``item``, BGR, of a JPEG, PNG, BMP or WebP file.
+    """The pixels of a COCO folder's ``item``, BGR, of a JPEG, PNG, BMP or WebP file.
 
     Raises InvalidInput if they cannot be read or have another size than labelled.
     """

@@ -14,7 +14,7 @@ _PLACES = 60
 
 
 def crop_square(box: FloatArray) -> tuple[int, int, int]:
-    """Left, top and side in px of the square crop around ``box`` (4,); it may extend beyond the picture."""
+    """Left, top and side in px of the square crop of an object in ``box`` (4,); it may extend beyond the picture."""
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(MARGIN * max(x2 - x1, y2 - y1)))
     return round((x1 + x2 - side) / 2), round((y1 + y2 - side) / 2), side

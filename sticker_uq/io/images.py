@@ -81,7 +81,7 @@ ENCODINGS = tuple(_ENCODINGS)
 
 
 def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
-    """Bytes per pixel of a picture of ``size`` bytes in ``height`` rows of ``step`` bytes.
+    """Bytes per pixel of a camera image of ``size`` bytes in ``height`` rows of ``step`` bytes; raises if they do not fit.
 
     Raises :class:`InvalidInput` when the encoding is unknown or the numbers are inconsistent.
     """

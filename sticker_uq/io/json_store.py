@@ -13,7 +13,7 @@ from sticker_uq.scene import InvalidInput
 
 
 class JsonStore:
-    """Values that JSON can hold, by text keys. Every value is on the disk when :meth:`put` returns."""
+    """A file of values that JSON can hold, by text keys. Every value is on the disk when :meth:`put` returns."""
 
     def __init__(self, path: Path) -> None:
         """Open or create the file; raises :class:`InvalidInput` when it is something else."""
@@ -26,7 +26,7 @@ class JsonStore:
             raise InvalidInput(f"{path}: {error}; expected a file of stored results") from None
 
     def get(self, key: str) -> Any | None:
-        """The value kept under ``key``, None when there is none."""
+        """The value kept under ``key`` in the JSON file, None when there is none."""
         row = self._file.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
         return None if row is None else json.loads(zlib.decompress(row[0]))
 
@@ -34,7 +34,7 @@ class JsonStore:
         return self._file.execute("SELECT 1 FROM kept WHERE key = ?", (key,)).fetchone() is not None
 
     def put(self, values: Mapping[str, Any]) -> None:
-        """Keep all of ``values`` by their keys, or none of them."""
+        """Keep all of ``values`` by their keys in the JSON file, or none of them."""
         rows = [(key, zlib.compress(json.dumps(value).encode(), 1)) for key, value in values.items()]
         with self._file:
             self._file.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)

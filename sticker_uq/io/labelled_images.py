@@ -73,7 +73,7 @@ class LabelledSource(ImageSource):
         return f"{item.workpiece_id} of {self.path}" if item.workpiece_id else self.workpiece_at(stamp_ns)
 
     def fingerprint(self, digests: Sequence[str]) -> str:
-        """SHA-256 over the images with ``digests``, in order, and their labels, hex."""
+        """SHA-256 over the labelled images with ``digests``, in order, and their labels, hex."""
         whole = hashlib.sha256()
         for item, digest in zip(self.items.values(), digests, strict=True):
             whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())

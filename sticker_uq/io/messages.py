@@ -1,4 +1,4 @@
-"""Conversion of the package's messages to the types of :mod:`sticker_uq.scene`.
+"""Conversion of the package's messages, live or recorded, to the types of :mod:`sticker_uq.scene`; needs no ROS.
 
 Works on any object with the fields of the message: rclpy's and those of a recording. ROS is not needed.
 An unknown value of an enumeration becomes UNKNOWN, which blocks; an unknown label becomes BACKGROUND, which is never removed.
@@ -27,7 +27,7 @@ NANOSECONDS = 1_000_000_000
 
 @contextmanager
 def expected_fields(name: str) -> Iterator[None]:
-    """Raise :class:`InvalidInput`, which calls the message ``name``, where a field is missing or has another type."""
+    """Raise :class:`InvalidInput` where a field of the message, called ``name``, is missing or has another type."""
     try:
         yield
     except InvalidInput:
@@ -37,7 +37,7 @@ def expected_fields(name: str) -> Iterator[None]:
 
 
 def stamp_to_ns(stamp: Any) -> int:
-    """Nanoseconds since the epoch of ``stamp``."""
+    """Nanoseconds since the epoch of ``stamp``, the time of a message, live or from a recording."""
     return int(stamp.sec) * NANOSECONDS + int(
         stamp.nanosec
     )  # of a recording they may be lists, and * repeats them
@@ -82,7 +82,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
 
 @expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
-    """The image check in ``message``."""
+    """The image check in ``message``, live or recorded."""
     return sc.ImageCheck(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -96,7 +96,7 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
 
 @expected_fields("a reason")
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in ``message``."""
+    """The reason in ``message``, live or recorded."""
     box = box_from_msg(message.box)
     return sc.Reason(
         code=message.code,

@@ -6,12 +6,13 @@ because a FIFO or a device never ends, and no more of them than a file of that k
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import re
 import reprlib
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ DEEPEST_YAML = 32
 MOST_JSON = 128 * MIB
 """Bytes of a JSON file. Annotations of 300,000 pictures fit in."""
 _CHUNK = MIB
+_MOST_BITS = 14_000
+"""Of a YAML integer. Python prints at most 4300 digits."""
 _YAML_1_2_FLOAT = re.compile(r"^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+$")
 
 PathLike = str | os.PathLike[str]
@@ -43,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def check_regular(path: PathLike, name: str = "") -> int:
-    """The size in bytes of the regular file at ``path``, links followed.
+    """The size in bytes of the regular file at ``path``, links followed, to read it within bounds.
 
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is none or cannot be found.
     """
@@ -63,23 +66,27 @@ def read_bytes(path: PathLike, most: int, name: str = "") -> bytes:
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it cannot be read, is no regular file
     or is longer than ``most`` bytes.
     """
+    return b"".join(read_chunks(path, most, name))
+
+
+def read_chunks(path: PathLike, most: int, name: str = "") -> Iterator[bytes]:
+    """The content of the file at ``path`` in pieces; raises what :func:`read_bytes` raises, for its length at the end at last."""
     name = name or f"{os.fspath(path)}"
     check_regular(path, name)
     try:
         # it may have become a FIFO since, which would block
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as stream:
-            size = _regular(os.fstat(descriptor), name)
-            content = bytearray()
+            size, read = _regular(os.fstat(descriptor), name), 0
             # some files (in /proc, or while they grow) have more bytes than they say
             while size <= most and (chunk := stream.read(_CHUNK)):
-                content += chunk
-                size = max(size, len(content))
+                yield chunk
+                read += len(chunk)
+                size = max(size, read)
     except OSError as error:
         raise InvalidInput(f"{name}: {_words(error)}") from None
     if size > most:
         raise InvalidInput(f"{name}: {size} bytes, expected at most {most}")
-    return bytes(content)
 
 
 def read_text(path: PathLike, most: int, name: str = "") -> str:
@@ -96,7 +103,8 @@ def read_yaml(path: PathLike, name: str = "") -> Any:
     """The YAML document in the file at ``path``, of plain types; None for an empty one.
 
     Aliases are refused, because a few of them make gigabytes of a few bytes, and so is a key that occurs twice, of which
-    PyYAML silently drops the first. ``1e-3`` is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file
+    PyYAML silently drops the first, a key that JSON cannot have (a day, bytes), and a number of more digits than Python
+    prints. ``1e-3`` is a number, as for ROS 2. Raises :class:`InvalidInput`, which calls the file
     ``name`` (default: its path), for a file that :func:`read_text` refuses, that is no YAML or nested deeper than
     :data:`DEEPEST_YAML`.
     """
@@ -168,6 +176,13 @@ class _Loader(yaml.SafeLoader):
         keys = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = self.construct_object(key_node, deep=True)
+            if isinstance(key, dt.date | bytes):
+                raise ConstructorError(
+                    "while reading a mapping",
+                    node.start_mark,
+                    f"found {shown(key)}, expected a name (quote it)",
+                    key_node.start_mark,
+                )
             if isinstance(key, Hashable) and key in keys:
                 raise ConstructorError(
                     "while reading a mapping",
@@ -178,7 +193,14 @@ class _Loader(yaml.SafeLoader):
             keys |= {key} if isinstance(key, Hashable) else set()
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: Any) -> int:
+        number: int = super().construct_yaml_int(node)
+        if number.bit_length() > _MOST_BITS:  # written as hexadecimal, say: no message could show it
+            raise ConstructorError(None, None, "found a number of too many digits", node.start_mark)
+        return number
 
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _YAML_1_2_FLOAT, list("-+.0123456789"))
 
 

@@ -14,12 +14,12 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def same_field(model: type[BaseModel], name: str) -> Any:
-    """A copy of the field ``name`` of ``model``, for a field of another model with the same default, limits and meaning."""
+    """A copy of the settings field ``name`` of ``model``, for another model with the same default, limits and meaning."""
     return copy.copy(model.model_fields[name])
 
 
 def kind_of(info: FieldInfo) -> type:
-    """The type of the field's values; a choice is a string. Raises TypeError for a type that a ROS parameter cannot have."""
+    """The type of a settings field's values; a choice is a string. Raises TypeError for one that no ROS parameter can have."""
     annotation: Any = info.annotation
     kind: type = str if get_origin(annotation) is Literal else annotation
     if kind not in (bool, int, float, str):
@@ -28,7 +28,7 @@ def kind_of(info: FieldInfo) -> type:
 
 
 def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
-    """Lowest and highest value (or None) and whether each is exclusive."""
+    """Lowest and highest value (or None) of a settings field, and whether each is exclusive."""
     low = high = None
     low_open = high_open = False
     for constraint in info.metadata:
@@ -44,7 +44,7 @@ def limits_of(info: FieldInfo) -> tuple[float | None, float | None, bool, bool]:
 
 
 def expectation(info: FieldInfo) -> str:
-    """What the field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
+    """What a settings field accepts, in words: ``an integer from 1 to 200``, ``one of cpu, cuda``."""
     if get_origin(info.annotation) is Literal:
         return f"one of {', '.join(map(repr, get_args(info.annotation)))}"
     words = {bool: "true or false", int: "an integer", float: "a number", str: "a string (quote it in YAML)"}
@@ -64,15 +64,18 @@ def expectation(info: FieldInfo) -> str:
 
 
 def refusal(info: FieldInfo, problem: Any) -> str:
-    """Why pydantic refused a value of the field, ``problem`` of its errors: the field's own rule, or what it expects."""
+    """Why pydantic refused a value of a settings field, ``problem`` of its errors: the field's own rule, or what it expects."""
     own_rule = problem["type"] == "value_error"
     return str(problem["ctx"]["error"]) if own_rule else f"expected {expectation(info)}"
 
 
-def validated(model: type[M], values: dict[str, Any]) -> M:
-    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected."""
+def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
+    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected.
+
+    ``strict``: neither ``true`` nor ``"0.8"`` is a number, as in a file.
+    """
     try:
-        return model.model_validate(values)
+        return model.model_validate(values, strict=strict)
     except ValidationError as error:
         raise InvalidInput("; ".join(_sentence(model, problem) for problem in error.errors())) from None
 

@@ -1,1 +1,1 @@
-"""What a running cell does not need: rendering, corruptions, data sets, training, attacks, robustness assessment, studies."""
+"""Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness assessment, studies."""

@@ -1,4 +1,4 @@
-"""Work spread over processes of this machine."""
+"""Laboratory work spread over processes of this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ R = TypeVar("R")
 
 
 def mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:
-    """``function`` of each of ``work``, in order, in ``jobs`` processes or, for 1, in this one; it must be picklable."""
+    """Laboratory work in parallel: ``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one;
+    it must be picklable.
+    """
     if min(jobs, len(work)) <= 1:
         yield from map(function, work)
         return
@@ -28,6 +30,6 @@ def mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator
 
 
 def start_worker() -> None:
-    """Prepare a worker process: Ctrl-C ends the parent, which ends this one, and each computes with one thread."""
+    """Prepare a worker process of laboratory work: Ctrl-C ends the parent, which ends this one; each computes with one thread."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)

@@ -16,7 +16,9 @@ _CHUNK = 1024
 
 
 class Vae(nn.Module):
-    """A variational autoencoder of crops of ``shape`` (C, h, w), 0..1, with one hidden layer on either side."""
+    """The autoencoder monitor's variational autoencoder of crops of ``shape`` (C, h, w), 0..1,
+    one hidden layer on either side.
+    """
 
     def __init__(self, shape: tuple[int, ...], hidden: int, latent: int) -> None:
         super().__init__()
@@ -28,11 +30,13 @@ class Vae(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, size))
 
     def reconstruct(self, crops: Tensor) -> Tensor:
-        """The picture of the latent mean, without noise."""
+        """The autoencoder monitor's picture of the latent mean, without noise."""
         return torch.sigmoid(self.decoder(self.mean(self.encoder(crops)))).view_as(crops)
 
     def loss(self, crops: Tensor, noise: Tensor) -> Tensor:
-        """Minus the evidence lower bound per crop, pixels as probabilities (Kingma and Welling 2013)."""
+        """The autoencoder monitor's loss: minus the evidence lower bound per crop, pixels as probabilities (Kingma and Welling
+        2013).
+        """
         hidden = self.encoder(crops)
         mean, log_variance = self.mean(hidden), self.log_variance(hidden)
         logits = self.decoder(mean + noise * torch.exp(log_variance / 2))
@@ -42,7 +46,7 @@ class Vae(nn.Module):
 
 
 class Autoencoder(Monitor):
-    """Mean squared difference between a crop and what a variational autoencoder makes of it.
+    """Autoencoder monitor: mean squared difference between a crop and what a variational autoencoder makes of it.
 
     ``hidden`` and ``latent``: sizes of its layers (the published code has a latent space of 2); ``steps`` of Adam with
     ``batch`` crops each; ``seed``: of weights, order and noise. The crops are 0..1.
@@ -94,7 +98,7 @@ class Autoencoder(Monitor):
         return torch.cat(parts).numpy()
 
     def drawer(self) -> Vae:
-        """The autoencoder that was learned, for gradients through it."""
+        """The autoencoder that the monitor learned, for gradients through it."""
         shape = tuple(self._learned["shape"].tolist())
         vae = Vae(shape, self._options["hidden"], self._options["latent"])
         vae.load_state_dict(

@@ -21,7 +21,7 @@ class _Vectors(Monitor):
 
 
 class MaxSoftmax(_Vectors):
-    """1 - max p (Hendrycks and Gimpel 2016)."""
+    """Monitor of the largest class probability: 1 - max p (Hendrycks and Gimpel 2016)."""
 
     name = "max_softmax"
     needs = ("probabilities",)
@@ -31,7 +31,7 @@ class MaxSoftmax(_Vectors):
 
 
 class PredictionConfidence(_Vectors):
-    """1 - (largest p - second largest p): the prediction confidence score (Zhang et al. 2020)."""
+    """Monitor: 1 - (largest p - second largest p): the prediction confidence score (Zhang et al. 2020)."""
 
     name = "pcs"
     needs = ("probabilities",)
@@ -42,7 +42,7 @@ class PredictionConfidence(_Vectors):
 
 
 class DeepGini(_Vectors):
-    """1 - sum of p^2 (Feng et al. 2020)."""
+    """Monitor: 1 - sum of p^2 (Feng et al. 2020)."""
 
     name = "deep_gini"
     needs = ("probabilities",)
@@ -52,7 +52,7 @@ class DeepGini(_Vectors):
 
 
 class SoftmaxEntropy(_Vectors):
-    """Entropy of p in bits."""
+    """Monitor: entropy of p in bits."""
 
     name = "softmax_entropy"
     needs = ("probabilities",)
@@ -62,7 +62,7 @@ class SoftmaxEntropy(_Vectors):
 
 
 class Energy(_Vectors):
-    """-log sum exp of the logits (Liu et al. 2020, temperature 1)."""
+    """Monitor: -log sum exp of the logits (Liu et al. 2020, temperature 1)."""
 
     name = "energy"
     needs = ("logits",)
@@ -130,49 +130,49 @@ class _MeanSoftmax(_Sampled):
 
 
 class McVariationRatio(_VariationRatio):
-    """Variation ratio of Monte-Carlo dropout."""
+    """Monitor: variation ratio of Monte-Carlo dropout."""
 
     name = "mc_variation_ratio"
     needs = ("samples",)
 
 
 class McMutualInformation(_MutualInformation):
-    """Mutual information of Monte-Carlo dropout."""
+    """Monitor: mutual information of Monte-Carlo dropout."""
 
     name = "mc_mutual_information"
     needs = ("samples",)
 
 
 class McPredictiveEntropy(_PredictiveEntropy):
-    """Predictive entropy of Monte-Carlo dropout."""
+    """Monitor: predictive entropy of Monte-Carlo dropout."""
 
     name = "mc_predictive_entropy"
     needs = ("samples",)
 
 
 class McMeanSoftmax(_MeanSoftmax):
-    """Mean softmax of Monte-Carlo dropout."""
+    """Monitor: mean softmax of Monte-Carlo dropout."""
 
     name = "mc_mean_softmax"
     needs = ("samples",)
 
 
 class EnsembleMutualInformation(_MutualInformation):
-    """Mutual information of a deep ensemble (Lakshminarayanan et al. 2017)."""
+    """Monitor: mutual information of a deep ensemble (Lakshminarayanan et al. 2017)."""
 
     name = "ensemble_mutual_information"
     needs = ("members",)
 
 
 class EnsemblePredictiveEntropy(_PredictiveEntropy):
-    """Predictive entropy of a deep ensemble."""
+    """Monitor: predictive entropy of a deep ensemble."""
 
     name = "ensemble_predictive_entropy"
     needs = ("members",)
 
 
 class EnsembleMeanSoftmax(_MeanSoftmax):
-    """Mean softmax of a deep ensemble."""
+    """Monitor: mean softmax of a deep ensemble."""
 
     name = "ensemble_mean_softmax"
     needs = ("members",)

@@ -1,9 +1,11 @@
-"""A small convolutional classifier of crops: what the studies supervise, and what a task network is made of."""
+"""A small convolutional classifier of crops: what the studies of monitors supervise, and what a task network is made of."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from torch.nn import functional as F
 from sticker_uq.detection.kernels.threads import single_thread
 from sticker_uq.scene import FloatArray
 
+N = TypeVar("N", bound="CropNetwork")
 FEATURES = 64
 _GRID = 4  # cells per side of the last map, whatever the size of the crops
 _CHUNK = 512
@@ -32,8 +35,26 @@ class Training:
     augment: bool = False
 
 
+class CropNetwork(Protocol):
+    """What the studies supervise: logits, and the activations that monitors read."""
+
+    last: nn.Linear
+
+    def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
+        """Outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
+
+    def __call__(self, crops: Tensor, dropout: bool = False) -> Tensor:
+        """Logits (N, K) of crops (N, C, h, w)."""
+
+    def train(self, mode: bool = True) -> Any:
+        """As of a torch module."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """As of a torch module."""
+
+
 class CropClassifier(nn.Module):
-    """Takes crops (N, C, h, w) 0..1 to logits (N, K).
+    """The monitors' classifier, from crops (N, C, h, w) 0..1 to logits (N, K).
 
     Two convolutions, one hidden layer and dropout before both linear layers: the plain network of Weiss et al. 2022, made small.
     ``deep``: three convolutions with batch normalisation and pooling between them, which textures and print in colour need.
@@ -52,7 +73,7 @@ class CropClassifier(nn.Module):
         self.last = nn.Linear(FEATURES, classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """Outputs of the convolutions and of the hidden layer."""
+        """The crop classifier's outputs of the convolutions and of the hidden layer."""
         maps: list[Tensor] = []
         at = crops
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
@@ -64,34 +85,55 @@ class CropClassifier(nn.Module):
         return (*maps, hidden)
 
     def forward(self, crops: Tensor, dropout: bool = False) -> Tensor:
-        """Logits (N, K) of crops (N, C, h, w)."""
+        """The crop classifier's logits (N, K) of crops (N, C, h, w)."""
         hidden = self.activations(crops, dropout)[-1]
         return self.last(F.dropout(hidden, 0.5, dropout))
 
 
-@single_thread()
 def train_classifier(
     crops: FloatArray, vectors: FloatArray, seed: int, training: Training | None = None
 ) -> CropClassifier:
-    """A classifier of ``crops`` (N, C, h, w) trained on probabilistic labels ``vectors`` (N, K) by cross entropy."""
+    """A crop classifier of ``crops`` (N, C, h, w) trained on probabilistic labels ``vectors`` (N, K) by cross entropy."""
     training = Training() if training is None else training
+    return train_network(
+        lambda shape, classes: CropClassifier(shape[0], classes, training.deep),
+        crops,
+        vectors,
+        seed,
+        training,
+    )
+
+
+@single_thread()
+def train_network(
+    build: Callable[[tuple[int, int, int], int], N],
+    crops: FloatArray,
+    vectors: FloatArray,
+    seed: int,
+    training: Training,
+) -> N:
+    """The network that ``build`` makes for a shape (C, h, w) and a number of classes, trained as by :func:`train_classifier`."""
     pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))
     targets = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = CropClassifier(pictures.shape[1], targets.shape[1], training.deep).train()
+        channels, height, width = pictures.shape[1:]
+        model: Any = build((channels, height, width), targets.shape[1]).train()
         optimizer = torch.optim.Adam(model.parameters(), training.learning_rate)
         for epoch in range(training.epochs):
             if training.deep:
                 share = (1 + math.cos(math.pi * epoch / training.epochs)) / 2
                 optimizer.param_groups[0]["lr"] = training.learning_rate * share
             for rows in torch.randperm(len(pictures)).split(training.batch):
+                if len(rows) == 1 < len(pictures):  # batch normalisation has nothing to normalise
+                    continue
                 shown = _varied(pictures[rows]) if training.augment else pictures[rows]
                 loss = F.cross_entropy(model(shown, dropout=True), targets[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-    return model.eval().requires_grad_(False)
+    found: N = model.eval().requires_grad_(False)
+    return found
 
 
 def _varied(crops: Tensor) -> Tensor:
@@ -113,7 +155,7 @@ def _varied(crops: Tensor) -> Tensor:
 
 @single_thread()
 @torch.no_grad()
-def class_vectors(model: CropClassifier, crops: FloatArray) -> FloatArray:
+def class_vectors(model: CropNetwork, crops: FloatArray) -> FloatArray:
     """The class vectors (N, K) of one pass without dropout."""
     return np.concatenate([torch.softmax(model(part), dim=1).double().numpy() for part in parts_of(crops)])
 

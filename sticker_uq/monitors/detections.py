@@ -25,7 +25,7 @@ SAME_OBJECT = 0.5
 
 
 class Probe:
-    """A softmax perceptron from pooled maps to classes: the logits that a detector's own heads do not give for a box.
+    """A softmax perceptron from pooled maps to classes, for monitors: the logits that a detector's heads do not give for a box.
 
     ``weight`` (3, F), ``bias`` (3,).
     """
@@ -35,18 +35,18 @@ class Probe:
 
     @classmethod
     def fit(cls, features: FloatArray, labels: IntArray) -> Probe:
-        """The probe of objects with ``features`` (N, F) and true classes ``labels`` (N,)."""
+        """The monitors' probe of objects with ``features`` (N, F) and true classes ``labels`` (N,)."""
         return cls(*perceptron(features, labels, CLASS_COUNT))
 
     def logits(self, features: FloatArray) -> FloatArray:
-        """Logits (N, 3) of ``features`` (N, F)."""
+        """The monitors' logits (N, 3) of ``features`` (N, F) of detected objects."""
         return features @ self.weight.T + self.bias
 
 
 def pooled_layers(
     detector: StochasticDetector, features: Features, boxes: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """The mean of each of the finest maps that enter the heads over ``boxes`` (N, 4) px of the picture, (N, C_l) each."""
+    """Layers that monitors read: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N, C_l) each."""
     width, height = features.image_size
     scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
     rows = torch.from_numpy(np.asarray(boxes, np.float32).reshape(-1, 4) * scale).to(detector.device)
@@ -85,7 +85,7 @@ def observe_boxes(
     probe: Probe | None = None,
     members: Sequence[Detections] = (),
 ) -> Objects:
-    """The objects in ``boxes`` (N, 4) px of ``image`` with class vectors ``probabilities`` (N, 3).
+    """The objects in ``boxes`` (N, 4) px of ``image`` with class vectors ``probabilities`` (N, 3), as monitors see them.
 
     ``features`` and ``samples``: what the detector made of the image and what its T passes saw; ``probe``: for logits;
     ``members``: what the networks of an ensemble detected in the same image.

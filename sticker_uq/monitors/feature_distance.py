@@ -1,4 +1,4 @@
-"""Later scores of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours, ViM.
+"""Later monitors of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours, ViM.
 
 Own code: pytorch-ood has all three, but keeps what was fitted in objects that only pickle can store, and inverts
 covariances of few objects without shrinkage.
@@ -19,7 +19,7 @@ _CHUNK = 512
 
 
 class RelativeMahalanobis(Monitor):
-    """Smallest over the classes of the squared Mahalanobis distance to the class minus that to all objects (Ren et al. 2021).
+    """Monitor: smallest squared Mahalanobis distance to a class minus that to all objects (Ren et al. 2021).
 
     The classes share one covariance; classes are the labels where ``fit`` gets them, else the predicted ones.
     """
@@ -52,7 +52,7 @@ class RelativeMahalanobis(Monitor):
 
 
 class NearestNeighbours(Monitor):
-    """Distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
+    """Monitor: distance to the k-th nearest training activation, all scaled to length 1 (Sun et al. 2022).
 
     ``k`` is lowered to the number of training objects where there are fewer.
     """

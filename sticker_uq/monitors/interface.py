@@ -22,7 +22,7 @@ _BLAS = ThreadpoolController()
 
 
 class Monitor(ABC):
-    """Says how little each object can be trusted: higher scores are less trustworthy, in a scale of each monitor's own.
+    """A misclassification monitor: says how little each object can be trusted: higher is less, in a scale of its own.
 
     ``name``: as a file or a parameter names it; ``needs``: fields of :class:`Objects` that it reads; ``learns``: it must be
     fitted; ``cost_ms``: milliseconds of :meth:`score` per object, NaN until :func:`measure_cost` measured it. What makes its
@@ -39,7 +39,7 @@ class Monitor(ABC):
         self._learned: Arrays = {}
 
     def fit(self, objects: Objects) -> Self:
-        """Learn what is usual from ``objects``, and return itself. InvalidInput when there is none or a field is missing."""
+        """Fit the monitor to ``objects``, and return itself. InvalidInput when there is none or a field is missing."""
         self._check(objects)
         if len(objects) == 0:
             raise InvalidInput(f"{self.name}: no objects to fit on, expected at least one")
@@ -48,7 +48,10 @@ class Monitor(ABC):
         return self
 
     def score(self, objects: Objects) -> FloatArray:
-        """How little each object can be trusted, (N,) float64. InvalidInput when a field is missing or it was not fitted."""
+        """The monitor's score, how little each object can be trusted, (N,) float64.
+
+        InvalidInput when a field is missing or it was not fitted.
+        """
         self._check(objects)
         if self.learns and not self._learned:
             raise InvalidInput(f"monitor {self.name} was not fitted: expected fit() or a file before score()")
@@ -58,15 +61,15 @@ class Monitor(ABC):
             return np.asarray(self._score(objects), np.float64)
 
     def settings(self) -> dict[str, Any]:
-        """What its constructor was given, as JSON can hold it."""
+        """What the monitor's constructor was given, as JSON can hold it."""
         return dict(self._options)
 
     def arrays(self) -> Arrays:
-        """What it has learned; empty for one that learns nothing."""
+        """What the monitor has learned; empty for one that learns nothing."""
         return dict(self._learned)
 
     def restore(self, arrays: Arrays) -> None:
-        """Take over ``arrays``, which another one of the same name and settings has learned."""
+        """Take over ``arrays``, which another monitor of the same name and settings has learned."""
         self._learned = dict(arrays)
 
     def _fit(self, objects: Objects) -> Arrays:
@@ -86,7 +89,7 @@ class Monitor(ABC):
 
 
 def measure_cost(monitor: Monitor, objects: Objects, repeats: int = 3) -> float:
-    """Milliseconds per object of the fastest of ``repeats`` calls of ``score``; kept in ``monitor.cost_ms``.
+    """A monitor's milliseconds per object, of the fastest of ``repeats`` calls of ``score``; kept in ``monitor.cost_ms``.
 
     InvalidInput without an object.
     """

@@ -60,7 +60,7 @@ class Objects:
 
     @property
     def predicted(self) -> IntArray:
-        """The most probable class of each object, (N,)."""
+        """The most probable class of each object that monitors score, (N,)."""
         return self.probabilities.argmax(axis=1)
 
     def __getitem__(self, rows: slice | IntArray | NDArray[np.bool_]) -> Objects:
@@ -80,7 +80,7 @@ class Objects:
 
 
 def concatenate(parts: Sequence[Objects]) -> Objects:
-    """The objects of ``parts`` in one; a field that one of them lacks is absent. InvalidInput without any part."""
+    """The monitors' objects of ``parts`` in one; a field that one of them lacks is absent. InvalidInput without any part."""
     if not parts:
         raise InvalidInput("no objects to concatenate, expected at least one set")
     found: dict[str, Any] = {}

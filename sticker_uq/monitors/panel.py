@@ -1,4 +1,4 @@
-"""The panel at run time: monitors fitted for one detector, each with the limit above which it objects to an object."""
+"""The panel of monitors at run time: fitted for one detector, each with the limit above which it objects to an object."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_PASSES = (
 
 @dataclass(frozen=True)
 class PanelMember:
-    """A monitor with a vote, which objects to scores above ``limit``."""
+    """A monitor with a vote in the panel, which objects to scores above ``limit``."""
 
     monitor: Monitor
     limit: float
@@ -69,7 +69,7 @@ class Panel:
         samples: StochasticSamples,
         objects: tuple[ObservedObject, ...],
     ) -> tuple[ObservedObject, ...]:
-        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor says about them.
+        """``objects`` of ``image`` (H, W, 3) uint8 BGR with what each monitor of the panel says about them.
 
         ``features`` and ``samples``: what the detector made of the image. The same input gives the same scores.
         """

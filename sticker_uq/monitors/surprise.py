@@ -1,4 +1,4 @@
-"""Surprise adequacy: how unlike its class's training activations an activation is.
+"""Surprise adequacy monitors: how unlike its class's training activations an activation is.
 
 Kim, Feldt and Yoo 2019 (LSA, DSA) and Kim et al. 2020 (MDSA), as run by Weiss et al. 2022. Classes are the *predicted*
 ones, of the training objects too. An object whose predicted class too few training objects had is infinitely surprising.
@@ -19,7 +19,7 @@ _CHUNK = 512  # objects whose distances are held at once
 
 
 class LikelihoodSurprise(Monitor):
-    """LSA: minus the logarithm of a Gaussian kernel density at the activation, in nats.
+    """Surprise monitor LSA: minus the logarithm of a Gaussian kernel density at the activation, in nats.
 
     Bandwidth by Scott's rule on the class's covariance, which is shrunk (Ledoit and Wolf) so that it can be inverted;
     ``most``: only so many activations, those that vary most, are read (300 in the published code).

@@ -18,7 +18,7 @@ KINDS: tuple[Kind, ...] = ("task", "probabilistic")
 
 
 class TaskNetwork(Monitor):
-    """1 - what a small network says of an object's crop, the network trained on the share of annotators who call it a sticker.
+    """Task network monitor: 1 - what a small network says of a crop, trained on the share of annotators who call it a sticker.
 
     ``kind``: a "task" network learns whether that share is above ``threshold``, a "probabilistic" one learns the share itself.
     The two share everything else: network, first weights, order, ``epochs``, ``seed``. In a panel its limit is calibrated as
@@ -39,7 +39,7 @@ class TaskNetwork(Monitor):
 
     @property
     def limit(self) -> float:
-        """The highest score that says that the probability of a removable sticker is above the threshold."""
+        """The task network monitor's highest score for a probability of a removable sticker above the threshold."""
         return 0.5 if self._options["kind"] == "task" else 1.0 - float(self._options["threshold"])
 
     def _fit(self, objects: Objects) -> Arrays:
@@ -80,7 +80,7 @@ class TaskNetwork(Monitor):
 
 
 class TaskCascade(Monitor):
-    """Three answers about an object's crop from two networks for decisions (Ullah et al., V-C): remove, ask or keep.
+    """Monitor of two task networks with three answers about an object's crop (Ullah et al., V-C): remove, ask or keep.
 
     ``remove`` and ``keep``: their thresholds on the share of annotators who call it a sticker; ``remove_kind`` and ``keep_kind``
     as :class:`TaskNetwork` has them, and ``epochs`` and ``seed`` of both. The score is that of the network of ``remove`` where
@@ -112,7 +112,7 @@ class TaskCascade(Monitor):
 
     @classmethod
     def of(cls, remove: TaskNetwork, keep: TaskNetwork) -> TaskCascade:
-        """The cascade of two networks that were fitted with the same epochs and seed."""
+        """The cascade monitor of two task networks that were fitted with the same epochs and seed."""
         one, other = remove.settings(), keep.settings()
         made = cls(
             one["threshold"], other["threshold"], one["kind"], other["kind"], one["epochs"], one["seed"]
@@ -121,7 +121,7 @@ class TaskCascade(Monitor):
         return made
 
     def restore(self, arrays: Arrays) -> None:
-        """Take over ``arrays``, which another one of the same settings has learned."""
+        """Take over ``arrays``, which another cascade monitor of the same settings has learned."""
         super().restore(arrays)
         for role, network in self._networks.items():
             own = {n.removeprefix(f"{role}."): a for n, a in arrays.items() if n.startswith(f"{role}.")}

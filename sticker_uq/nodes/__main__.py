@@ -1,4 +1,4 @@
-"""The executables of the package; ``python -m sticker_uq.nodes detector`` is the same as the executable ``detector``.
+"""Executables of the ROS nodes; ``python -m sticker_uq.nodes detector`` is the same as the executable ``detector``.
 
 Importing a node's dependencies takes seconds. A signal during that time ends the process as a later one does: without
 traceback, with exit status 0.
@@ -23,8 +23,8 @@ _MODULES = {
 """The module whose ``main`` each executable runs."""
 
 
-def run(name: str) -> None:
-    """Run the node ``name`` of this package until it ends."""
+def run_executable(name: str) -> None:
+    """Run the executable of the ROS node ``name`` until it ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         # an exception must not unwind half-imported libraries
         signal.signal(number, lambda *_: os._exit(0))
@@ -33,38 +33,38 @@ def run(name: str) -> None:
 
 def detector() -> None:
     """Entry point of the executable ``detector``."""
-    run("detector")
+    run_executable("detector")
 
 
 def supervisor() -> None:
     """Entry point of the executable ``supervisor``."""
-    run("supervisor")
+    run_executable("supervisor")
 
 
 def cell_sim() -> None:
     """Entry point of the executable ``cell_sim``."""
-    run("cell_sim")
+    run_executable("cell_sim")
 
 
 def image_source() -> None:
     """Entry point of the executable ``image_source``."""
-    run("image_source")
+    run_executable("image_source")
 
 
 def recorder() -> None:
     """Entry point of the executable ``recorder``."""
-    run("recorder")
+    run_executable("recorder")
 
 
 def console() -> None:
     """Entry point of the executable ``console``."""
-    run("console")
+    run_executable("console")
 
 
 def shadow() -> None:
     """Entry point of the executable ``shadow``."""
-    run("shadow")
+    run_executable("shadow")
 
 
 if __name__ == "__main__":
-    run(sys.argv.pop(1))
+    run_executable(sys.argv.pop(1))

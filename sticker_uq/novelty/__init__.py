@@ -1,1 +1,1 @@
-"""Foreign objects and missed stickers: the novelty network, its regions, and the head on the detector's feature maps."""
+"""Novelty detection (run time): foreign objects and missed stickers that no predicted box explains; network, head, regions."""

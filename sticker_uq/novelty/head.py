@@ -1,4 +1,4 @@
-"""Whether something lies in a place that the detector was never shown: a small head on the maps that it computes anyway.
+"""The novelty head: whether something lies in a place that the detector was never shown, from maps that it computes anyway.
 
 Objectness tells what resembles the trained classes; a hand over a sticker or a coin need not. This head learns from clean
 scenes on which shapes of no particular kind were laid (outlier exposure, Hendrycks et al. 2019) which activations only such
@@ -36,7 +36,7 @@ _HIDDEN = 64
 
 
 class NoveltyHead(nn.Module):
-    """Takes activations (N, C) of cells to logits (N,) that something novel covers them.
+    """Novelty head: takes activations (N, C) of cells to logits (N,) that something novel covers them.
 
     ``reference``: of the mean over the cells; ``quality``: as measured after training, None where it was not.
     """
@@ -55,7 +55,7 @@ class NoveltyHead(nn.Module):
         self.reference = SceneReference(channels)
 
     def forward(self, cells: Tensor) -> Tensor:
-        """The logits."""
+        """The novelty head's logits (N,) that something novel covers each cell."""
         return torch.as_tensor(self.layers((cells - self.mean) / self.scale)[:, 0])
 
 
@@ -72,7 +72,7 @@ def novelty(probabilities: Tensor) -> float:
 
 
 def save_head(head: NoveltyHead, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write ``head``, its quality, and the hash of the weights of ``detector`` that it reads.
+    """Write the novelty ``head``, its quality, and the hash of the weights of ``detector`` that it reads.
 
     OSError when the disk fails, InvalidInput for a head without a reference.
     """
@@ -80,7 +80,7 @@ def save_head(head: NoveltyHead, detector: StochasticDetector, path: str | os.Pa
 
 
 def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> NoveltyHead:
-    """The head in file ``path``; InvalidInput if it holds none, or one for other weights."""
+    """The novelty head in file ``path``; InvalidInput if it holds none, or one for other weights."""
     state, metadata = load_weights(path)
     if metadata.get("role") != ROLE:
         raise InvalidInput(f"{path}: is no novelty head, expected a file that `sticker-uq dil learn` wrote")
@@ -97,7 +97,7 @@ def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> Nov
 def load_novelty_model(
     detector: StochasticDetector, path: str | os.PathLike[str]
 ) -> NoveltyNetwork | NoveltyHead:
-    """The network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
+    """The novelty network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
     _, metadata = load_weights(path)
     if metadata.get("role") == NETWORK_ROLE:
         return load_network(path, detector.device)
@@ -105,7 +105,7 @@ def load_novelty_model(
 
 
 def cells_of(maps: Sequence[Tensor], padded: tuple[int, int]) -> Tensor:
-    """The two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged.
+    """The novelty head's cells: the two finest maps of at least STRIDE px per cell as one (n, C, h, w), the coarser one enlarged.
 
     ``maps``: those that enter the detector's heads, (n, C, h, w) per level, for an input of ``padded`` (H, W) px.
     """

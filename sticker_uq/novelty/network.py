@@ -1,4 +1,4 @@
-"""A small network that detects foreign objects: objects on the lid that are in no training picture.
+"""The novelty network: a small network that detects foreign objects, objects on the lid that are in no training picture.
 
 Its input is the picture, not the detector's maps, so that its errors differ from the detector's, and it serves every detector
 that was trained on pictures of the same world. For every cell it tells how probably a foreign object, a logo or a sticker
@@ -57,7 +57,7 @@ _MEAN, _SPREAD = 0.5, 0.5
 
 @dataclass(frozen=True)
 class NoveltyMaps:
-    """Outputs of the network for a picture of ``image_size`` (width, height) px.
+    """Outputs of the novelty network for a picture of ``image_size`` (width, height) px.
 
     ``foreign`` and ``sticker`` (h, w): probability that the cell shows one. A cell is ``cell`` (width, height) px.
     ``boxes`` (K, 4) float32 px: the visible part of the stickers that it detects, of known kinds and of others;
@@ -96,11 +96,11 @@ class NoveltyNetwork(nn.Module):
         self.reference = SceneReference(sixteenth)
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Logits and boxes."""
+        """The novelty network's logits and boxes."""
         return self.decode(self.encode(pictures))
 
     def encode(self, pictures: Tensor) -> list[Tensor]:
-        """The encoder's maps that the decoder reads, fine to coarse."""
+        """The novelty network's encoder maps that the decoder reads, fine to coarse."""
         maps = pictures
         tapped = []
         for number, block in enumerate(self.encoder):
@@ -110,14 +110,14 @@ class NoveltyNetwork(nn.Module):
         return tapped
 
     def decode(self, tapped: Sequence[Tensor]) -> Tensor:
-        """Logits and boxes from the maps of :meth:`encode`."""
+        """The novelty network's logits and boxes from the maps of :meth:`encode`."""
         quarter, eighth, sixteenth = tapped
         larger = F.interpolate(sixteenth, eighth.shape[-2:], mode="bilinear", align_corners=False)
         joined = self.coarse(torch.cat([larger, eighth], dim=1))
         return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
 
     def start_from(self, blocks: nn.Sequential) -> None:
-        """Take over the weights of the first ``blocks`` of another MobileNetV3."""
+        """Start the novelty network from the weights of the first ``blocks`` of another MobileNetV3."""
         self.encoder.load_state_dict(blocks[:_BLOCKS].state_dict())
 
 
@@ -130,20 +130,20 @@ def _layer(inside: int, outside: int, *, stride: int = 1, kernel: int = 3) -> nn
 
 
 def input_size(width: int, height: int) -> tuple[int, int]:
-    """Width and height of the network's input for a picture of ``width`` x ``height`` px: its shape, as many px as SIZE has."""
+    """Width and height of the novelty network's input for ``width`` x ``height`` px: its shape, as many px as SIZE has."""
     scale = math.sqrt(SIZE[0] * SIZE[1] / (width * height))
     return max(STRIDE, round(width * scale)), max(STRIDE, round(height * scale))
 
 
 def network_input(pictures: Iterable[NDArray[np.uint8]]) -> Tensor:
-    """Input (n, 3, H, W) of the network for ``pictures`` (H, W, 3) uint8 BGR, all of one size, that of :func:`input_size`."""
+    """Input (n, 3, H, W) of the novelty network for ``pictures`` (H, W, 3) uint8 BGR, all of one size, of :func:`input_size`."""
     stacked = torch.from_numpy(np.stack([picture.transpose(2, 0, 1) for picture in pictures]))
     scaled = (stacked.float() / 255 - _MEAN) / _SPREAD
     return scaled.contiguous(memory_format=torch.channels_last)
 
 
 def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMaps:
-    """What ``network`` says of ``image`` (H, W, 3) uint8 BGR of any size."""
+    """Outputs of the novelty ``network`` for ``image`` (H, W, 3) uint8 BGR of any size."""
     height, width = image.shape[:2]
     across, down = input_size(width, height)
     cell = (STRIDE * width / across, STRIDE * height / down)
@@ -157,7 +157,7 @@ def novelty_maps(network: NoveltyNetwork, image: NDArray[np.uint8]) -> NoveltyMa
 
 
 def scene_activations(network: NoveltyNetwork, image: NDArray[np.uint8]) -> Tensor:
-    """The mean activations (C,) of ``image`` (H, W, 3) uint8 BGR that the reference of ``network`` is about."""
+    """Mean activations (C,) of ``image`` (H, W, 3) uint8 BGR that the reference of the novelty ``network`` is about."""
     with torch.inference_mode():
         return _mean_activations(network.encode(_prepared(network, image)))
 
@@ -188,7 +188,7 @@ def _boxes(
 
 
 def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: str | os.PathLike[str]) -> None:
-    """Write ``network``, which started from ``detector``, and its quality, in half precision.
+    """Write the novelty ``network``, which started from ``detector``, and its quality, in half precision.
 
     OSError when the disk fails, InvalidInput for a network without a reference.
     """
@@ -196,13 +196,13 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
 
 
 def file_metadata(role: str, detector: StochasticDetector, quality: NoveltyQuality | None) -> dict[str, Any]:
-    """The metadata of a file in this ``role``, made with ``detector``."""
+    """The metadata of a novelty file in this ``role``, made with ``detector``."""
     measured = {} if quality is None else {"quality": quality.to_dict()}
     return {"model": detector.name, "role": role, "detector": detector.weights_hash, **measured}
 
 
 def quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> NoveltyQuality | None:
-    """The quality in the ``metadata`` of file ``path``, None where it was not measured; InvalidInput if it cannot be read."""
+    """The novelty quality in the ``metadata`` of file ``path``, None where not measured; InvalidInput if it cannot be read."""
     try:
         return NoveltyQuality.from_dict(metadata["quality"]) if "quality" in metadata else None
     except (KeyError, TypeError, ValueError) as error:
@@ -212,12 +212,12 @@ def quality_of(metadata: Mapping[str, Any], path: str | os.PathLike[str]) -> Nov
 
 
 def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu") -> NoveltyNetwork:
-    """The network in file ``path``, ready for inference; InvalidInput if it holds none."""
+    """The novelty network in file ``path``, ready for inference; InvalidInput if it holds none."""
     return ready(read_network(path)).to(device)
 
 
 def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
-    """The network in file ``path`` as it was saved, to learn on; InvalidInput if it holds none."""
+    """The novelty network in file ``path`` as it was saved, to learn on; InvalidInput if it holds none."""
     state, metadata = load_weights(path)
     if metadata.get("role") != NETWORK_ROLE:
         raise InvalidInput(
@@ -236,7 +236,9 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
-    """``network`` itself, made ready for inference and only that: normalisation is part of the convolutions, which is faster."""
+    """The novelty ``network`` itself, made ready for inference only: normalisation is part of the convolutions,
+    which is faster.
+    """
     network.eval().requires_grad_(False)
     _fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -244,13 +246,13 @@ def ready(network: NoveltyNetwork) -> NoveltyNetwork:
 
 
 def packaged_file(name: str) -> Path | None:
-    """The network that came with the package for the packaged weights of model ``name``, or None when there is none."""
+    """The packaged novelty network's file for the packaged weights of model ``name``, or None when there is none."""
     path = Path(__file__).parent / "weights" / f"{name}_novelty.safetensors"
     return path if path.is_file() else None
 
 
 def packaged_for(detector: StochasticDetector) -> Path | None:
-    """File of the network that came with the package for ``detector``; None unless this has packaged weights."""
+    """The packaged novelty network's file for ``detector``; None unless this has packaged weights."""
     path = packaged_file(detector.name)
     if path is None or load_weights(path)[1].get("detector") != detector.weights_hash:
         return None
@@ -258,7 +260,7 @@ def packaged_for(detector: StochasticDetector) -> Path | None:
 
 
 def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
-    """The network that came with the package for ``detector``; None unless this has packaged weights."""
+    """The packaged novelty network for ``detector``; None unless this has packaged weights."""
     path = packaged_for(detector)
     return None if path is None else load_network(path, detector.device)
 

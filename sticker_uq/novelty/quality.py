@@ -15,7 +15,7 @@ about, one of 0.6 one in forty: the limits of a policy would hold back next to n
 
 @dataclass(frozen=True)
 class Auroc:
-    """Area under the ROC curve with its 95 % interval, 0..1."""
+    """Area under the ROC curve of novelty detection with its 95 % interval, 0..1."""
 
     value: float
     low: float
@@ -28,7 +28,7 @@ class Auroc:
 
 @dataclass(frozen=True)
 class NoveltyQuality:
-    """Quality on pictures that were not trained on, ``pictures`` of them.
+    """Quality of novelty detection on pictures that were not trained on, ``pictures`` of them.
 
     ``objects``: how well novelty tells objects of unknown kinds from known ones; ``scenes``: how well the scene distance tells
     photographs of other things from these pictures.
@@ -39,12 +39,15 @@ class NoveltyQuality:
     pictures: int
 
     def to_dict(self) -> dict[str, Any]:
-        """For the metadata of a weights file."""
+        """The quality of novelty detection for the metadata of a weights file."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """What :meth:`to_dict` made ``plain`` of. Raises KeyError or TypeError for anything else."""
+        """The quality of novelty detection that :meth:`to_dict` made ``plain`` of.
+
+        Raises KeyError or TypeError for anything else.
+        """
         return cls(Auroc(**plain["objects"]), Auroc(**plain["scenes"]), int(plain["pictures"]))
 
     @property

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class SceneReference(nn.Module):
-    """A Gaussian over the mean activations of the training pictures (Lee et al. 2018).
+    """Novelty of a scene: a Gaussian over the mean activations of the training pictures (Lee et al. 2018).
 
     Distances are Mahalanobis distances relative to that of an unusual picture of the same kind: 1 is the farthest that such
     pictures are expected to lie. Until :meth:`set` all distances are NaN, and a file cannot be written.
@@ -22,10 +22,12 @@ class SceneReference(nn.Module):
         self.register_buffer("root", torch.full((channels, channels), torch.nan))
 
     def set(self, mean: Tensor, root: Tensor) -> None:
-        """Take the ``mean`` (C,), and a ``root`` (C, C) of the inverse covariance, divided by the distance that counts as 1."""
+        """Set the novelty reference: ``mean`` (C,), and a ``root`` (C, C) of the inverse covariance, divided by the distance that
+        counts as 1.
+        """
         self.mean.copy_(mean)
         self.root.copy_(root)
 
     def distance(self, activations: Tensor) -> float:
-        """Distance of a scene with mean ``activations`` (C,)."""
+        """Distance of a scene with mean ``activations`` (C,) from the novelty reference."""
         return float(torch.linalg.vector_norm(self.root @ (activations - self.mean)))

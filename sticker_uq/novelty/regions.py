@@ -25,7 +25,7 @@ _NEAREST = 1e-6
 
 
 def scene_novelty(maps: NoveltyMaps) -> float:
-    """Novelty of a picture: of its MOST_CELLS strongest cells the mean log odds of a foreign object, as a probability."""
+    """Novelty of a picture: mean log odds of a foreign object of its MOST_CELLS strongest cells, as a probability."""
     return _strongest(maps.foreign)
 
 
@@ -35,7 +35,7 @@ def background_novelty(maps: NoveltyMaps, predicted: FloatArray) -> float:
 
 
 def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Stickers that the network detects and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
+    """Stickers that the novelty network detects and none of the ``predicted`` boxes (N, 4) px shows, the surest first.
 
     Boxes (K, 4) float32 px and how probably each is a sticker, (K,) float32.
     """

@@ -1,4 +1,4 @@
-"""Image -> :class:`~sticker_uq.scene.SceneAssessment`: the same code for the live node, replay and studies."""
+"""Perception: image in, :class:`~sticker_uq.scene.SceneAssessment` out; joins detection, uncertainty, DiL and novelty."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SMOOTHING = 0.2
 
 @dataclass(frozen=True)
 class CascadeStage:
-    """A model that may assess an image: ``assess`` does it and is expected to take ``expected_ms``."""
+    """A model of a cascade that may assess an image: ``assess`` does it and is expected to take ``expected_ms``."""
 
     assess: Callable[[], SceneAssessment]
     expected_ms: float
@@ -82,16 +82,16 @@ class Cascade:
 
     @property
     def device(self) -> str:
-        """What computes, in words; see :attr:`Perception.device`."""
+        """What the cascade computes on, in words; see :attr:`Perception.device`."""
         return self._stages[0].device
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for, of all models; "" where it did."""
+        """What the device's memory did not suffice for, of all models of the cascade; "" where it did."""
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
 
     def warm_up(self) -> None:
-        """Let every model assess an empty picture twice: the second time tells how long it takes."""
+        """Let every model of the cascade assess an empty picture twice: the second time tells how long it takes."""
         for number, stage in enumerate(self._stages):
             stage.warm_up()
             self._expected_ms[number] = stage.warm_up().timings["total"]
@@ -104,7 +104,9 @@ class Cascade:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """As `Perception.assess`; the time of all models is ``total``, that of those before the last ``escalation``."""
+        """The cascade's `Perception.assess`; the time of all models is ``total``, that of those before the last
+        ``escalation``.
+        """
         known = image_facts(image) if facts is None else facts
 
         def run(number: int) -> SceneAssessment:
@@ -126,7 +128,7 @@ class Cascade:
         )
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
+        """The cascade's assessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
         return self._own(self._stages[0].failed_assessment(stamp_ns, frame_id, reason))
 
     def _own(self, scene: SceneAssessment) -> SceneAssessment:

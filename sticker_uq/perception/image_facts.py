@@ -23,13 +23,16 @@ class ImageFacts(NamedTuple):
 
 
 def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
-    """The facts of ``image`` (H, W, 3) uint8 BGR; from any thread. Raises :class:`InvalidInput` for anything else."""
+    """What is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
+
+    Raises :class:`InvalidInput` for anything else.
+    """
     digest = image_digest(image)
     return ImageFacts(digest, measure_exposure(image) if image.size else None)
 
 
 def check_picture(image: NDArray[np.uint8]) -> None:
-    """Raise :class:`InvalidInput` unless ``image`` is (H, W, 3) uint8."""
+    """Raise :class:`InvalidInput` unless ``image`` is one that perception takes, (H, W, 3) uint8."""
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
         shape, dtype = getattr(image, "shape", None), getattr(image, "dtype", type(image).__name__)
         raise InvalidInput(f"image has shape {shape} and type {dtype}, expected (H, W, 3) uint8 BGR")

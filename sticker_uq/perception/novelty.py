@@ -128,7 +128,7 @@ def novelty_from_head(detector: StochasticDetector, head: NoveltyHead, features:
 
 
 def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
-    """Width and height of a cell in px of the image, of ``rows`` x ``columns`` cells over the padded input of ``features``."""
+    """Width and height in px of a novelty cell, of ``rows`` x ``columns`` cells over the padded input of ``features``."""
     width, height = features.image_size
     return (
         width * features.padded[1] / features.resized[1] / columns,
@@ -153,7 +153,7 @@ class ImageNovelty:
         self._cells_per_px = 1 / np.array([*cell, *cell])
 
     def at(self, box: FloatArray) -> float:
-        """Mean novelty of the cells that ``box`` (4,) px touches."""
+        """Mean novelty of the cells of an image that ``box`` (4,) px touches."""
         if self._cells is None or not np.isfinite(box).all():
             return math.nan
         rows, columns = self._cells.shape
@@ -163,7 +163,7 @@ class ImageNovelty:
         return float(self._cells[top : max(bottom, top + 1), left : max(right, left + 1)].mean())
 
     def on(self, objects: Iterable[ObservedObject]) -> tuple[ObservedObject, ...]:
-        """``objects`` with the novelty of their boxes."""
+        """Clustered ``objects`` with the novelty of their boxes."""
         if self._cells is None:
             return tuple(objects)
         return tuple(replace(o, novelty=self.at(o.box)) for o in objects)

@@ -1,4 +1,4 @@
-"""The image pipeline: from pixels to an assessment."""
+"""The image pipeline of perception: from pixels to an assessment."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class Perception:
 
     @property
     def model_hash(self) -> str:
-        """SHA-256 of the weights, hex."""
+        """SHA-256 of the weights that perception uses, hex."""
         return self._detector.weights_hash
 
     @property
     def settings_hash(self) -> str:
-        """SHA-256 of all else that changes the result, hex: the settings and the novelty network."""
+        """SHA-256 of all else that changes perception's result, hex: the settings and the novelty network."""
         return self._novelty.settings_hash
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the monitors that have a vote."""
+        """Names of the monitors that have a vote in perception's panel."""
         return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
 
     @property
@@ -92,12 +92,12 @@ class Perception:
 
     @property
     def device(self) -> str:
-        """What computes, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        """What perception computes on, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
         return self._detector.device_name
 
     @property
     def shortage(self) -> str:
-        """What did not fit into the device's memory, in words; "" where everything did."""
+        """What the device's memory did not suffice for in perception, in words; "" where it did."""
         detector = self._detector
         if detector.chunk >= self._chunk:
             return ""
@@ -110,7 +110,7 @@ class Perception:
         return self._detector
 
     def warm_up(self) -> SceneAssessment:
-        """Assess an empty picture, so that the first real one is not slower than the others."""
+        """Let perception assess an empty picture, so that the first real one is not slower than the others."""
         return self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
 
     def assess(
@@ -121,7 +121,7 @@ class Perception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The assessment of ``image`` (H, W, 3) uint8 BGR.
+        """Perception's assessment of ``image`` (H, W, 3) uint8 BGR.
 
         ``facts``: those of ``image`` that were measured beforehand; the others are measured while the network encodes. Stamp
         and frame are copied. The saliency map stays in the result if ``keep_saliency``. The status is DEGRADED when the
@@ -166,7 +166,7 @@ class Perception:
         return scene, observe_objects(self._detector, image, features, samples, objects, members)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """The assessment of an image that could not be assessed: status FAILED with ``reason``; it closes the gate."""
+        """Perception's assessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
 
     def _reason(self, error: RuntimeError | MemoryError) -> str:

@@ -24,7 +24,7 @@ _NOT_PART_OF_THE_RESULT = (
 
 
 class PerceptionSettings(DetectorSettings):
-    """Settings of the image pipeline. A bad value raises pydantic's ``ValidationError``."""
+    """Settings of perception's image pipeline. A bad value raises pydantic's ``ValidationError``."""
 
     escalate_to: str = Field(
         "",
@@ -71,19 +71,19 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """The names in ``monitors``."""
+        """The monitors of perception's panel with a vote: the names in ``monitors``."""
         return tuple(name.strip() for name in self.monitors.split(",") if name.strip())
 
     @property
     def cluster(self) -> ClusterSettings:
-        """The part that clustering reads."""
+        """The part of perception's settings that clustering reads."""
         return ClusterSettings(
             min_cluster_size=self.min_cluster_size, min_samples=self.min_samples, epsilon=self.cluster_epsilon
         )
 
     @property
     def localization(self) -> LocalizationSettings:
-        """The part that distinctive localization reads."""
+        """The part of perception's settings that distinctive localization reads."""
         return LocalizationSettings(
             technique=self.dil_technique,
             decision_threshold=self.decision_threshold,
@@ -92,7 +92,7 @@ class PerceptionSettings(DetectorSettings):
         )
 
     def hash_on(self, device_kind: str) -> str:
-        """SHA-256 of all settings that change the result, hex; the weights and the panel have hashes of their own.
+        """SHA-256 of all settings of perception that change the result, hex; weights and panel have hashes of their own.
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """

@@ -1,1 +1,3 @@
-"""Simulated cell: laptops, what lies on them, and what an arm does to them. No ROS."""
+"""The simulated cell's world without ROS: laptops, what lies on them, what an arm does to them.
+Nodes: sticker_uq.nodes.simulation.
+"""

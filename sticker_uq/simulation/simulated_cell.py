@@ -33,7 +33,7 @@ ImageArray = NDArray[np.uint8]
 
 
 class Touch(Enum):
-    """What the blade touched, by ground truth."""
+    """What the simulated blade touched, by ground truth."""
 
     STICKER = "sticker"
     LOGO = "logo"
@@ -66,7 +66,7 @@ class SimulationSettings(BaseModel):
 
 @dataclass
 class LaptopRecord:
-    """The outcome of one laptop by ground truth."""
+    """The outcome of one laptop of the simulated cell by ground truth."""
 
     workpiece_id: str
     seed: int
@@ -80,7 +80,7 @@ class LaptopRecord:
 
     @property
     def left(self) -> int:
-        """Stickers still on it."""
+        """Stickers still on the simulated laptop."""
         return self.stickers - self.removed
 
 
@@ -106,16 +106,16 @@ class SimulatedCell:
 
     @property
     def record(self) -> LaptopRecord:
-        """The record of the laptop in the cell."""
+        """The simulated cell's record of its laptop."""
         return self.records[-1]
 
     @property
     def finished(self) -> bool:
-        """Whether the last laptop has left the cell."""
+        """Whether the last laptop has left the simulated cell."""
         return self.record.handed_over
 
     def picture(self) -> ImageArray:
-        """The camera's next picture, BGR uint8 (H, W, 3); with new sensor noise each time."""
+        """The simulated camera's next picture, BGR uint8 (H, W, 3); with new sensor noise each time."""
         self._frames += 1
         noise = np.random.default_rng([self.settings.seed, self._frames]).integers(
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
@@ -123,7 +123,7 @@ class SimulatedCell:
         return cv2.add(self._truth.image, noise, dtype=cv2.CV_8U)
 
     def touched_by(self, box: FloatArray) -> tuple[Touch, int]:
-        """What an arm that is sent to ``box`` (4,) px touches: the kind and the id of the sticker or logo (-1: the lid)."""
+        """What an arm sent to ``box`` (4,) px of the simulated laptop touches: kind and id of sticker or logo (-1: the lid)."""
         truth = self._truth
         if len(truth.boxes):
             overlap = iou_matrix(np.asarray(box, float)[None], truth.boxes)[0]
@@ -134,11 +134,11 @@ class SimulatedCell:
         return Touch.LID, -1
 
     def motion_fails(self) -> bool:
-        """Whether the next motion fails, drawn at random."""
+        """Whether the simulated arm's next motion fails, drawn at random."""
         return bool(self._random.random() < self.settings.failure_rate)
 
     def peel(self, box: FloatArray) -> Touch:
-        """Peel at ``box``: removes a sticker from the picture; anything else is counted as damage."""
+        """Peel at ``box`` of the simulated laptop: removes a sticker from the picture; anything else is counted as damage."""
         kind, object_id = self.touched_by(box)
         if kind is Touch.STICKER:
             self._show(self._scene.without_sticker(object_id))
@@ -150,7 +150,7 @@ class SimulatedCell:
         return kind
 
     def answers_for(self, boxes: Sequence[FloatArray]) -> list[OperatorAnswer]:
-        """The true class in each of ``boxes``."""
+        """The simulated operator's answers: the true class in each of ``boxes``."""
         answers = []
         for box in boxes:
             kind, _ = self.touched_by(box)
@@ -163,7 +163,7 @@ class SimulatedCell:
         return answers
 
     def missed(self, boxes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Boxes of the stickers that none of ``boxes`` covers, as an operator would draw them."""
+        """Boxes of the simulated laptop's stickers that none of ``boxes`` covers, as an operator would draw them."""
         stickers = self._truth.boxes[self._truth.labels == ObjectClass.STICKER]
         if not len(stickers) or not len(boxes):
             return list(stickers)
@@ -171,13 +171,13 @@ class SimulatedCell:
         return list(stickers[overlap.max(axis=1) < TOUCH_IOU])
 
     def write_record(self) -> None:
-        """Write the records of all laptops to ``settings.record_file``, if there is one."""
+        """Write the simulated cell's records of all laptops to ``settings.record_file``, if there is one."""
         if self.settings.record_file:
             with atomic_write(Path(self.settings.record_file), "w") as file:
                 json.dump([asdict(record) for record in self.records], file, indent=1)
 
     def hand_over(self) -> bool:
-        """Replace the laptop by the next one; ``False`` when it was the last one."""
+        """Replace the simulated laptop by the next one; ``False`` when it was the last one."""
         self.record.handed_over = True
         if len(self.records) == self.settings.laptops:
             return False

@@ -1,4 +1,6 @@
-"""Test doubles and a test bench for whoever connects a camera, a detector or an arm to the cell; see docs/testing.md.
+"""Test doubles and a test bench for drivers and nodes: scripted arm, camera and detector, gate, clock, fault injection.
+
+See docs/testing.md.
 
 :mod:`~sticker_uq.testing.scenes`: assessments made by hand; :mod:`~sticker_uq.testing.bench`: an executor, a probe node and node
 processes; :mod:`~sticker_uq.testing.arm`: an arm driver under a gate; :mod:`~sticker_uq.testing.gate`: a fake supervisor's gate;

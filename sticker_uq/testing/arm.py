@@ -27,7 +27,7 @@ UNTIL_STOPPED = MotionStep(Feedback.PHASE_PEEL, 600.0, 0.8)
 
 
 class ScriptedMotion:
-    """A driver that does the steps of ``script`` one after the other and raises the exceptions in it."""
+    """Test double of an arm driver: does the steps of ``script`` one after the other and raises the exceptions in it."""
 
     def __init__(self) -> None:
         self.script: list[MotionStep | Exception] = [APPROACH, PEEL, RETREAT]
@@ -36,7 +36,7 @@ class ScriptedMotion:
         self.stop_error: Exception | None = None
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The steps of ``script``; ``started`` grows by the phase of each."""
+        """The scripted driver's steps of ``script``; ``started`` grows by the phase of each."""
         assert goal.decision_id == DECISION
         for step in self.script:
             if isinstance(step, Exception):
@@ -45,14 +45,14 @@ class ScriptedMotion:
             yield step
 
     def stop(self) -> None:
-        """Count the stop; raises ``stop_error`` if that is set."""
+        """Count the scripted driver's stop; raises ``stop_error`` if that is set."""
         self.stops += 1
         if self.stop_error is not None:
             raise self.stop_error
 
 
 class ArmBench:
-    """An :class:`ArmClient` around ``motion`` (a :class:`ScriptedMotion` if none is given), a gate and a client of the action.
+    """Test bench of an :class:`ArmClient` around ``motion`` (default: a :class:`ScriptedMotion`), a gate and an action client.
 
     ``motion`` is a driver or makes one from the arm's node. Waits patiently for a permit unless ``permit_wait_s`` says
     otherwise, because a busy machine may deliver one late. Use as a context manager.
@@ -84,7 +84,7 @@ class ArmBench:
         self.close()
 
     def close(self) -> None:
-        """End a motion that is under way, withdraw the action server and destroy the node."""
+        """End the tested arm's motion that is under way, withdraw the action server and destroy the node."""
         self.arm._watch.update(None)
         self._client.destroy()
         self._executor.shutdown()
@@ -93,7 +93,7 @@ class ArmBench:
         self.node.destroy_node()
 
     def send(self, **changes: Any) -> Any:
-        """Send a goal that :meth:`GatePublisher.permit` permits, except for the fields in ``changes``; returns its handle."""
+        """Send the tested arm a goal that :meth:`GatePublisher.permit` permits, except for ``changes``; returns its handle."""
         values = {
             "decision_id": DECISION,
             "object_id": OBJECT,
@@ -105,7 +105,7 @@ class ArmBench:
         return future.result()
 
     def result(self, handle: Any) -> tuple[int, int, str]:
-        """Status (``GoalStatus.STATUS_*``), ``error_code`` and ``error_text`` of the goal's end."""
+        """Status (``GoalStatus.STATUS_*``), ``error_code`` and ``error_text`` of the end of the tested arm's goal."""
         assert handle.accepted
         future = handle.get_result_async()
         self.bench.until(future.done, "the result")
@@ -113,7 +113,7 @@ class ArmBench:
         return answer.status, answer.result.error_code, answer.result.error_text
 
     def moving(self) -> Any:
-        """The handle of a goal whose motion goes on until it is stopped."""
+        """The handle of a goal of the tested arm whose motion goes on until it is stopped."""
         self.motion.script = [APPROACH, UNTIL_STOPPED, RETREAT]
         self.gate.permit()
         handle = self.send()
@@ -121,12 +121,12 @@ class ArmBench:
         return handle
 
     def assert_stopped_before_the_last_step(self) -> None:
-        """The motion of :meth:`moving` was stopped once and never reached its last step."""
+        """Assert that the tested arm stopped the motion of :meth:`moving` once and never reached its last step."""
         assert self.motion.stops == 1
         assert self.motion.started == [APPROACH.phase, UNTIL_STOPPED.phase]
 
     def assert_usable(self) -> None:
-        """A new goal under a new permit is done."""
+        """Assert that the tested arm does a new goal under a new permit."""
         self.motion.script, self.motion.started = [APPROACH, RETREAT], []
         self.gate.permit()
         assert self.result(self.send())[:2] == (GoalStatus.STATUS_SUCCEEDED, Result.ERROR_NONE)

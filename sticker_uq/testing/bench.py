@@ -36,22 +36,22 @@ PATIENCE_S = 90.0
 
 
 def local_environment(domain: int, log_folder: Path) -> dict[str, str]:
-    """The variables with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
+    """Test environment with which processes meet on ``domain`` over the loopback interface only, and log into ``log_folder``."""
     local = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     settings = transport_environment({**os.environ, **local})
     return local | settings | {"ROS_DOMAIN_ID": str(domain), "ROS_LOG_DIR": str(log_folder)}
 
 
 class Reports(dict[str, Any]):
-    """From a part (``detector: images``) to its newest DiagnosticStatus."""
+    """Test bench's diagnostics: from a part (``detector: images``) to its newest DiagnosticStatus."""
 
     def value(self, part: str, key: str) -> str | None:
-        """The value of ``key`` in the newest report of ``part``; None before the first."""
+        """Test bench's diagnostics: the value of ``key`` in the newest report of ``part``; None before the first."""
         return values_of(self[part])[key] if part in self else None
 
 
 class Bench:
-    """Spins the nodes under test and a probe node until what is waited for has happened."""
+    """Test bench: spins the nodes under test and a probe node until what is waited for has happened."""
 
     def __init__(self) -> None:
         self.executor = SingleThreadedExecutor()
@@ -60,7 +60,7 @@ class Bench:
         self.executor.add_node(self.probe)
 
     def add(self, node: Any) -> Any:
-        """Spin ``node`` too; returns it."""
+        """Spin ``node`` too on the test bench; returns it."""
         self._nodes.append(node)
         self.executor.add_node(node)
         return node
@@ -80,23 +80,23 @@ class Bench:
         return value
 
     def collect(self, message_type: type, topic: str, profile: QoSProfile = qos.RELIABLE) -> list[Any]:
-        """A list that grows with every message on ``topic``."""
+        """The test bench's list that grows with every message on ``topic``."""
         messages: list[Any] = []
         self.probe.create_subscription(message_type, topic, messages.append, profile)
         return messages
 
     def publisher(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the probe."""
+        """A publisher of the test bench's probe."""
         return self.probe.create_publisher(message_type, topic, profile)
 
     def publisher_matched(self, message_type: type, topic: str, profile: QoSProfile = qos.IMAGES) -> Any:
-        """A publisher of the probe that has found a subscriber."""
+        """A publisher of the test bench's probe that has found a subscriber."""
         publisher = self.publisher(message_type, topic, profile)
         self.until(publisher.get_subscription_count, f"a subscriber of {topic}")
         return publisher
 
     def image_publisher(self, message_type: type = Image, topic: str = "image") -> Any:
-        """A reliable publisher of the probe that the detector hears; see :meth:`until_heard`."""
+        """A reliable image publisher of the test bench's probe that the detector receives; see :meth:`until_heard`."""
         publisher = self.publisher(message_type, topic)
         self.until_heard(publisher)
         return publisher
@@ -112,7 +112,7 @@ class Bench:
         self.until(heard, f"a reliable subscription of {publisher.topic_name}")
 
     def call(self, service_type: type, name: str, request: Any) -> Any:
-        """The response of the service ``name``."""
+        """The response of the service ``name``, called by the test bench."""
         client = self.probe.create_client(service_type, name)
         self.until(client.service_is_ready, f"service {name}")
         future = client.call_async(request)
@@ -121,7 +121,7 @@ class Bench:
         return future.result()
 
     def transition(self, node: str, name: str) -> bool:
-        """Ask the lifecycle node ``node`` for a transition (configure, activate, ...) over its service."""
+        """Ask the lifecycle node ``node`` under test for a transition (configure, activate, ...) over its service."""
         ids = {
             "configure": Transition.TRANSITION_CONFIGURE,
             "activate": Transition.TRANSITION_ACTIVATE,
@@ -132,11 +132,11 @@ class Bench:
         return bool(self.call(ChangeState, f"{node}/change_state", request).success)
 
     def state(self, node: str) -> str:
-        """The state of the lifecycle node ``node`` as its service tells it."""
+        """The state of the lifecycle node ``node`` under test as its service tells it."""
         return str(self.call(GetState, f"{node}/get_state", GetState.Request()).current_state.label)
 
     def diagnostics(self) -> Reports:
-        """The newest report of every part, followed from now on."""
+        """The test bench's newest report of every part, followed from now on."""
         newest = Reports()
 
         def take(message: DiagnosticArray) -> None:
@@ -146,7 +146,7 @@ class Bench:
         return newest
 
     def close(self) -> None:
-        """Destroy every node and shut the executor down."""
+        """Destroy every node of the test bench and shut the executor down."""
         for node in (*self._nodes, self.probe):
             self.executor.remove_node(node)
             node.destroy_node()
@@ -154,13 +154,13 @@ class Bench:
 
 
 def values_of(status: Any) -> dict[str, str]:
-    """The key-value pairs of a DiagnosticStatus."""
+    """The key-value pairs of a DiagnosticStatus, for tests."""
     return {pair.key: pair.value for pair in status.values}
 
 
 @contextmanager
 def running_bench() -> Iterator[Bench]:
-    """A bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
+    """A test bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:
         made = Bench()
@@ -173,12 +173,12 @@ def running_bench() -> Iterator[Bench]:
 
 
 def overrides(**values: Any) -> list[Parameter]:
-    """``parameter_overrides`` for the constructor of a node."""
+    """``parameter_overrides`` for the constructor of a node under test."""
     return [Parameter(name, value=value) for name, value in values.items()]
 
 
 class NodeProcess:
-    """A real process ``python -m MODULE --ros-args -p name:=value ...`` whose output lines can be waited for."""
+    """A process under test ``python -m MODULE --ros-args -p name:=value ...`` whose output lines can be waited for."""
 
     def __init__(
         self, module: str, parameters: dict[str, str] | None = None, arguments: Sequence[str] = ()
@@ -203,7 +203,7 @@ class NodeProcess:
         self._queue.put(None)
 
     def wait_for(self, text: str, patience_s: float = PATIENCE_S) -> str:
-        """The next line of output that contains ``text``."""
+        """The next line of the tested process's output that contains ``text``."""
         end = time.monotonic() + patience_s
         while True:
             try:
@@ -218,12 +218,12 @@ class NodeProcess:
                 return line
 
     def stop(self, number: signal.Signals) -> int:
-        """Send a signal and return the exit status."""
+        """Send the tested process a signal and return the exit status."""
         self.process.send_signal(number)
         return self.wait()
 
     def wait(self, patience_s: float = PATIENCE_S) -> int:
-        """The exit status, once the process has ended by itself; all its output is in :attr:`output` then."""
+        """The tested process's exit status, once it has ended by itself; all its output is in :attr:`output` then."""
         status = self.process.wait(timeout=patience_s)
         self._reader.join(timeout=patience_s)
         while (line := self._queue.get(timeout=patience_s)) is not None:
@@ -232,7 +232,7 @@ class NodeProcess:
 
     @property
     def output(self) -> str:
-        """What the process has written so far, as far as it was waited for."""
+        """What the tested process has written so far, as far as it was waited for."""
         return "\n".join(self.lines)
 
     def __enter__(self) -> NodeProcess:

@@ -1,4 +1,4 @@
-"""Simulated time for nodes with ``use_sim_time``."""
+"""Test double of the clock: simulated time for nodes with ``use_sim_time``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START_NS = 1_800_000_000 * 10**9
 
 
 class SimulatedClock:
-    """Publishes ``/clock`` at 50 Hz once ``runs`` is true; it goes at the speed of the wall clock unless it stands still."""
+    """A test's clock: publishes ``/clock`` at 50 Hz once ``runs`` is true, at wall speed unless it stands still."""
 
     def __init__(self, bench: Bench) -> None:
         self._publisher = bench.publisher(Clock, "/clock", qos.RELIABLE)
@@ -23,15 +23,15 @@ class SimulatedClock:
         bench.probe.create_timer(0.02, self._publish)
 
     def now_ns(self) -> int:
-        """The simulated time in ns."""
+        """The test clock's time in ns."""
         return self._stands_ns or self._base_ns + time.monotonic_ns()
 
     def jump(self, seconds: float) -> None:
-        """Set the clock forward, or back where ``seconds`` is negative."""
+        """Set the test clock forward, or back where ``seconds`` is negative."""
         self._base_ns += round(seconds * 1e9)
 
     def stand(self, still: bool) -> None:
-        """Stop the clock or let it go on from where it stands."""
+        """Stop the test clock or let it go on from where it stands."""
         if still:
             self._stands_ns = self.now_ns()
         else:

@@ -71,17 +71,17 @@ OPEN_STATES = (GateState.STATE_PERMITTED, GateState.STATE_REMOVING)
 
 @dataclass(frozen=True)
 class ModuleProcess(ProcessSpec):
-    """A node that is no executable of the package: ``python -m module``."""
+    """A test cell's node that is no executable of the package: ``python -m module``."""
 
     module: str = ""
 
     def command(self, own_parameters: Path | None) -> list[str]:
-        """The command line."""
+        """The command line of a test cell's node."""
         return [sys.executable, "-m", self.module, *self.ros_arguments(own_parameters)]
 
 
 class FaultCell:
-    """Supervisor, detector and arm as processes that are started again when they die. Use as a context manager."""
+    """Fault injection: supervisor, detector and arm as processes that are started again when they die. A context manager."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class FaultCell:
         self._stack.close()
 
     def node(self, name: str) -> ProcessSpec:
-        """The scripted detector or arm."""
+        """Fault injection: the scripted detector or arm."""
         parameters: dict[str, Any] = {"use_sim_time": self._sim_time}
         if name == "detector":
             parameters["autostart"] = True
@@ -144,7 +144,7 @@ class FaultCell:
         )
 
     def supervisor(self, name: str = "supervisor", audit: str = "audit") -> ProcessSpec:
-        """A supervisor with an audit log of its own."""
+        """Fault injection: a supervisor with an audit log of its own."""
         own = {
             "autostart": True,
             "use_sim_time": self._sim_time,
@@ -157,35 +157,35 @@ class FaultCell:
         )
 
     def gate_publisher(self, profile: QoSProfile) -> Any:
-        """A publisher of the gate that is no supervisor's."""
+        """Fault injection: a publisher of the gate that is no supervisor's."""
         return self.bench.publisher(GateState, self._prefix + "gate", profile)
 
     def another(self, spec: ProcessSpec) -> ProcessGroup:
-        """One more process, until the context ends."""
+        """Fault injection: one more process, until the context ends."""
         return ProcessGroup([spec], self.lines.append)
 
     def kill(self, name: str) -> None:
-        """``kill -9``; the runner starts the process again."""
+        """Fault injection: ``kill -9``; the runner starts the process again."""
         os.kill(self.group.pid(name), signal.SIGKILL)
 
     def stop(self, name: str, stopped: bool) -> None:
-        """Let a process hang: it runs no further until it is let go."""
+        """Fault injection: let a process hang: it runs no further until it is let go."""
         os.kill(self.group.pid(name), signal.SIGSTOP if stopped else signal.SIGCONT)
 
     def arm_servers(self) -> set[bytes]:
-        """The arms that are there, as far as discovery knows."""
+        """The arms that the fault injection test discovers."""
         found = self.bench.probe.get_publishers_info_by_topic(self._prefix + "remove_sticker/_action/status")
         return {bytes(info.endpoint_gid) for info in found}
 
     def disk_full(self, name: str, free_bytes: int | None, pid: int | None = None) -> None:
-        """Let no file of a process grow beyond ``free_bytes``, as a full disk does; None: there is space again."""
+        """Fault injection: no file of a process may grow beyond ``free_bytes``, as on a full disk; None: there is space again."""
         limit = resource.RLIM_INFINITY if free_bytes is None else free_bytes
         resource.prlimit(pid or self.group.pid(name), resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
     # what is waited for
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait for ``condition``; a failure shows what the processes said."""
+        """Wait for ``condition`` in a fault injection test; a failure shows what the processes said."""
         try:
             return self.bench.until(condition, what, PATIENCE_S)
         except AssertionError as error:
@@ -193,7 +193,7 @@ class FaultCell:
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
     def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
-        """The first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
+        """The test's first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
         start = len(self.gates)
 
         def found() -> GateState | None:
@@ -210,7 +210,7 @@ class FaultCell:
         return self.until(found, f"gate in {states or 'a closed state'} for {reason!r} {code!r}")
 
     def until_moving(self) -> None:
-        """Wait until the arm moves under a permit that was given from now on or goes on."""
+        """Wait in a fault injection test until the arm moves under a permit that was given from now on or goes on."""
         said, done = len(self.gates), len(self.steps)
 
         def moving() -> bool:
@@ -220,7 +220,7 @@ class FaultCell:
         self.until(moving, "a permit and an arm that moves")
 
     def until_moving_on(self) -> None:
-        """Wait until the arm has moved a few steps more under a gate that stayed open; a busy machine may close it once."""
+        """Wait in a fault test until the arm moved a few steps more with the gate open; a busy machine may close it once."""
         said, done = len(self.gates), len(self.steps)
 
         def moved() -> bool:
@@ -232,7 +232,7 @@ class FaultCell:
         self.until(moved, "steps under a gate that stays open")
 
     def stays_closed(self) -> None:
-        """Wait for more of what camera and supervisor say, and for the end of the last lease: the gate is closed all the while.
+        """Fault test: the gate stays closed while camera and supervisor publish more, and to the end of the last lease.
 
         That the arm stands still after it is told by :meth:`check_motion`.
         """
@@ -248,14 +248,14 @@ class FaultCell:
         self.check_motion()
 
     def until_arrived(self, image: Image) -> None:
-        """Wait until the detector has received ``image``."""
+        """Wait in a fault injection test until the detector has received ``image``."""
         stamp = image.header.stamp
         self.until(
             lambda: any(c.header.stamp == stamp for c in self.checks[-20:]), "a picture that has arrived"
         )
 
     def until_no_scene_comes(self) -> None:
-        """Wait until the gate has spoken a few times in a row without a new scene in between: the detector hangs."""
+        """Wait in a fault test until the gate was published a few times without a new scene: the detector hangs."""
         said, scenes = len(self.gates), len(self.scenes)
 
         def quiet() -> bool:
@@ -270,7 +270,10 @@ class FaultCell:
 
     @contextlib.contextmanager
     def hanging_detector(self) -> Iterator[None]:
-        """A detector that hangs over a picture for ever; killed at the end, whatever happens: no other test could use it."""
+        """Fault injection: a detector that hangs over a picture for ever.
+
+        It is killed at the end, whatever happens: no other test could use it.
+        """
         try:
             self.camera.shows(Seen.HANG)
             self.until_no_scene_comes()
@@ -280,18 +283,18 @@ class FaultCell:
             self.kill("detector")
 
     def arm(self, script: str) -> None:
-        """See :mod:`sticker_uq.testing.scripted_arm`."""
+        """The fault injection test's arm, see :mod:`sticker_uq.testing.scripted_arm`."""
         self._script.publish(String(data=script))
 
     def settle(self) -> None:
-        """Stop the camera and wait until its last picture was looked at: a single picture will be seen then."""
+        """Stop the test's camera and wait until its last picture was assessed: a single picture will be seen then."""
         self.camera.until_heard()
         self.camera.shows()
         said = len(self.gates)
         self.until(lambda: len(self.gates) >= said + 3, "time for the last picture to be looked at")
 
     def until_recorded(self, state: int) -> None:
-        """Wait until the audit log says, on the disk, that the gate is in ``state``."""
+        """Wait in a fault test until the audit log says, on the disk, that the gate is in ``state``."""
 
         def recorded() -> bool:
             told = [entry.data["to"] for entry in entries(self.audit_folder) if entry.kind == "gate"]
@@ -300,7 +303,7 @@ class FaultCell:
         self.until(recorded, f"an entry of state {state}")
 
     def scene_publisher(self) -> Any:
-        """A second detector, as far as the supervisor can tell."""
+        """Fault injection: a second detector, as far as the supervisor can tell."""
         if self._scene_publisher is None:
             self._scene_publisher = self.bench.publisher(
                 SceneAssessment, self._prefix + "scene", qos.RELIABLE
@@ -314,15 +317,15 @@ class FaultCell:
         return publisher
 
     def hold(self, held: bool) -> None:
-        """The service ``hold``."""
+        """Call the service ``hold`` in a fault injection test."""
         self._call(self._hold, SetBool.Request(data=held))
 
     def reset(self) -> Any:
-        """The service ``reset``."""
+        """Call the service ``reset`` in a fault injection test."""
         return self._call(self._reset, Trigger.Request())
 
     def answer(self, scene_answer: int, request_id: str | None = None, **fields: Any) -> Any:
-        """A person's answer to the open request."""
+        """Answer the open request in a fault injection test."""
         if request_id is None:
             request_id = self.until(lambda: self.requests and self.requests[-1].request_id, "a request")
         request = ResolveIntervention.Request(
@@ -331,7 +334,7 @@ class FaultCell:
         return self._call(self._resolve, request)
 
     def arm_timeouts(self, seconds: float) -> None:
-        """How long the supervisor waits for an answer of the arm before it faults; no permit may be out."""
+        """Fault test: how long the supervisor waits for the arm's answer before it faults; no permit may be out."""
         names = ("accept_timeout_s", "cancel_timeout_s")
         wanted = [Parameter(name, value=seconds).to_parameter_msg() for name in names]
         answer = self._call(self._parameters_of_supervisor, SetParameters.Request(parameters=wanted))
@@ -353,7 +356,7 @@ class FaultCell:
     # states
 
     def bring(self, state: int) -> None:
-        """Bring the gate from wherever it is into ``state``, with an arm that obeys where it moves."""
+        """Bring the fault injection test's gate from wherever it is into ``state``, with an arm that obeys where it moves."""
         self.quiet()
         said = len(self.gates)
         if state == GateState.STATE_BLOCKED:
@@ -384,7 +387,7 @@ class FaultCell:
         self.until(there, f"gate in {state}")
 
     def quiet(self) -> None:
-        """Hold the gate, end a fault, and wait until no goal is under way."""
+        """Hold the fault injection test's gate, end a fault, and wait until no goal is under way."""
         self.arm("move")
         self.camera.shows(Seen.NOTHING)
         self.hold(True)
@@ -400,7 +403,7 @@ class FaultCell:
         self.until(still, "a held gate and no goal under way")
 
     def works(self) -> None:
-        """The cell does its work (again): a new permit is given and the arm moves under it."""
+        """Check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
         self.camera.shows(Seen.STICKER)
         self.arm("move")
         self.until_moving()
@@ -408,7 +411,7 @@ class FaultCell:
     # what must always hold
 
     def check_motion(self) -> None:
-        """Fail when the arm ever moved without a permit, or began a second step after the end of its last renewal.
+        """Fail the fault test when the arm moved without a permit, or began a second step after the end of its last renewal.
 
         The arm checks its permit, then takes the time of the step: on a busy machine the time of one step may be late by any
         amount, but the check before the next one must stop it.
@@ -427,7 +430,7 @@ class FaultCell:
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
-        """The audit log, which must be whole and hold what the gate says it holds."""
+        """Check the audit log after a fault: it must be whole and hold what the gate says it holds."""
         self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
         head = self.gates[-1].audit_head
 

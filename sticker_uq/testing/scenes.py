@@ -1,4 +1,4 @@
-"""Scenes made by hand, as perception would make them."""
+"""Scenes for tests made by hand, as perception would make them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ def observed(
     probabilities: Sequence[float] | None = None,
     **changes: Any,
 ) -> ObservedObject:
-    """An object that all of 20 passes saw and were sure of, unless ``changes`` say otherwise."""
+    """A test's object that all of 20 passes saw and were sure of, unless ``changes`` say otherwise."""
     sure = ObservedObject(
         id=0,
         label=label,
@@ -71,7 +71,7 @@ def observed(
 
 
 def rarely_seen(box: Sequence[float] = HERE, passes: int = 2, **changes: Any) -> ObservedObject:
-    """A sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
+    """A test's sticker that only ``passes`` of 20 passes saw, so that nothing about it was measured."""
     nothing = dict.fromkeys(METRICS, float("nan"))
     values = {
         "passes": passes,
@@ -90,7 +90,7 @@ def assessment(
     dil: float | None = 0.1,
     **changes: Any,
 ) -> SceneAssessment:
-    """A scene of these objects, numbered in their order. ``dil`` None: distinctive localization was not computed."""
+    """A test's scene of these objects, numbered in their order. ``dil`` None: distinctive localization was not computed."""
     numbered = [replace(o, id=number) for number, o in enumerate((*objects, *unstable))]
     scene = SceneAssessment(
         stamp_ns=stamp_ns,

@@ -46,7 +46,7 @@ class _Script:
 
 
 class ReportingMotion:
-    """Publishes every step as a gate message: which permit it used, and when."""
+    """Scripted arm's motion: publishes every step as a gate message: which permit it used, and when."""
 
     def __init__(self, node: Node, script: _Script) -> None:
         self._node = node
@@ -56,7 +56,7 @@ class ReportingMotion:
         self._stops = node.create_publisher(Header, "arm/stopped", qos.RELIABLE)
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """Small steps until the script says ``finish``."""
+        """The scripted arm's small steps until the script says ``finish``."""
         while self._script.get() != "finish":
             step = GateState(decision_id=goal.decision_id, object_id=goal.object_id, text="step")
             step.header.stamp = self._node.get_clock().now().to_msg()
@@ -65,12 +65,12 @@ class ReportingMotion:
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
-        """Publish the time of the stop on ``arm/stopped``."""
+        """Publish the time of the scripted arm's stop on ``arm/stopped``."""
         self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
 class ScriptedArm(Node):
-    """The node; see the module's docstring."""
+    """The scripted arm's node; see the module's docstring."""
 
     def __init__(self) -> None:
         super().__init__("arm")
@@ -97,7 +97,7 @@ class ScriptedArm(Node):
 
 
 def main() -> None:
-    """Run the arm as a process."""
+    """Run the scripted arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

@@ -25,7 +25,7 @@ STICKER = observed()
 
 
 class Seen(IntEnum):
-    """What an image shows, or does to perception: the grey level of its first pixel."""
+    """What a test's image shows, or does to perception: the grey level of its first pixel."""
 
     STICKER = 50
     NOTHING = 60
@@ -47,7 +47,7 @@ class ScriptedPerception:
         self.shortage = ""
 
     def warm_up(self) -> None:
-        """Nothing is to be warmed up."""
+        """Nothing is to be warmed up in scripted perception."""
 
     def assess(
         self,
@@ -84,7 +84,7 @@ class ScriptedPerception:
         )
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """A failed scene."""
+        """Scripted perception's failed scene."""
         return assessment(
             stamp_ns=stamp_ns, frame_id=frame_id, status=Status.FAILED, status_text=reason, image_size=(0, 0)
         )

@@ -71,7 +71,7 @@ def cluster(samples: StochasticSamples, settings: ClusterSettings | None = None)
 
 
 def cluster_ordered(samples: StochasticSamples, settings: ClusterSettings) -> IntArray:
-    """:func:`cluster` of ``samples`` whose rows are in canonical order."""
+    """:func:`cluster` of the boxes of ``samples`` whose rows are in canonical order."""
     _algorithm()  # so that a call without boxes is enough to warm up
     if not (np.isfinite(samples.boxes).all() and np.isfinite(samples.probabilities).all()):
         raise InvalidInput("boxes and probabilities to cluster must be finite, got NaN or infinity")
@@ -87,7 +87,7 @@ def _algorithm() -> Any:
 
 
 def canonical_order(samples: StochasticSamples) -> IntArray:
-    """The order of the rows by box, then probabilities, then pass, (N,) int64.
+    """The order in which boxes are clustered: rows by box, then probabilities, then pass, (N,) int64.
 
     Sums over rows taken in this order are bit-identical however the rows arrive.
     """
@@ -95,12 +95,12 @@ def canonical_order(samples: StochasticSamples) -> IntArray:
 
 
 def distinct(passes: IntArray) -> int:
-    """How many different passes there are in ``passes`` (N,)."""
+    """How many different stochastic passes there are in ``passes`` (N,)."""
     return int(np.count_nonzero(np.bincount(passes)))
 
 
 def rows_of(labels: IntArray) -> list[IntArray]:
-    """The rows of each label 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
+    """The rows of each cluster 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
     kept = np.flatnonzero(labels >= 0)
     if not len(kept):
         return []

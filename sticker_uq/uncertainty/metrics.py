@@ -36,7 +36,9 @@ class GroupedSamples:
 
     @classmethod
     def of(cls, samples: StochasticSamples, members: Sequence[IntArray]) -> GroupedSamples:
-        """The objects whose rows in ``samples`` are ``members``, at least one, each with at least one row."""
+        """Boxes of the passes by object: those whose rows in ``samples`` are ``members``, at least one,
+        each with at least one row.
+        """
         rows = np.concatenate(members)
         sizes = np.array([len(one) for one in members])
         owner = np.repeat(np.arange(len(members)), sizes)
@@ -49,7 +51,7 @@ class GroupedSamples:
 
     @cached_property
     def slices(self) -> list[slice]:
-        """The rows of each object."""
+        """The rows of each clustered object."""
         ends = np.cumsum(self.sizes).tolist()
         return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
 
@@ -162,7 +164,7 @@ _FUNCTIONS: dict[str, Callable[[GroupedSamples], FloatArray]] = {
 
 
 def measure(objects: GroupedSamples) -> dict[str, FloatArray]:
-    """Every metric of `scene.METRICS` by name, (G,) each; relative ones are NaN for a mean box without area."""
+    """Every uncertainty metric of `scene.METRICS` by name, (G,) each; relative ones are NaN for a mean box without area."""
     measured = {name: function(objects) for name, function in _FUNCTIONS.items()}
     area = box_areas(objects.mean_boxes)
     area = np.where(area > 0.0, area, np.nan)

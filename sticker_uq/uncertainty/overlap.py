@@ -32,7 +32,7 @@ def _areas(boxes: FloatArray) -> FloatArray:
 
 
 def overlap_groups(boxes: FloatArray, min_iou: float) -> IntArray:
-    """Which boxes hang together through chains of neighbours that overlap by at least ``min_iou`` > 0.
+    """Groups of boxes that hang together through chains of neighbours that overlap by at least ``min_iou`` > 0.
 
     Returns the group of each of the ``boxes`` (N, 4), (N,) int64, numbered from 0 in the order of their first member.
     """
@@ -72,7 +72,7 @@ def _paired_iou(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def in_order_of_appearance(labels: IntArray) -> IntArray:
-    """``labels`` renumbered 0, 1, ... in the order in which each first appears; negative labels stay as they are."""
+    """Cluster ``labels`` renumbered 0, 1, ... in the order in which each first appears; negative labels stay."""
     labels = np.asarray(labels, np.int64)
     values, first = np.unique(labels[labels >= 0], return_index=True)
     rank = np.empty(len(values), np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sticker_uq.cell.bundle import MANIFEST, Bundle, create_bundle
+from sticker_uq.cell.bundle import MANIFEST, MOST_FILE, Bundle, _copy, create_bundle
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
+from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
 from sticker_uq.messages import text_of
@@ -62,8 +64,12 @@ def test_it_holds_all_that_decides_and_says_the_same(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert (manifest.model_hash, manifest.settings_hash) == (plain.model_hash, plain.settings_hash)
     assert manifest.policy_hash == Policy.load(PACKAGED).hash
-    policy = str(bundle.folder / "policy.yaml")
-    assert bundle.supervisor_parameters() == {**POSE, "policy": policy, "bundle_hash": bundle.hash}
+    assert bundle.supervisor_parameters() == {
+        **POSE,
+        "policy": str(bundle.folder / "policy.yaml"),
+        "policy_hash": manifest.policy_hash,
+        "bundle_hash": bundle.hash,
+    }
     assert bundle.hash == hashlib.sha256((bundle.folder / MANIFEST).read_bytes()).hexdigest()
 
 
@@ -86,6 +92,17 @@ def test_a_changed_missing_or_added_file_is_refused(copy: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"guarantee": "nothing ever goes wrong"}, "guarantee = 'nothing ever goes wrong': expected ''"),
+        ({"policy_hash": "0" * 64}, "policy_hash = '0{64}': expected '.*', as policy.yaml has it"),
+        ({"supervisor": {"allow_uncalibrated": True}}, "supervisor: 'allow_uncalibrated' is no parameter"),
+        ({"supervisor": {"audit_folder": "/etc"}}, "supervisor: 'audit_folder' is no parameter"),
+        ({"supervisor": {"use_sim_time": True}}, "supervisor: 'use_sim_time' is no parameter"),
+        ({"supervisor": {"consecutive_scenes": "4"}}, "consecutive_scenes = '4': expected an integer"),
+        ({"detector": {"escalate_to": "x"}}, "detector: 'escalate_to' is no parameter"),
+        ({"detector": {"device": "cuda"}}, "detector: 'device' is no parameter"),
+        ({"detector": {"passes": True}}, "parameter passes = True: expected an integer"),
+        ({"detector": {"\x1b[2J": 1}}, r"detector: '\\x1b\[2J' is no parameter"),
+        ({dt.date(2020, 1, 1): 1}, "expected a name"),
         ({"format": 2}, "format = 2"),
         ({"files": {"../policy.yaml": "0" * 64}}, "expected policy.yaml and weights.safetensors among them"),
         ({"passes": 3}, "passes = 3"),
@@ -96,6 +113,55 @@ def test_a_manifest_that_says_something_else_is_refused(copy: Path, change: dict
     (copy / MANIFEST).write_text(yaml.safe_dump(values | change))
     with pytest.raises(InvalidInput, match=message):
         Bundle.load(copy)
+
+
+def test_a_link_brings_no_panel_and_no_endless_file(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "panel").mkdir()
+    (tmp_path / "panel" / "mine.json").write_text("{}")
+    (copy / "panel").symlink_to(tmp_path / "panel")
+    with pytest.raises(InvalidInput, match="panel is not in its manifest"):
+        Bundle.load(copy)
+    (copy / "panel").unlink()
+    (copy / "panel").mkdir()
+    assert "panel" not in Bundle.load(copy).detector_parameters()
+    (copy / "policy.yaml").unlink()
+    (copy / "policy.yaml").symlink_to("/dev/zero")
+    with pytest.raises(InvalidInput, match=r"policy\.yaml: is a device"):
+        Bundle.load(copy)
+    (copy / "policy.yaml").unlink()
+    with (copy / "policy.yaml").open("wb") as stream:
+        stream.truncate(MOST_FILE + 1)  # takes no space on the disk, and minutes to hash
+    with pytest.raises(InvalidInput, match=r"policy\.yaml: 4294967297 bytes, expected at most"):
+        Bundle.load(copy)
+
+
+def test_a_panel_of_links_and_devices_is_not_copied(tmp_path: Path) -> None:
+    source = tmp_path / "panel"
+    source.mkdir()
+    (source / "loop").symlink_to(source)
+    with pytest.raises(InvalidInput, match="loop: is a folder"):
+        _copy(source, tmp_path / "a")
+    (source / "loop").unlink()
+    (source / "all.json").symlink_to("/dev/zero")
+    with pytest.raises(InvalidInput, match=r"all\.json: is a device"):
+        _copy(source, tmp_path / "b")
+
+
+def test_a_manifest_is_shown_without_control_characters(copy: Path) -> None:
+    values = yaml.safe_load((copy / MANIFEST).read_text()) | {"version": "1\x1b[2J", "detector": {"seed": 7}}
+    (copy / MANIFEST).write_text(yaml.safe_dump(values))
+    shown = CliRunner().invoke(app, ["bundle", "show", str(copy)], catch_exceptions=False).output
+    assert shown.replace("\n", "").isprintable()
+    assert r"sticker_uq 1\x1b[2J" in shown
+
+
+def test_a_policy_exchanged_after_the_start_is_refused(copy: Path) -> None:
+    started = validated(SupervisorNodeSettings, Bundle.load(copy).supervisor_parameters())
+    assert started.load_policy().hash == started.policy_hash
+    (copy / "policy.yaml").unlink()
+    (copy / "policy.yaml").write_text("max_dil: 1.0\n")
+    with pytest.raises(InvalidInput, match="exchanged since the cell started"):
+        started.load_policy()
 
 
 def test_a_file_outside_of_the_folder_is_not_read(copy: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from sticker_uq.cli import app
 from sticker_uq.gate.audit import AuditLog
+from sticker_uq.gate.audit.chain import _digest
 from sticker_uq.scene import InvalidInput, Reason
 
 
@@ -46,6 +48,18 @@ def test_a_changed_entry_is_named_and_fails(folder: Path) -> None:
     result = run("verify", folder)
     assert result.exit_code == 1
     assert "NOT WHOLE  audit-000001.jsonl:2: not an entry as it was written" in result.output
+
+
+def test_an_entry_of_many_levels_does_not_hide_the_others(folder: Path) -> None:
+    path = folder / "audit-000001.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    content = {"number": 2, "time": "2026-01-31T00:00:00.000000000Z", "kind": "gate"}
+    content |= {"previous": json.loads(lines[1])["hash"], "data": json.loads('{"a":' * 900 + "1" + "}" * 900)}
+    nested = json.dumps(content | {"hash": _digest(content)}, sort_keys=True, separators=(",", ":")).encode()
+    path.write_bytes(b"".join(lines[:2]) + nested + b"\n")
+    assert run("verify", folder).exit_code == 0
+    shown = run("show", folder)
+    assert (shown.exit_code, len(shown.output.splitlines())) == (0, 3), shown.output[-200:]
 
 
 def test_an_end_that_was_cut_off_is_found_by_the_published_head(folder: Path) -> None:

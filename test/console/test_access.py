@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import stat
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -194,6 +197,52 @@ def test_wrong_attempts_of_an_ipv6_network_count_together():
     assert client_of({"client": ("192.0.2.7", 5)}) == "192.0.2.7"
 
 
+def test_wrong_attempts_from_all_loopback_addresses_count_together():
+    hosts = ("127.0.0.1", "127.3.2.1", "::1")
+    assert {client_of({"client": (host, 5)}) for host in hosts} == {"loopback"}
+
+
+def test_an_own_sign_in_buys_no_attempts_at_the_secret_of_another(operators, clock):
+    access = Access(operators_file=operators, clock=clock)
+    cookie, waits = "", []
+    for _ in range(4):
+        for _ in range(2):
+            with pytest.raises(SignInRefused) as refused:
+                sign_in(access, "Ada", "wrong", cookie=cookie)
+            waits.append(refused.value.wait_s)
+        with suppress(SignInRefused):
+            cookie = sign_in(access, "Grace", "battery staple", cookie=cookie)
+    assert waits.count(0.0) == 3
+    assert sign_in(access, "Grace", "battery staple", cookie=cookie), (
+        "Grace is not kept out of her own session"
+    )
+
+
+def test_files_of_secrets_are_read_in_bounded_time(tmp_path, operators):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    for read in (read_token, read_operators):
+        with pytest.raises(InvalidInput, match="is a named pipe"):
+            read(fifo)
+    with pytest.raises(InvalidInput, match="is a device"):
+        read_operators(Path("/dev/zero"))
+    access = Access(operators_file=operators)
+    session = access.session(sign_in(access, "Ada", SECRET))
+    operators.unlink()
+    os.mkfifo(operators, 0o600)
+    assert not access.may_answer(session), "and the page does not stand still"
+
+
+@pytest.mark.parametrize(
+    "content", [b"x" * 101, b"one line of it\nand another\n", b"\xff" * 20, b"a" * (1 << 21)]
+)
+def test_a_token_that_nobody_could_sign_in_with_is_refused(tmp_path, content):
+    (path := tmp_path / "token").touch(0o600)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"expected (16 to 100 in one line|UTF-8|at most)"):
+        read_token(path)
+
+
 def test_only_so_many_secrets_are_checked_at_a_time(clock, monkeypatch):
     access = Access(TOKEN, clock=clock)
 
@@ -217,7 +266,7 @@ def test_a_token_file_is_made_and_kept_private(tmp_path):
         read_token(path)
     path.chmod(0o600)
     path.write_text("short\n")
-    with pytest.raises(InvalidInput, match="5 characters, expected at least 16"):
+    with pytest.raises(InvalidInput, match="5 characters, expected 16 to 100"):
         read_token(path)
 
 

@@ -74,6 +74,47 @@ def test_a_stopped_process_is_noticed_and_nothing_comes_true_that_was_not_done(t
     expect(page.locator("#asked")).to_have_text("Nothing to decide")
 
 
+@pytest.fixture
+def protected_process(tmp_path):
+    """A process that serves a page with a sign-in: its address, the process, and the token."""
+    (path := tmp_path / "token").touch(0o600)
+    path.write_text("the token of this cell")
+    command = [sys.executable, "-m", "test.helpers.operator_page", "held", "--token-file", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().split()[1], process, path.read_text()
+        finally:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+
+
+def test_a_sign_in_to_a_stopped_process_says_so_and_can_be_sent_again(tablet, protected_process):
+    address, process, token = protected_process
+    page = tablet.new_page()
+    page.goto(address)
+    expect(page.locator("#secret-label")).to_have_text("Token of this cell")
+    page.fill("#secret", token)
+    os.kill(process.pid, signal.SIGSTOP)
+    page.click("#send")
+    expect(page.locator("#message")).to_have_text("Sign in: sent ...")
+    expect(page.locator("#message")).to_have_text("Sign in: NOT done: no reply within 2 s.")
+    os.kill(process.pid, signal.SIGCONT)
+    page.click("#send")  # the secret is still there
+    expect(page.locator("#state-name")).to_have_text("Held")
+
+
+def test_the_form_asks_a_stopped_process_again_what_it_wants(tablet, protected_process):
+    address, process, _ = protected_process
+    page = tablet.new_page()
+    page.route("**/session", lambda route: (os.kill(process.pid, signal.SIGSTOP), route.continue_()))
+    page.goto(address)
+    expect(page.locator("#message")).to_have_text("Sign in: NOT done: no reply within 2 s.")
+    page.unroute("**/session")
+    os.kill(process.pid, signal.SIGCONT)
+    expect(page.locator("#secret-label")).to_have_text("Token of this cell")
+    expect(page.locator("#message")).to_be_empty()
+
+
 class MutedCell:
     """The live data of a page, sent by the test, on a page whose clock the test moves."""
 

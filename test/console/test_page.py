@@ -149,6 +149,27 @@ def test_the_gate_says_why_it_is_closed_in_the_pages_own_words(operator):
     expect(page.locator("#look")).to_contain_text("Look at the whole picture.")
 
 
+def test_a_code_that_every_object_has_is_shown_in_the_words_of_the_cell(operator):
+    for number, code in enumerate(("constructor", "toString", "__proto__", "hasOwnProperty")):
+        unknown = reason(code, text=f"what the cell calls it, {number}")
+        operator.state.put("gate", gate("blocked", "stale_scene", details=[unknown]))
+        expect(operator.page.locator("#why")).to_have_text(f"what the cell calls it, {number}")
+
+
+def test_what_cannot_be_shown_covers_the_page(operator):
+    page = operator.page
+    operator.see(asked(BOX))
+    whole = gate("intervention", "waiting_for_operator")
+    operator.state.put("gate", {**whole, "details": [None]})
+    expect(page.locator("#stale")).to_be_visible()
+    expect(page.locator("#state-name")).to_have_text("No contact")
+    operator.state.put("gate", whole)
+    expect(page.locator("#stale")).to_be_hidden()
+    expect(page.locator("#state-name")).to_have_text("Needs you")
+    assert operator.trouble, "and the browser's console says why"
+    operator.trouble.clear()
+
+
 def test_without_a_name_nothing_is_sent(operator):
     operator.see(asked(BOX))
     operator.says(0, "Peel it")
@@ -371,6 +392,42 @@ def test_the_attention_of_a_question_is_that_of_its_picture_or_none(operator):
     expect(operator.page.locator("#which")).to_contain_text("was not recorded")
     operator.page.reload()  # the wish is remembered
     expect(operator.page.locator("#layer-heat")).to_have_attribute("aria-pressed", "true")
+
+
+def test_an_alarm_of_the_monitor_is_reset_where_a_fault_is(operator):
+    page = operator.page
+    operator.is_called("Ada")
+    changed = reason("drift", "sharpness", count=212, rate=0.001)
+    for closed in (("blocked", "assumption"), ("intervention", "waiting_for_operator", "assumption")):
+        operator.state.put("gate", gate(*closed, details=[changed]))
+        expect(page.locator("#alarm")).to_contain_text("The policy does not hold here.")
+        expect(page.locator("#reset")).to_have_text("Monitor the policy anew")
+        page.click("#reset")
+        expect(page.locator("#said")).to_have_text("Monitor the policy anew: done.")
+        # what other weights or another camera cause ends when they are restored: there is nothing to reset
+        operator.state.put("gate", gate("blocked", "assumption", details=[reason("policy_other_camera")]))
+        expect(page.locator("#reset")).to_be_hidden()
+        expect(page.locator("#alarm")).to_be_hidden()
+    operator.state.put("gate", gate("fault", "fault", "assumption", details=[changed]))
+    expect(page.locator("#reset")).to_have_text("Reset the fault")
+    assert operator.cell.commands == [("reset", "Ada")] * 2
+
+
+def test_a_spot_check_asks_for_what_the_page_takes(operator):
+    operator.see(asked(BOX), reasons=[reason("spot_check")])
+    asks = operator.page.locator("#reasons .why")
+    expect(asks).to_contain_text(
+        "decide every object with a number, and draw a box around every other sticker"
+    )
+    operator.page.click("#draw")
+    operator.drags(200, 200, 320, 300)  # where the object with the number is
+    expect(operator.page.locator("#message")).to_have_text("That is 1. Press Peel it there.")
+    operator.is_called("Ada")
+    operator.says(0, "Peel it")
+    operator.page.click("#draw")
+    operator.drags(500, 350, 640, 450)
+    operator.sends()
+    assert [answer.answer for answer in operator.cell.answers[0].answers] == ["remove", "missed"]
 
 
 def test_hold_release_and_reset(operator):

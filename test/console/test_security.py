@@ -426,6 +426,25 @@ def test_idle_connections_make_way_for_a_new_one(server, monkeypatch):
         link.close()
 
 
+@pytest.mark.parametrize("client", ["sends no body", "reads nothing"])
+def test_a_request_that_waits_for_its_client_makes_way_for_a_new_one(server, monkeypatch, client):
+    monkeypatch.setattr(connections, "MOST_OF_ONE_ADDRESS", 8)
+    head = f"Host: {server.netloc}\r\nOrigin: {server.origin}\r\nContent-Type: application/json\r\n"
+    sent = {
+        "sends no body": f"POST /session HTTP/1.1\r\n{head}Content-Length: 50\r\n\r\n{{".encode(),
+        "reads nothing": f"GET /static/strings.js HTTP/1.1\r\n{head}\r\n".encode() * 5000,
+    }[client]
+    with ExitStack() as links:
+        for _ in range(30):
+            link = links.enter_context(server.connect())
+            link.setblocking(False)
+            with suppress(BlockingIOError, ConnectionResetError):
+                link.sendall(sent)
+        threading.Event().wait(0.3)  # until the server is at work on all of them
+        served = [server.post("/command", HOLD)[0] for _ in range(12)]
+        assert served == [200] * 12
+
+
 def test_many_pages_do_not_keep_commands_out(monkeypatch):
     monkeypatch.setattr(console_app, "MOST_PAGES", 2)
     monkeypatch.setattr(connections, "MOST_OF_ONE_ADDRESS", 4)
@@ -451,9 +470,12 @@ def test_a_page_for_other_machines_needs_a_sign_in(host):
 def test_a_wrong_setting_is_named_before_anything_is_served(tmp_path):
     missing, empty = tmp_path / "none.json", tmp_path / "empty.json"
     write_operators(empty, {})
+    write_operators(public := tmp_path / "public.json", {"Ada": HashedSecret.of(SECRET)})
+    public.chmod(0o602)
     for settings, said in (
-        ({"operators_file": str(missing)}, "none.json: No such file"),
+        ({"operators_file": str(missing)}, "none.json: no such file"),
         ({"operators_file": str(empty)}, "it names nobody"),
+        ({"operators_file": str(public)}, "others can read it: chmod 600"),
         ({"operators_file": "a", "token_file": "b"}, "both set"),
         ({"token_file": str(tmp_path / "no" / "token")}, "No such file"),
         ({"origins": "nonsense"}, "origins: 'nonsense'"),

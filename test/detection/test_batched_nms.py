@@ -16,7 +16,7 @@ from torchvision.ops import nms
 
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.kernels import batched_nms
-from sticker_uq.detection.kernels.batched_nms import ROUNDS, greedy_nms, ranked
+from sticker_uq.detection.kernels.batched_nms import ROUNDS, greedy_nms, top_ranked
 from test.helpers.simulated_gpu import GPU, simulated_gpu
 
 CORNERS = st.one_of(st.integers(0, 8).map(float), st.floats(-4, 12, width=32))
@@ -106,10 +106,10 @@ def test_a_chain_is_followed_to_its_end_with_a_wait_for_each_batch_of_rounds(rou
 def test_ranked_is_a_stable_order(values: np.ndarray) -> None:
     scores = torch.from_numpy(values)
     wanted = scores.argsort(dim=1, descending=True, stable=True)
-    assert torch.equal(ranked(scores, 7), wanted)
-    assert torch.equal(ranked(scores, 4), wanted[:, :4])
+    assert torch.equal(top_ranked(scores, 7), wanted)
+    assert torch.equal(top_ranked(scores, 4), wanted[:, :4])
     half = scores.to(torch.bfloat16)
-    assert torch.equal(ranked(half, 7), half.argsort(dim=1, descending=True, stable=True))
+    assert torch.equal(top_ranked(half, 7), half.argsort(dim=1, descending=True, stable=True))
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (10.0, 10.0, 5.0, 5.0)])

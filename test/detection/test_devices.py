@@ -18,7 +18,7 @@ from benchmarks.gpu import compared
 from benchmarks.mc_dropout import equals_complete_passes
 from sticker_uq.detection.detector import StochasticDetector
 from sticker_uq.detection.dropout import CounterDropout
-from sticker_uq.detection.kernels.batched_nms import greedy_nms, ranked
+from sticker_uq.detection.kernels.batched_nms import greedy_nms, top_ranked
 from sticker_uq.dil.saliency import objectness_gradients
 from test.detection.test_passes import assert_matches, one_pass, rows_of, same
 from test.helpers.models import MODEL_NAMES, picture, tiny_detector, tiny_model
@@ -68,11 +68,11 @@ def test_masks_order_and_suppression_are_the_same_bits(kind: str) -> None:
     low = torch.rand(3, 100, 2, generator=generator) * 100
     boxes = torch.cat([low, low + torch.rand(3, 100, 2, generator=generator) * 60], dim=-1)
     usable = torch.rand(3, 100, generator=generator) > 0.1
-    wanted = masks(torch.device("cpu")), ranked(scores, 50), greedy_nms(boxes, usable, 0.5)
+    wanted = masks(torch.device("cpu")), top_ranked(scores, 50), greedy_nms(boxes, usable, 0.5)
     with gpu(kind):
         there = torch.device("cuda:0")
         found = masks(there)
-        order = ranked(scores.to(there), 50).cpu()
+        order = top_ranked(scores.to(there), 50).cpu()
         kept = greedy_nms(boxes.to(there), usable.to(there), 0.5).cpu()
     assert all(map(torch.equal, found, wanted[0]))
     assert torch.equal(order, wanted[1])

@@ -268,3 +268,33 @@ def coco() -> dict[str, Any]:
         "images": images,
         "annotations": [{"id": n, "image_id": n, **box} for n in (1, 2)],
     }
+
+
+def pairs(value: Any) -> list[tuple[Any, Any]]:
+    """The pairs in ``value``, without whatever else is in it."""
+    items = value if isinstance(value, list) else []
+    return [(item[0], item[1]) for item in items if isinstance(item, list) and len(item) == 2]
+
+
+async def answer_of(
+    app: Any, method: str, path: str, headers: list[tuple[str, str]], body: str, port: int
+) -> tuple[int, str]:
+    """Status and text of the answer of an ASGI ``app`` to a request, as a web server hands it on: a header is bytes."""
+    sent: list[dict[str, Any]] = []
+    plain, _, query = path.partition("?")
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http", "path": plain,
+        "raw_path": plain.encode("utf-8", "replace"), "query_string": query.encode("utf-8", "replace"), "root_path": "",
+        "headers": [(name.encode("utf-8", "replace"), value.encode("utf-8", "replace")) for name, value in headers],
+        "client": ("127.0.0.1", 50_000), "server": ("127.0.0.1", port),
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body.encode("utf-8", "replace"), "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    said = b"".join(message.get("body", b"") for message in sent)
+    return sent[0]["status"], said.decode("utf-8", "replace")

@@ -6,7 +6,9 @@ more memory than `python -m test.fuzz` allows. What was found before lies in `se
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -25,10 +27,17 @@ from pydantic import ValidationError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from sticker_uq.cell.bundle import MANIFEST as BUNDLE_MANIFEST
+from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import review_app
 from sticker_uq.cli.audit import app as audit_app
+from sticker_uq.cli.bundle import app as bundle_app
 from sticker_uq.cli.options import combine
-from sticker_uq.console.app import PersonsAnswer, PersonsCommand
+from sticker_uq.console.access import Access, Addresses, Session
+from sticker_uq.console.app import PersonsAnswer, PersonsCommand, make_app
+from sticker_uq.console.guard import MOST_BODY
+from sticker_uq.console.state import ConsoleState
 from sticker_uq.detection.weights import load_into
 from sticker_uq.evaluation.metrics.probability_vectors import read_vectors
 from sticker_uq.evaluation.replay.recording import read_recording
@@ -58,6 +67,7 @@ from sticker_uq.perception.factory import settings_of_file
 from sticker_uq.scene import InvalidInput, SceneAssessment
 from test.fuzz import examples
 from test.fuzz.mutation import as_json, as_yaml, changed_bytes, changed_documents
+from test.helpers.browser import FakeCell
 from test.helpers.gate import K, running
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -401,6 +411,89 @@ def _answer_documents() -> list[Any]:
     ]
 
 
+def _bundle(data: bytes, folder: Path) -> None:
+    """The manifest of a bundle, whose other files are as they were made; the command shows it."""
+    for name, content in _bundle_files().items():
+        _written(content, folder / name)
+    _written(data, folder / BUNDLE_MANIFEST)
+    bundle = Bundle.load(folder)
+    assert Policy.load(bundle.supervisor_parameters()["policy"]).hash == bundle.manifest.policy_hash
+    assert set(bundle.supervisor_parameters()) <= set(SupervisorNodeSettings.model_fields)
+    shown = CliRunner().invoke(bundle_app, ["show", str(folder)], catch_exceptions=False)
+    assert shown.output.replace("\n", "").isprintable(), ascii(shown.output)
+
+
+@cache
+def _bundle_files() -> dict[str, bytes]:
+    return {
+        "policy.yaml": (examples.ROOT / "config" / "policy.yaml").read_bytes(),
+        "weights.safetensors": b"weights",
+        "panel/panel.json": b"{}",
+    }
+
+
+def _bundle_documents() -> list[Any]:
+    policy = Policy.load(examples.ROOT / "config" / "policy.yaml")
+    detector = PerceptionSettings().model_dump(exclude={"device", "threads", "weights", "panel"})
+    manifest = {
+        "format": 1, "created": "2026-01-31", "version": "1.0", "model": "m", "device": "cpu", "model_hash": "a" * 64,
+        "settings_hash": "b" * 64, "panel_hash": "", "policy_hash": policy.hash, "guarantee": str(policy.guarantee or ""),
+        "detector": {name: value for name, value in detector.items() if not name.startswith("escala")},
+        "supervisor": {"consecutive_scenes": 4, "camera_pose": "0.4 0 1 1 0 0 0"},
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in _bundle_files().items()},
+    }  # fmt: skip
+    return [manifest]
+
+
+def _request(data: bytes, folder: Path) -> None:
+    """A request to the operator's page as the web server hands it on. What it may do is told by other means than the guard's."""
+    told = parse_json(data, "input")
+    if not isinstance(told, dict):
+        raise InvalidInput("no request")
+    headers = [(str(name).lower(), str(value)) for name, value in examples.pairs(told.get("headers"))]
+    method, path, body = (str(told.get(name, "")) for name in ("method", "path", "body"))
+    cell, access = FakeCell(), Access(token=_TOKEN)
+    access._sessions[hashlib.sha256(_COOKIE.encode()).hexdigest()] = Session()
+    app = make_app(ConsoleState(), cell, access, Addresses("127.0.0.1", _PORT), _COOKIE_NAME)
+    status, said = asyncio.run(examples.answer_of(app, method, path, headers, body, _PORT))
+    assert status < 500, (status, said)
+    assert all(text not in said for text in (_TOKEN, "SPY")), said
+    if not (cell.commands or cell.answers):
+        return
+    assert (method, path.partition("?")[0]) in (("POST", "/command"), ("POST", "/answer"))
+    assert len(body.encode("utf-8", "replace")) <= MOST_BODY
+    found = {name: [value for other, value in headers if other == name] for name, _ in headers}
+    hosts = {f"{name}:{_PORT}" for name in ("localhost", "127.0.0.1", "[::1]")}
+    assert found["host"][0].lower() in hosts
+    assert found["origin"][0].lower() == f"http://{found['host'][0].lower()}"
+    assert found["content-type"][0].lower().startswith("application/json")
+    assert f"{_COOKIE_NAME}={_COOKIE}" in ";".join(found["cookie"])
+
+
+_TOKEN, _COOKIE, _COOKIE_NAME, _PORT = "the token of this cell", "of-a-session", "sticker_uq_8780", 8780
+
+
+def _request_documents() -> list[Any]:
+    hosts = (f"localhost:{_PORT}", f"[::1]:{_PORT}")
+    bodies = {
+        "/command": {"command": "hold", "person": "SPY"},
+        "/answer": {"request_id": "SPY", "person": "SPY", "scene": "clean", "answers": []},
+        "/session": {"name": "SPY", "secret": "SPY"},
+        "/sign_out": {},
+    }
+    return [
+        {
+            "method": "POST", "path": path, "body": json.dumps(body),
+            "headers": [
+                ["Host", host], ["Origin", f"http://{host}"], ["Content-Type", "application/json"],
+                ["Cookie", f"a=b; {_COOKIE_NAME}={_COOKIE}"], ["Content-Length", str(len(json.dumps(body)))],
+            ],
+        }
+        for host in hosts
+        for path, body in bodies.items()
+    ]  # fmt: skip
+
+
 def _review_page(data: bytes, folder: Path) -> None:
     """What one browser says, and what the page then shows to another; the manifest and decisions may come from elsewhere too."""
     _written(examples.pictures()[2], folder / "images" / "a.png")
@@ -507,6 +600,8 @@ TARGETS: dict[str, Target] = {
     ),
     "shadow": Target(_shadow, documents=_shadow_documents),
     "answer": Target(_answer, documents=_answer_documents),
+    "request": Target(_request, documents=_request_documents, raw=False),
+    "bundle": Target(_bundle, documents=_bundle_documents, written=as_yaml, share=0.4),
     "vectors": Target(_vectors, _vector_files),
     "review_page": Target(_review_page, documents=_review_documents, written=_review_bytes, share=0.3),
 }

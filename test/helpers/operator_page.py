@@ -197,6 +197,12 @@ def _fault(cell: PreparedCell) -> None:
     cell.state.happened(time.time_ns(), "gate_fault", cell.gate["closed"])
 
 
+def _drift(cell: PreparedCell) -> None:
+    changed = reason("drift", "sharpness", count=212, rate=0.001)
+    cell.gate = gate("blocked", "assumption", details=(changed,))
+    cell.state.happened(time.time_ns(), "gate_blocked", [*cell.gate["closed"], changed])
+
+
 def _removing(cell: PreparedCell) -> None:
     cell.gate = gate("removing")
 
@@ -224,6 +230,7 @@ SCENES: dict[str, Callable[[PreparedCell], None]] = {
     "spot-check": _spot_check,
     "held": _held,
     "fault": _fault,
+    "drift": _drift,
     "removing": _removing,
     "blocked": _blocked,
     "lost-supervisor": _lost_supervisor,
@@ -232,8 +239,8 @@ SCENES: dict[str, Callable[[PreparedCell], None]] = {
 
 
 @contextmanager
-def prepared(name: str, punctual: bool = False) -> Iterator[tuple[str, PreparedCell]]:
-    """The address of the page in the scene ``name``, and the cell behind it; ``punctual`` as in :func:`served`."""
+def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tuple[str, PreparedCell]]:
+    """The address of the page in the scene ``name``, and the cell behind it; the rest as in :func:`served`."""
     state = ConsoleState(("detector", "supervisor"))
     cell = PreparedCell(state)
     state.put("workpiece", "laptop-7-5")
@@ -256,7 +263,7 @@ def prepared(name: str, punctual: bool = False) -> Iterator[tuple[str, PreparedC
     publisher = threading.Thread(target=publish, daemon=True)
     publisher.start()
     try:
-        with served(state, cell, punctual) as address:
+        with served(state, cell, punctual, **settings) as address:
             yield address, cell
     finally:
         ended.set()
@@ -309,13 +316,15 @@ def main() -> None:
     parser.add_argument(
         "--all", action="store_true", help="every scene in every size, instead of the pictures of the docs"
     )
+    parser.add_argument("--token-file", default="", metavar="FILE", help="ask for the token in it")
     options = parser.parse_args()
     if unknown := set(options.scenes) - SCENES.keys():
         parser.error(f"no scene {', '.join(sorted(unknown))}: expected {', '.join(SCENES)}")
     if options.screenshots is None:
         with ExitStack() as stack:
             for name in options.scenes or SCENES:
-                print(f"{name:>16}  {stack.enter_context(prepared(name, punctual=True))[0]}", flush=True)
+                scene = prepared(name, punctual=True, token_file=options.token_file)
+                print(f"{name:>16}  {stack.enter_context(scene)[0]}", flush=True)
             threading.Event().wait()
     elif options.all:
         _screenshots(options.screenshots, dict.fromkeys(SCENES, _as_found), SIZES, "png")

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 LOADS_FOREVER = """
     import importlib, signal
-    from sticker_uq.nodes.__main__ import run
+    from sticker_uq.nodes.__main__ import run_executable
 
     def import_module(name):
         print(f"loading {name}", flush=True)
@@ -27,7 +27,7 @@ LOADS_FOREVER = """
             signal.pause()
 
     importlib.import_module = import_module
-    run("detector")
+    run_executable("detector")
 """
 
 

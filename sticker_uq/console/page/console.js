@@ -50,8 +50,18 @@ function connect() {
   triedAt = performance.now(); offset = Infinity;
   socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/live");
   socket.onopen = () => socket.send(JSON.stringify({ heat: view.layers.heat }));
-  socket.onmessage = (event) => { state = JSON.parse(event.data); hear(); show(); };
+  socket.onmessage = (event) => receive(event.data);
   socket.onclose = () => { trueAt = Math.min(trueAt, performance.now() - STALE_MS); watch(); askToSignIn(); };
+}
+
+// What cannot be shown covers the page: it would stand there as if the message before were still true.
+function receive(message) {
+  try {
+    state = JSON.parse(message); hear(); show();
+  } catch (error) {
+    trueAt = Math.min(trueAt, performance.now() - STALE_MS); watch();
+    throw error;
+  }
 }
 
 // Without a session the server serves the sign-in in place of this page.
@@ -109,7 +119,8 @@ function showLayers() {
   for (const [name, on] of Object.entries(view.layers)) $("layer-" + name).setAttribute("aria-pressed", String(on));
 }
 
-function command(name) { return post("command", STRINGS[name], { command: name }, $("said")); }
+// The button of a reset says what it resets.
+function command(name) { return post("command", name === "reset" ? $("reset").textContent : STRINGS[name], { command: name }, $("said")); }
 
 // Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell, and who has proved one
 // enters none.

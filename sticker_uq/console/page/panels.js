@@ -5,6 +5,8 @@ const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
 const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: "▶", removing: "▶", verifying: "◆", intervention: "?", fault: "!", held: "‖", lost: "✕" };
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
+// Alarms of the assumption monitor. Another policy that does not hold ends by itself when what differs is restored.
+const ALARMS = ["drift", "wrong_removal", "missed_sticker"];
 let last = "unknown"; // the state before the contact was lost
 
 export function showGate(state) {
@@ -20,8 +22,10 @@ export function showGate(state) {
   details($("gate-details"), [...gate.closed, ...gate.details]);
   text("title", state.workpiece ? fill(STRINGS.laptop, { name: state.workpiece.replace(/^laptop[-_ ]*/i, "") }) : STRINGS.title);
   banner("held", gate.held ? STRINGS.held : "");
-  banner("alarm", !state.connected ? STRINGS.lost : gate.state === "fault" ? STRINGS.fault : "");
-  $("reset").hidden = !state.connected || gate.state !== "fault";
+  const fault = gate.state === "fault", alarmed = gate.closed.some(({ code }) => code === "assumption") && gate.details.some(({ code }) => ALARMS.includes(code));
+  banner("alarm", !state.connected ? STRINGS.lost : fault ? STRINGS.fault : alarmed ? STRINGS.alarmed : "");
+  text("reset", fault ? STRINGS.reset : STRINGS.resetAlarm);
+  $("reset").hidden = !state.connected || !(fault || alarmed);
 }
 
 // The page has heard nothing for `age` ms: whatever it shows is covered.

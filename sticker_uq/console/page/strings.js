@@ -17,6 +17,7 @@ export const STRINGS = {
   staleHint: "What lies behind this is old. Trust your eyes, not this page. It tries again by itself.",
   staleFor: "Last message {seconds} s ago",
   fault: "Fault. Look at the cell before you reset it.",
+  alarmed: "The policy does not hold here. Find out what has changed before you reset it.",
   held: "HELD. Nothing is peeled until somebody presses Release.",
   picture: "Picture of the laptop",
   noPicture: "There is no picture",
@@ -51,6 +52,7 @@ export const STRINGS = {
   hold: "HOLD",
   release: "Release",
   reset: "Reset the fault",
+  resetAlarm: "Monitor the policy anew",
   who: "Your name (not checked)",
   signedIn: "Signed in as {name}",
   signOut: "Sign out",
@@ -86,7 +88,7 @@ export const STRINGS = {
     gate_unknown: "No state", gate_blocked: "Closed", gate_monitoring: "Watching", gate_permitted: "Open",
     gate_removing: "Arm at work", gate_verifying: "Checking", gate_intervention: "Asked", gate_fault: "Fault",
     arrived: "Laptop arrived", done_clean: "Laptop clean", done_left: "Laptop left to people", asked: "Question",
-    answered: "Answer", hold: "Held by", release: "Released by", reset: "Fault reset by",
+    answered: "Answer", hold: "Held by", release: "Released by", reset: "Reset by",
   },
   keysTitle: "Keys",
   keyNames: { Enter: "Enter" },
@@ -125,7 +127,7 @@ export const STRINGS = {
     novel_place: "Something unfamiliar where the picture is marked: {subject} {value}, highest allowed {limit}",
     no_novelty_network: "{subject} could not be measured: there is no usable novelty network for the detector's weights",
     unfamiliar_scene: "The picture is unlike those the policy was made from: {signal} {measured}, usual {low} to {high}",
-    spot_check: "A spot check: please mark everything that is to be peeled",
+    spot_check: "A spot check: please decide every object with a number, and draw every other sticker",
     policy_other_weights: "The policy was made for another detector ({expected}, not {found})",
     policy_other_settings: "The policy was made for other settings of perception ({expected}, not {found})",
     policy_other_device: "The policy was made on another kind of device ({expected}, not {found}): calibrate again on this one",
@@ -179,13 +181,15 @@ export const STRINGS = {
     scene_answer_unknown: "the answer {number} is unknown", command_unknown: "the command {number} is unknown", box_without_area: "a box has no area",
     box_outside_image: "a box lies outside the picture of {width} x {height} px", no_fault: "there is no fault to reset",
     supervisor_missing: "the supervisor is not there", supervisor_timeout: "the supervisor did not answer in time",
+    supervisor_busy: "the supervisor has {count} requests to answer: please try again",
+    request_too_long: "too much at once: at most {answers} answers, and {characters} characters of a name",
     model_serves: "{model} ({hash}) replaces {old_model} ({old_hash})", model_kept: "{model} ({hash}) stays in use",
     model_loading: "A detector is being loaded already", model_unloaded: "Not configured any more: {node}",
     model_request_invalid: "The request cannot be served",
   },
   // In place of a message of the same code where its numbers belong into the details; an empty one stands in the details alone.
   plain: {
-    spot_check: "A spot check: draw a box around every sticker, also where the cell has drawn one",
+    spot_check: "A spot check: decide every object with a number, and draw a box around every other sticker",
     below_limit: "Not sure enough: {subject}", above_limit: "Not sure enough: {subject}", within_limit: "Sure enough: {subject}",
     reaches_limit: "Too much: {subject}", no_sticker: "It may not be a sticker", possible_sticker: "It may be a sticker",
     few_passes: "It is not always seen", monitor_objects: "A second check disagrees", monitor_agrees: "A second check agrees",
@@ -255,7 +259,7 @@ export function fill(template, values) {
 
 // A reason of the cell in the page's words. `detail` is a text from outside that is quoted as it is.
 export function say(reason) {
-  const template = STRINGS.messages[reason.code];
+  const template = own(STRINGS.messages, reason.code);
   if (template === undefined) return reason.text;
   // so many digits that the value can be told from its limit
   const digits = [3, 4, 5, 6, 7].find((n) => reason.value === reason.limit || short(reason.value, n) !== short(reason.limit, n)) || 3;
@@ -278,11 +282,14 @@ export function numbers(reasons) { return sayAll(reasons.filter((reason) => say(
 function plainly(reason) {
   const doubt = ["above_limit", "below_limit"].includes(reason.code) && Object.hasOwn(STRINGS.doubts, reason.subject);
   if (doubt) return STRINGS.doubts[reason.subject];
-  const words = STRINGS.plain[reason.code];
+  const words = own(STRINGS.plain, reason.code);
   return words === undefined ? say({ ...reason, values: { ...reason.values, detail: "" } }) : capital(fill(words, { subject: subject(reason.subject) }));
 }
 
-function subject(name) { return Object.hasOwn(STRINGS.subjects, name) ? STRINGS.subjects[name] : name; }
+function subject(name) { return own(STRINGS.subjects, name) ?? name; }
+
+// The entry `name`, which comes from the cell and may be that of something every object has.
+function own(words, name) { return Object.hasOwn(words, name) ? words[name] : undefined; }
 
 function capital(words) { return words.charAt(0).toUpperCase() + words.slice(1); }
 

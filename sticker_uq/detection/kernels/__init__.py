@@ -1,1 +1,1 @@
-"""Optimised implementations of the stochastic passes for processor and GPU, tested against torchvision's own modules."""
+"""Fast kernels of the detectors for processor and GPU, tested against torchvision's own modules."""

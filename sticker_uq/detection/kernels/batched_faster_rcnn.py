@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torchvision.ops import clip_boxes_to_image
 
 from sticker_uq.detection.features import Features
-from sticker_uq.detection.kernels.batched_nms import greedy_nms, ranked
+from sticker_uq.detection.kernels.batched_nms import greedy_nms, top_ranked
 from sticker_uq.detection.kernels.fast_faster_rcnn import FastFasterRcnn
 from sticker_uq.detection.selection import Rows, all_finite, softmax_distribution
 
@@ -54,4 +54,4 @@ class BatchedFasterRcnn(FastFasterRcnn):
         return boxes.flatten(1, 2).gather(1, best[..., None].expand(-1, -1, 4)), left.gather(1, best) >= 0
 
     def _largest(self, values: Tensor, count: int) -> Tensor:
-        return ranked(values, count)
+        return top_ranked(values, count)

@@ -19,7 +19,8 @@ _PAIRS_AT_ONCE = 1 << 24
 
 
 def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
-    """Which boxes greedy suppression keeps, (G, K) bool: exactly those that ``torchvision.ops.nms`` keeps on a processor.
+    """Non-maximum suppression of groups of boxes: kept ones, (G, K) bool, exactly those of ``torchvision.ops.nms`` on a
+    processor.
 
     ``boxes`` (G, K, 4) of G groups, by falling score in each; those that are not ``usable`` (G, K) take no part. A box is
     suppressed by a better kept one of its group with an IoU above ``threshold``.
@@ -44,8 +45,8 @@ def greedy_nms(boxes: Tensor, usable: Tensor, threshold: float) -> Tensor:
             return kept
 
 
-def ranked(scores: Tensor, count: int) -> Tensor:
-    """Indices (n, count) of the largest of ``scores`` (n, N), by falling score and equal ones by index.
+def top_ranked(scores: Tensor, count: int) -> Tensor:
+    """Top scores for suppression: indices (n, count) of the largest of ``scores`` (n, N), falling, equal ones by index.
 
     ``topk`` may take any of several equal scores, others for another number of rows. Scores must not be NaN.
     """

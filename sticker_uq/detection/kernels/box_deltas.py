@@ -1,4 +1,4 @@
-"""The box deltas of a one-stage detector, computed for those levels of which somebody asks."""
+"""Lazy kernel for the box deltas of a one-stage detector, computed for those levels that are asked for."""
 
 from __future__ import annotations
 

@@ -14,15 +14,16 @@ _BROKEN = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_INTERNA
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory did not suffice; torch's allocator, driver, cuBLAS and cuDNN each say it differently."""
+    """Whether the torch ``error`` is lack of memory; allocator, driver, cuBLAS and cuDNN each say it differently."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def device_broken(error: BaseException) -> bool:
-    """Whether ``error`` is one after which every further call of this process to the GPU fails (a device-side assertion, an
-    illegal address, a lost device).
+    """Whether ``error`` says that the GPU is lost to this process: a device-side assertion, an illegal address, a lost device.
+
+    Every further call of this process to the GPU fails after it.
     """
     if not isinstance(error, RuntimeError) or out_of_memory(error):
         return False

@@ -29,7 +29,7 @@ class FastFasterRcnn(FasterRcnn):
         self._pooling = BagPooling(model.roi_heads.box_roi_pool)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """P2..P5 and the pooled map that only the region proposal network sees."""
+        """Fast Faster R-CNN kernel: P2..P5 and the pooled map that only the region proposal network sees."""
         if dropout is no_dropout:
             return super().head_maps(features, dropout)
         return self._pyramid.maps(features, dropout)

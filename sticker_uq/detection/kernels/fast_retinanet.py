@@ -22,7 +22,7 @@ class FastRetinaNet(RetinaNet):
         self._pyramid = FastPyramid(model.backbone.fpn, settings.dropout_rate)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """P3..P7."""
+        """Fast RetinaNet kernel: the pyramid's maps P3..P7."""
         if dropout is no_dropout:
             return super().head_maps(features, dropout)
         return self._pyramid.maps(features, dropout)

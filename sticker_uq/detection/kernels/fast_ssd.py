@@ -26,14 +26,14 @@ class FastSsd(Ssd):
         self._boxes = levels_of(model.head.regression_head)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The backbone's six maps, with dropout where the site is "in"."""
+        """Fast SSD kernel: the backbone's six maps, with dropout where the site is "in"."""
         if dropout is no_dropout or self._site == "out":
             return super().head_maps(features, dropout)
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         return [dropout.masks(m).mul_(m) for m in scaled]
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Objectness is the probability of a default box that it is not background."""
+        """Fast SSD kernel: head outputs; objectness is the probability of a default box that it is not background."""
         if maps[0].device.type != "cpu":
             return super().head_outputs(features, maps, score_floor)
         plain = [m.detach() for m in maps]

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, groups: int = 1) -> Tensor:
-    """The convolution of ``x`` (n, C, H, W) in steps of one place, with ``padding`` zeros around the map."""
+    """oneDNN's convolution of ``x`` (n, C, H, W) in steps of one place, with ``padding`` zeros around the map."""
     if x.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return F.conv2d(x, weight, bias, padding=padding, groups=groups)
     # with one thread torch would leave some to a matrix product of MKL
@@ -20,8 +20,10 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, padding: int, grou
     return made
 
 
-def turned(weight: Tensor) -> Tensor:
-    """The filters (C, O, k, k), channels last, that take the gradient of what ``weight`` (O, C, k, k) makes to its input."""
+def gradient_filters(weight: Tensor) -> Tensor:
+    """Filters (C, O, k, k), channels last, of a convolution that gives the input's gradient of one with ``weight`` (O, C,
+    k, k).
+    """
     return weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
 
 
@@ -37,7 +39,7 @@ class OneDnn(nn.Conv2d):
         return self.forward_only(input)
 
     def forward_only(self, x: Tensor) -> Tensor:
-        """The convolution of ``x`` without a trace for autograd, on a processor."""
+        """oneDNN's convolution of ``x`` without a trace for autograd, on a processor."""
         made: Tensor = torch.mkldnn_convolution(
             x,
             self.weight,
@@ -50,7 +52,7 @@ class OneDnn(nn.Conv2d):
         return made
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """The gradient to the input from the ``gradient`` to the output."""
+        """A convolution's gradient to the input from the ``gradient`` to the output, by oneDNN."""
         return convolved(gradient, self._turned, None, self.kernel_size[0] - 1 - int(self.padding[0]))
 
     @property
@@ -62,7 +64,7 @@ class OneDnn(nn.Conv2d):
 
     @cached_property
     def _turned(self) -> Tensor:
-        return turned(self.weight)
+        return gradient_filters(self.weight)
 
 
 class _Convolved(torch.autograd.Function):

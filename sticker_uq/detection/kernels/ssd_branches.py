@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from sticker_uq.detection.kernels.onednn import convolved, turned
+from sticker_uq.detection.kernels.onednn import convolved, gradient_filters
 from sticker_uq.detection.selection import softmax_distribution
 
 _MANY_PLACES = 256
@@ -24,16 +24,16 @@ _SMALL_PRODUCT = 128
 
 
 class Level(Protocol):
-    """What a branch does with the map of one level."""
+    """Kernel of an SSD head's branch for the map of one level."""
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
+        """An SSD branch's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """The gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
+        """An SSD branch's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
 
     def at(self, patches: Tensor) -> Tensor:
-        """Outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
+        """An SSD branch's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
 
 
 def levels_of(branch: Any) -> list[Level]:
@@ -50,7 +50,7 @@ def _level(block: nn.Module) -> Level:
 
 
 class Dense:
-    """A 3x3 convolution (SSD300)."""
+    """SSD branch of a 3x3 convolution (SSD300)."""
 
     def __init__(self, convolution: nn.Conv2d) -> None:
         self._weight, self._bias = convolution.weight.detach(), convolution.bias
@@ -97,11 +97,11 @@ class Dense:
 
     @cached_property
     def _turned(self) -> Tensor:
-        return turned(self._weight)
+        return gradient_filters(self._weight)
 
 
 class Separable:
-    """A depthwise 3x3 convolution, ReLU6, and a 1x1 convolution (SSDLite)."""
+    """SSD branch of a depthwise 3x3 convolution, ReLU6, and a 1x1 convolution (SSDLite)."""
 
     def __init__(self, depthwise: nn.Conv2d, pointwise: nn.Conv2d) -> None:
         self._filters, self._shift = depthwise.weight.detach(), depthwise.bias
@@ -158,7 +158,7 @@ class Separable:
 
     @cached_property
     def _turned(self) -> Tensor:
-        return turned(self._weight)
+        return gradient_filters(self._weight)
 
     @cached_property
     def _turned_filters(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""How many threads a small network computes with."""
+"""How many threads a detector's small network computes with."""
 
 from __future__ import annotations
 

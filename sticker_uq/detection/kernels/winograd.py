@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sticker_uq.detection.kernels.onednn import OneDnn, turned
+from sticker_uq.detection.kernels.onednn import OneDnn, gradient_filters
 
 _POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 """Where the polynomials are evaluated, beside infinity: half the rounding error of the usual 0, 1, -1, 2, -2."""
@@ -69,12 +69,12 @@ class Winograd(OneDnn):
     # made when first needed: small maps never do
     @cached_property
     def transformed(self) -> Tensor:
-        """The filters as weights of the grouped convolution."""
+        """Winograd's filters as weights of the grouped convolution."""
         return _transformed(self.weight)
 
     @cached_property
     def _transformed_turned(self) -> Tensor:
-        return _transformed(turned(self.weight))
+        return _transformed(gradient_filters(self.weight))
 
 
 def use_winograd(module: nn.Module) -> None:

@@ -1,1 +1,1 @@
-"""The detector families: torchvision's networks, split at their first dropout."""
+"""The detectors' networks: torchvision's models, split at their first dropout, one module per family."""

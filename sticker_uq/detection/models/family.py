@@ -21,22 +21,24 @@ class Family(Protocol):
     two_stage: bool
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """The part before the first dropout, for one transformed image whose original has ``image_size`` (W, H)."""
+        """A detector family's part before the first dropout, for one transformed image whose original has ``image_size`` (W,
+        H).
+        """
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The maps that enter the heads, one (n, C, h, w) per level, fine to coarse."""
+        """A detector family's maps that enter the heads, one (n, C, h, w) per level, fine to coarse."""
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """Boxes above ``score_floor`` that the heads see in ``maps``, px of the resized image, not yet suppressed."""
+        """A detector family's boxes above ``score_floor`` in ``maps``, px of the resized image, not yet suppressed."""
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
         """Candidates of the head maps (n, C, h, w) of n images, and the objectness before them (see ``DeterministicPass``)."""
 
 
 class HeadOutputs(NamedTuple):
-    """What the heads make of the maps of n images: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
+    """A detector's head outputs of n images: ``rows`` like ``Family.candidates``, the rest like ``DeterministicPass``."""
 
     objectness: tuple[Tensor, ...]
     anchors: Tensor

@@ -19,7 +19,7 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class FasterRcnn:
-    """Family of fasterrcnn_resnet50_fpn and its v2."""
+    """Detector family of fasterrcnn_resnet50_fpn and its v2."""
 
     two_stage = True
 
@@ -27,22 +27,24 @@ class FasterRcnn:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """Backbone and inner convolutions of the FPN."""
+        """Faster R-CNN's backbone and inner convolutions of the FPN."""
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """P2..P5 and the pooled map that only the region proposal network sees."""
+        """Faster R-CNN's P2..P5 and the pooled map that only the region proposal network sees."""
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """Proposals and their class-specific boxes; the dropout is already in ``maps``."""
+        """Faster R-CNN's proposals and their class-specific boxes; the dropout is already in ``maps``."""
         objectness, deltas = self._model.rpn.head(maps)
         return self._rows(features, maps, objectness, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Objectness is the logit of the region proposal network, before suppression (DiL paper, section 3)."""
+        """Faster R-CNN's head outputs; objectness is the region proposal network's logit, before suppression (DiL paper,
+        section 3).
+        """
         rpn = self._model.rpn
         with torch.enable_grad():
             objectness, deltas = rpn.head(maps)

@@ -18,7 +18,7 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class RetinaNet:
-    """Family of retinanet_resnet50_fpn and its v2."""
+    """Detector family of retinanet_resnet50_fpn and its v2."""
 
     two_stage = False
 
@@ -26,17 +26,17 @@ class RetinaNet:
         self._model = model
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """Backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
+        """RetinaNet's backbone and inner convolutions of the FPN; in v2 also P6 and P7, which no dropout reaches."""
         return encode_pyramid(self._model.backbone, images, image_size)
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """P3..P7."""
+        """RetinaNet's pyramid maps P3..P7."""
         return pyramid_maps(self._model.backbone.fpn, features, dropout)
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """Anchors with normalised class vectors; the dropout is already in ``maps``."""
+        """RetinaNet's anchors with normalised class vectors; the dropout is already in ``maps``."""
         outputs = self._model.head(maps)
         probabilities = sigmoid_distribution(outputs["cls_logits"])
         return anchor_candidates(
@@ -44,7 +44,7 @@ class RetinaNet:
         )
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
+        """RetinaNet's head outputs; objectness is the largest sigmoid of the foreground classes: there is no objectness head."""
         head = self._model.head
         with torch.enable_grad():
             logits = head.classification_head(maps)

@@ -19,7 +19,7 @@ from sticker_uq.detection.settings import DetectorSettings
 
 
 class Ssd:
-    """Family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
+    """Detector family of ssd300_vgg16 and ssdlite320_mobilenet_v3_large.
 
     ``site`` "in" (Lu et al.): dropout on each feature map that enters the head, one mask per map and pass
     that the regression and the classification branch share, drawn from the finest level to the coarsest.
@@ -35,7 +35,7 @@ class Ssd:
         self._site = settings.dropout_site
 
     def encode(self, images: ImageList, image_size: tuple[int, int]) -> Features:
-        """The whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
+        """The SSD's whole backbone; with site "out" the head's convolutions as well, their outputs in ``extra``."""
         maps = tuple(backbone_maps(self._model.backbone, images.tensors))
         extra = tuple(self._convolutions(list(maps))) if self._site == "out" else ()
         return Features(
@@ -43,13 +43,13 @@ class Ssd:
         )
 
     def head_maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The backbone's six maps, with dropout where the site is "in"."""
+        """The SSD backbone's six maps, with dropout where the site is "in"."""
         return [dropout(m) if self._site == "in" else m for m in features.maps]
 
     def candidates(
         self, features: Features, maps: list[Tensor], dropout: Dropout, score_floor: float
     ) -> Rows:
-        """Default boxes with their softmax vectors."""
+        """The SSD's default boxes with their softmax vectors."""
         on_outputs = self._site == "out"
         outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
         levels, head = len(maps), self._model.head
@@ -59,7 +59,7 @@ class Ssd:
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
     def head_outputs(self, features: Features, maps: list[Tensor], score_floor: float) -> HeadOutputs:
-        """Objectness is the probability of a default box that it is not background."""
+        """The SSD's head outputs; objectness is the probability of a default box that it is not background."""
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
             outputs = _branch(head.classification_head, maps)

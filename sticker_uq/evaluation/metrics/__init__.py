@@ -1,1 +1,1 @@
-"""Accuracy of detections, calibration of probabilities, and statistics."""
+"""Measures on labelled images: accuracy of detections, calibration of probabilities, and statistics."""

@@ -19,7 +19,7 @@ from sticker_uq.uncertainty import ClusterSettings, iou_matrix, observe
 
 @dataclass(frozen=True)
 class ClassAccuracy:
-    """Accuracy for one class; ``objects`` of the ground truth. NaN: nothing to measure it on."""
+    """Detection accuracy for one class; ``objects`` of the ground truth. NaN: nothing to measure it on."""
 
     objects: int
     average_precision: float
@@ -53,7 +53,7 @@ class StochasticAccuracy:
 
 
 def mean_average_precision(detections: Sequence[Detections], truths: Sequence[LabelledImage]) -> Accuracy:
-    """Accuracy of ``detections``, one for every picture of ``truths``.
+    """Detection accuracy (mAP, AP) of ``detections``, one for every picture of ``truths``.
 
     Raises InvalidInput when there is not exactly one for every picture, or no picture.
     """
@@ -81,7 +81,7 @@ def coco_summary(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 @dataclass(frozen=True)
 class Counts:
-    """Objects found, detections that found none, objects not found."""
+    """Detection counts: objects found, detections that found none, objects not found."""
 
     true_positives: int
     false_positives: int
@@ -91,7 +91,7 @@ class Counts:
 def count_matches(
     detected: Detections, truth: LabelledImage, iou: float = MATCH_IOU, score: float = DECISION_SCORE
 ) -> Counts:
-    """Counts of one image: detections with at least ``score`` that overlap an object of their class by ``iou``."""
+    """Detection counts of one image: detections with at least ``score`` that overlap an object of their class by ``iou``."""
     kept = detected.scores >= score
     chosen = Detections(detected.boxes[kept], detected.probabilities[kept])
     hits = int((match_classes(chosen, truth, iou)[0] >= 0).sum())
@@ -151,7 +151,7 @@ def evaluate_passes(
 
 
 def as_json(accuracy: Accuracy | StochasticAccuracy) -> dict[str, Any]:
-    """Plain values for a JSON file: classes by their lower-case names, None where nothing could be measured."""
+    """Detection accuracy for a JSON file: classes by their lower-case names, None where nothing could be measured."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def _check_pairs(detections: Sequence[Detections], truths: Sequence[LabelledImag
 
 
 def as_detections(objects: Sequence[ObservedObject]) -> Detections:
-    """Clustered objects as detections: their mean boxes and mean probabilities."""
+    """Clustered objects as detections, to measure their accuracy: mean boxes and mean probabilities."""
     boxes = np.array([o.box for o in objects], np.float32).reshape(-1, 4)
     return Detections(
         boxes, np.array([o.probabilities for o in objects], np.float32).reshape(-1, CLASS_COUNT)

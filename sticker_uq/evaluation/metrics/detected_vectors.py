@@ -18,7 +18,7 @@ Progress = Callable[[], None]
 def one_pass_vectors(
     detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
 ) -> tuple[Vectors, str]:
-    """The detections without dropout as vectors called ``name``, and a sentence about them.
+    """Probability vectors of the detections without dropout, called ``name``, and a sentence about them.
 
     ``progress`` is called after every picture. Raises InvalidInput for a picture that cannot be read, and when nothing is
     detected anywhere.
@@ -33,7 +33,7 @@ def one_pass_vectors(
 def cluster_vectors(
     detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
 ) -> tuple[Vectors, str]:
-    """The mean boxes and mean class vectors of the clusters that the stochastic passes form, as :func:`one_pass_vectors`.
+    """Probability vectors of the clusters of the stochastic passes, mean boxes and mean vectors, as :func:`one_pass_vectors`.
 
     Objects seen in too few passes to cluster are left out.
     """

@@ -37,7 +37,7 @@ class MatchedDetections:
 
     @property
     def labels(self) -> IntArray:
-        """The most probable class of each detection other than background, (N,)."""
+        """The most probable class of each matched detection other than background, (N,)."""
         return self.probabilities[:, 1:].argmax(axis=1) + 1
 
 
@@ -74,7 +74,7 @@ def match(found: Sequence[Detections], truths: Sequence[LabelledImage]) -> Match
 def match_classes(
     detected: Detections, truth: LabelledImage, min_iou: float = MATCH_IOU
 ) -> tuple[IntArray, FloatArray]:
-    """:func:`assign` of the detections of one image to the labelled objects of their foreground class."""
+    """:func:`assign` the detections of one image to the labelled objects of their foreground class."""
     same = detected.foreground_labels[:, None] == truth.labels[None, :]
     return assign(np.where(same, iou_matrix(detected.boxes, truth.boxes), 0.0), detected.scores, min_iou)
 
@@ -82,7 +82,7 @@ def match_classes(
 def assign(
     overlaps: FloatArray, scores: FloatArray, min_iou: float = MATCH_IOU
 ) -> tuple[IntArray, FloatArray]:
-    """Greedy matching: each detection, the highest score first, takes the free object that it overlaps most.
+    """Greedy matching of detections to labelled objects: each, the highest score first, takes the free one it overlaps most.
 
     ``overlaps`` (N, M): IoU of N detections and M objects; ``scores`` (N,). Returns for every detection the number of its object
     (N,), -1 for none with an IoU of at least ``min_iou`` > 0, and the IoU with it (N,), 0 for none.

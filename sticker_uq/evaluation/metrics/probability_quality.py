@@ -23,7 +23,7 @@ _SMALLEST = 1e-15
 
 @dataclass(frozen=True)
 class Sampling:
-    """How subsets are drawn for ACE: ``subsets`` of ``ratio`` of the objects each, without replacement.
+    """How subsets are drawn for the calibration error ACE: ``subsets`` of ``ratio`` of the objects each, without replacement.
 
     ``relative``: errors are divided by the mean number of objects per class in a subset, so that data sets of other sizes
     compare. Raises :class:`InvalidInput` for a number outside its range.
@@ -48,23 +48,23 @@ CODE = Sampling(relative=True)
 
 @dataclass(frozen=True)
 class ClassErrors:
-    """ACE of every subset and class, ``errors`` (m, K); ``eace`` and ``vace`` (K,) are its mean and variance over the subsets."""
+    """Calibration error ACE of every subset and class, ``errors`` (m, K); ``eace`` and ``vace`` (K,): its mean and variance."""
 
     errors: FloatArray
 
     @property
     def eace(self) -> FloatArray:
-        """Expectation of the absolute class error, (K,), objects or share of the mean class count."""
+        """Calibration error EACE: expectation of the absolute class error, (K,), objects or share of the mean class count."""
         return self.errors.mean(axis=0)
 
     @property
     def vace(self) -> FloatArray:
-        """Variance of the absolute class error, (K,), divided by m as in the paper."""
+        """Calibration error VACE: variance of the absolute class error, (K,), divided by m as in the paper."""
         return self.errors.var(axis=0)
 
 
 def check(p: FloatArray, y: IntArray) -> None:
-    """Raise :class:`InvalidInput` unless ``p`` and ``y`` are probabilities and classes as all functions here take them."""
+    """Raise :class:`InvalidInput` unless ``p`` and ``y`` are the probabilities and classes that calibration measures take."""
     if p.ndim != 2 or y.shape != p.shape[:1] or p.shape[1] < 2:
         raise InvalidInput(
             f"probabilities {p.shape} and classes {y.shape}: expected (N, K) and (N,), at least two classes"
@@ -80,7 +80,7 @@ def check(p: FloatArray, y: IntArray) -> None:
 
 
 def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) -> ClassErrors:
-    """ACE_c = \\|E(#c) - #c\\| of random subsets (Ullah et al., section IV-A, steps a to c), E(#c) the sum of p_c.
+    r"""Calibration error ACE_c = \|E(#c) - #c\| of random subsets (Ullah et al., IV-A, steps a to c), E(#c) the sum of p_c.
 
     Errors of one subset cancel: a model with as many objects too sure as too unsure of a class scores 0. Raises
     :class:`InvalidInput` when there is no object.
@@ -99,12 +99,12 @@ def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) 
 
 
 def accuracy(p: FloatArray, y: IntArray) -> float:
-    """Share of the objects whose most probable class is the true one."""
+    """Classification accuracy: share of the objects whose most probable class is the true one."""
     return _mean(p.argmax(axis=1) == y)
 
 
 def brier_score(p: FloatArray, y: IntArray) -> float:
-    """Mean over the objects of the squared errors summed over the classes, 0..2 (Ullah et al., section II, 1)."""
+    """Brier score: mean over the objects of the squared errors summed over the classes, 0..2 (Ullah et al., section II, 1)."""
     return float(np.sum(class_brier_scores(p, y)))
 
 
@@ -116,12 +116,12 @@ def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
 
 
 def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
-    """Mean over the objects of -ln p of the true class, nats. The paper's figure (section II, 3) is N times that, the sum."""
+    """NLL: mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is N times that, the sum."""
     return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 
 def calibration_error(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Mean over the objects of the gap between confidence and share that is right in the bin of each, 0..1.
+    """Calibration error: mean over the objects of the gap between confidence and share that is right in its bin, 0..1.
 
     Of the scores of detections this is D-ECE (Küppers et al. 2020, without the box); ``right`` (N,) says of each whether it found
     an object of its class at IoU 0.5 that no surer one found.
@@ -154,7 +154,7 @@ def class_calibration_errors(p: FloatArray, y: IntArray, bins: int = BINS) -> Fl
 
 
 def bin_index(confidence: FloatArray, bins: int) -> IntArray:
-    """The bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
+    """The calibration bin of each confidence in [0, 1]: (0, 1/bins] is 0, and so is exactly 0."""
     edges = np.linspace(0.0, 1.0, bins + 1)
     return np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
 

@@ -38,7 +38,7 @@ class ScoredDetections:
 
 @dataclass(frozen=True)
 class Vectors:
-    """``p`` (N, K) probabilities, ``y`` (N,) true classes, ``units`` (N,) numbers of the images that the objects are in.
+    """Classified objects: ``p`` (N, K) probabilities, ``y`` (N,) true classes, ``units`` (N,) numbers of their images.
 
     ``classes``: K names; ``detections`` where a detector made them.
     """
@@ -60,13 +60,13 @@ class Vectors:
 
 
 def of_detections(name: str, matched: MatchedDetections) -> Vectors:
-    """The vectors of a detector: one object per detection, of class background where nothing lies there."""
+    """The probability vectors of a detector: one object per detection, of class background where nothing lies there."""
     scored = ScoredDetections(matched.labels, matched.right, matched.iou)
     return Vectors(name, CLASSES, matched.probabilities, matched.truth, matched.image, scored)
 
 
 def write_vectors(vectors: Vectors, path: Path) -> None:
-    """Write ``vectors`` to a CSV file that :func:`read_vectors` reads, completely or not at all."""
+    """Write probability ``vectors`` to a CSV file that :func:`read_vectors` reads, completely or not at all."""
     header = ["image", *(f"p_{name}" for name in vectors.classes), "label"]
     scored = vectors.detections
     with atomic_write(path, "w") as stream:
@@ -85,7 +85,7 @@ def write_vectors(vectors: Vectors, path: Path) -> None:
 
 
 def read_vectors(path: Path) -> Vectors:
-    """The vectors in a CSV or npz file, named after it.
+    """The probability vectors in a CSV or npz file, named after it.
 
     CSV: a column ``p_NAME`` per class and ``label`` (a name or its number); ``image`` says which objects belong together,
     without it each stands alone; ``score_label``, ``right``, ``iou`` come from detectors. npz: ``probabilities`` (N, K),

@@ -41,7 +41,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class QualitySettings:
-    """``sampling`` of the subsets for ACE; ``bins`` of the calibration errors; ``resamples`` of the bootstrap; ``seed``."""
+    """Settings of probability quality: ``sampling`` of subsets for ACE, ``bins``, ``resamples`` of the bootstrap, ``seed``."""
 
     sampling: pq.Sampling = pq.PAPER
     bins: int = pq.BINS
@@ -57,7 +57,9 @@ class QualitySettings:
 
 @dataclass(frozen=True)
 class Row:
-    """One measured value with its 95 % bootstrap interval; ``subject``: a class, or "all"; ``count``: objects behind it."""
+    """One measure of probability quality with its 95 % bootstrap interval; ``subject``: a class or "all";
+    ``count`` of objects.
+    """
 
     name: str
     state: State
@@ -71,7 +73,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Quality:
-    """What was measured of ``vectors`` in one ``state``: ``errors`` of the subsets, ``diagrams`` by class and for all."""
+    """Probability quality of ``vectors`` in one ``state``: ``errors`` of the subsets, ``diagrams`` by class and for all."""
 
     vectors: Vectors
     state: State
@@ -80,7 +82,7 @@ class Quality:
     diagrams: dict[str, tuple[Bin, ...]]
 
     def value(self, measure: str, subject: str = OVERALL) -> float:
-        """One value. Raises KeyError when it was not measured."""
+        """One measure of probability quality. Raises KeyError when it was not measured."""
         for row in self.rows:
             if (row.measure, row.subject) == (measure, subject):
                 return row.value
@@ -90,7 +92,7 @@ class Quality:
 def measure_quality(
     vectors: Vectors, settings: QualitySettings, methods: Sequence[Method] = ()
 ) -> list[Quality]:
-    """The quality of ``vectors`` as they are, then as each of ``methods`` would calibrate them (cross-fitted).
+    """The probability quality of ``vectors`` as they are, then as each of ``methods`` would calibrate them (cross-fitted).
 
     Raises :class:`InvalidInput` when there is no object, or too few images to calibrate.
     """

@@ -25,7 +25,7 @@ _Map = Callable[[FloatArray], FloatArray]
 def cross_calibrated(
     p: FloatArray, y: IntArray, units: IntArray, method: Method, folds: int = FOLDS, seed: int = 0
 ) -> FloatArray:
-    """``p`` (N, K) after calibration learned from other ``units`` (N,) than the object's own, (N, K) float64.
+    """Probabilities ``p`` (N, K) after calibration learned from other ``units`` (N,) than the object's own, (N, K) float64.
 
     Raises :class:`InvalidInput` when there are fewer units than folds.
     """
@@ -55,7 +55,7 @@ def _isotonic(p: FloatArray, right: NDArray[np.bool_]) -> _Map:
 
 
 def temperature(p: FloatArray, right: NDArray[np.bool_]) -> float:
-    """What to divide the log odds of ``p`` (N,) by for the highest likelihood of ``right`` (N,), from 0.05 to 20.
+    """Temperature scaling of log odds of ``p`` (N,) with the highest likelihood of ``right`` (N,), from 0.05 to 20.
 
     Guo et al. 2017, section 4.2.
     """

@@ -1,4 +1,4 @@
-"""Intervals and comparisons of samples, each once: exact and bootstrap intervals, area under the ROC curve."""
+"""Statistics of measures: intervals and comparisons of samples: exact and bootstrap intervals, area under the ROC curve."""
 
 from __future__ import annotations
 

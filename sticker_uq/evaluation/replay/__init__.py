@@ -1,1 +1,1 @@
-"""Replay: recorded images through the perception and policy of the live cell; tables and comparison with the live results."""
+"""Replay of recordings: images through the cell's perception and policy, without gate and arm; tables, comparison with live."""

@@ -1,4 +1,4 @@
-"""Assessing many images in order, one after the other or in several processes at once, with the same result."""
+"""Assessing many images of a replay in order, one after the other or in several processes at once, with the same result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DONE_AHEAD = 4  # assessments that wait for whoever writes
 
 
 class Assessor(Protocol):
-    """What is needed of :class:`sticker_uq.perception.Perception`."""
+    """What a replay needs of :class:`sticker_uq.perception.Perception`."""
 
     def assess(
         self,
@@ -40,14 +40,14 @@ class Assessor(Protocol):
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """Everything there is to say about `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
+        """The replay's assessment of `image`, with its saliency map if `keep_saliency`; `facts` are its own."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """A scene with status FAILED, for an image that could not be assessed."""
+        """A replay's scene with status FAILED, for an image that could not be assessed."""
 
 
 def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
-    """Every image of `source` with its assessment, in order.
+    """Replay in this process: every image of `source` with its assessment, in order.
 
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
     may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
@@ -71,7 +71,7 @@ def _each_assessed(
 
 
 def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
-    """Every image of `source` with its assessment, in order, assessed in that many processes.
+    """Replay in that many processes: every image of `source` with its assessment, in order.
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
     """
@@ -91,7 +91,7 @@ def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: i
 
 
 def process_count(settings: PerceptionSettings, images: int) -> int:
-    """In how many processes about `images` images are assessed fastest with `settings` on this machine.
+    """In how many processes a replay of about `images` images is fastest with `settings` on this machine.
 
     One on a GPU and where torch may use all cores by itself.
     """

@@ -1,4 +1,4 @@
-"""Which limits of the policy kept how many objects and scenes from being released, and by how much."""
+"""Replay's count of which limits of the policy kept how many objects and scenes from being released, and by how much."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class _Reason:
 
 
 class BlockedBy:
-    """Counts of the reasons why objects are asked about and why scenes are not released, over the images so far."""
+    """Replay's counts of why objects are asked about and why scenes are not released, over the images so far."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str], _Reason] = {}
 
     def add(self, decision: SceneDecision) -> None:
-        """Take up the decision about the next image."""
+        """Count what blocked the replay's next image."""
         for verdict in decision.verdicts:
             if verdict.verdict is Verdict.ASK:
                 # of an object seen in few passes the other reasons say what it may be
@@ -59,7 +59,7 @@ class BlockedBy:
             self._count("scene", decision.reasons)
 
     def rows(self) -> list[Row]:
-        """The rows of the table with LIMIT_SCHEMA: objects first, what blocked most on top."""
+        """The rows of the replay's table of limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
         ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
         return [
             {

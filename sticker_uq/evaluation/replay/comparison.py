@@ -48,7 +48,7 @@ class Comparison:
         self.identical = self.different = 0
 
     def add(self, replayed: SceneAssessment) -> None:
-        """Compare one assessment of the replay. Images that the live cell skipped count for nothing."""
+        """Compare one assessment of the replay with the live cell's. Images that the live cell skipped count for nothing."""
         place = int(np.searchsorted(self.stamps, replayed.stamp_ns))
         if place == len(self.stamps) or self.stamps[place] != replayed.stamp_ns:
             return
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def count(self) -> int:
-        """Live assessments with different stamps."""
+        """Live assessments with different stamps that a replay is compared with."""
         return len(self.stamps)
 
     @property
@@ -72,11 +72,11 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether something was compared and nothing differs."""
+        """Whether something of replay and live cell was compared and nothing differs."""
         return self.identical > 0 and not self.different
 
     def differing(self) -> list[str]:
-        """What differs, one line for each of the first ``MOST_EXAMPLES`` that do."""
+        """What differs between replay and live cell, one line for each of the first ``MOST_EXAMPLES`` that do."""
         wanted = {replayed.stamp_ns for replayed in self._examples}
         live = (
             {scene.stamp_ns: scene for scene in self._scenes() if scene.stamp_ns in wanted} if wanted else {}
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def live_scenes(bag: Bag, image_topic: str) -> Comparison:
-    """The assessments recorded in `bag`, to be compared with those of the images of `image_topic`.
+    """The live cell's assessments in `bag`, to be compared with a replay of the images of `image_topic`.
 
     Where several cameras were recorded, the scenes beside the images count, see
     :func:`sticker_uq.io.topics.scene_topic_of`. Raises InvalidInput when there are none, or several of which none is

@@ -1,4 +1,4 @@
-"""Which pictures of a long row are drawn, which of them are kept, which the report shows."""
+"""Which pictures of a replay are drawn, which of them are kept, which the report shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AHEAD = 4  # pictures that may wait to be drawn
 
 
 class Spread(Generic[T]):
-    """At most `most` of a row of things whose length nobody knows, evenly spread over it."""
+    """Choice of pictures in a replay: at most `most` of a row of things of unknown length, evenly spread over it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -31,13 +31,13 @@ class Spread(Generic[T]):
         self._kept: list[tuple[int, T]] = []
 
     def place(self) -> int | None:
-        """The place of the next thing of the row, None when it is not wanted; to be asked once for each."""
+        """The place of the replay's next picture, None when it is not wanted; to be asked once for each."""
         self._count += 1
         wanted = self._most > 0 and (self._count - 1) % self._step == 0
         return self._count - 1 if wanted else None
 
     def add(self, place: int, thing: T) -> None:
-        """Keep `thing`, for which space is made; not if the places have become rarer since it was asked about."""
+        """Keep the replay's picture `thing`; not if the places have become rarer since it was asked about."""
         if place % self._step:
             return
         self._kept.append((place, thing))
@@ -46,12 +46,12 @@ class Spread(Generic[T]):
             self._kept = [(index, thing) for index, thing in self._kept if index % self._step == 0]
 
     def kept(self) -> list[T]:
-        """What is kept, in order."""
+        """The replay's pictures that are kept, in order."""
         return [thing for _, thing in self._kept]
 
 
 class Gallery:
-    """Draws pictures into `folder`, at most `most` (None: all), and collects what the report shows.
+    """Draws a replay's pictures into `folder`, at most `most` (None: all), and collects what the report shows.
 
     The report shows images that differ in what was decided from the one before; where the images do not follow each other
     in time (`continuous` False) any of them. Drawing runs beside the caller in a thread of its own. A context manager.
@@ -76,7 +76,9 @@ class Gallery:
         self._artist.shutdown(cancel_futures=True)
 
     def add(self, item: SourceImage, assessment: SceneAssessment, decision: SceneDecision) -> None:
-        """Take up the next image. Raises OSError when the disk refused its picture or that of an image shortly before."""
+        """Take up the replay's next image. Raises OSError when the disk refused its picture or that of an image shortly
+        before.
+        """
         kept = 0 if self._spread is None else self._spread.place()
         shown = self._shown.place() if self._differs(assessment, decision) else None
         if kept is None and shown is None:
@@ -86,7 +88,7 @@ class Gallery:
             self._drawing.popleft().result()
 
     def finish(self) -> list[str]:
-        """Draw what is left to draw and write what was kept back; returns the names of all pictures in the folder."""
+        """Draw the rest of a replay's pictures and write what was kept back; returns the names of all pictures in the folder."""
         while self._drawing:
             self._drawing.popleft().result()
         for name, jpeg in self._spread.kept() if self._spread is not None else []:
@@ -94,7 +96,7 @@ class Gallery:
         return self._written
 
     def entries(self) -> list[ReportEntry]:
-        """What the report shows."""
+        """The pictures that the replay's report shows."""
         return self._shown.kept()
 
     def _draw(

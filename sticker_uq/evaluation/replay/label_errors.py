@@ -1,4 +1,4 @@
-"""Labels that are probably wrong: detections that are released as certain and that the labels contradict."""
+"""Labels that are probably wrong: detections that a replay releases as certain and that the labels contradict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MARGIN = 0.4
 
 
 class LabelErrors:
-    """Compares what is released with ``labels``, by the name of the image without its suffix, image by image.
+    """Compares what a replay releases with ``labels``, by the name of the image without its suffix, image by image.
 
     ``rows``: the contradictions found, in the order of the images; ``unlabelled``: images without labels.
     """
@@ -54,7 +54,7 @@ class LabelErrors:
         self._number = count()
 
     def add(self, item: SourceImage, decision: SceneDecision) -> None:
-        """Take up the decision about the next image; a sticker to be removed and a logo to be kept are certain."""
+        """Look for label errors in the replay's next image; a sticker to be removed and a logo to be kept are certain."""
         truth = self._labels.get(item.name.rsplit(".", 1)[0])
         if truth is None:
             self.unlabelled += 1
@@ -69,7 +69,7 @@ class LabelErrors:
                     self._keep(row, item.image)
 
     def pictures(self) -> list[tuple[Row, Picture]]:
-        """The surest contradictions, each with the part of the image around it, the surest first."""
+        """Pictures of a replay's probable label errors, each with the part of the image around it, the surest first."""
         return [(row, crop) for *_, row, crop in sorted(self._surest, key=lambda one: one[:2], reverse=True)]
 
     def _keep(self, row: Row, image: Picture) -> None:

@@ -1,4 +1,4 @@
-"""Work that runs ahead of whoever needs its results."""
+"""Reading images of a replay ahead of whoever needs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def ahead(items: Iterable[T], depth: int, name: str) -> Generator[T, None, None]:
-    """``items``, which a thread called ``name`` takes at most ``depth`` of in advance, in order.
+    """``items`` of a replay, which a thread called ``name`` takes at most ``depth`` of in advance, in order.
 
     What taking them raises is raised here, after the items before it. Closing this generator ends the thread, once the item
     under way is there, and closes ``items`` where it is a generator: none of it outlives this.

@@ -1,4 +1,4 @@
-"""What a recording of the cell tells: laptop by laptop, what was seen, decided, asked and done. ROS is not needed."""
+"""What a recording of the cell says, laptop by laptop: what was seen, decided, asked and done. ROS is not needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GATE_STATES = tuple(PHASES)
 
 @dataclass(frozen=True)
 class GateChange:
-    """The gate went into another state, or its permit to another object. ``stamp_ns`` on the cell's clock."""
+    """In a recording, the gate went into another state, or its permit to another object. ``stamp_ns`` on the cell's clock."""
 
     stamp_ns: int
     state: str
@@ -36,7 +36,7 @@ class GateChange:
 
 @dataclass(frozen=True)
 class Question:
-    """A person was asked, and what they said. ``answer`` is empty while nobody has answered."""
+    """In a recording, an operator was asked, and what they said. ``answer`` is empty while nobody has answered."""
 
     stamp_ns: int
     text: str
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass
 class RecordedLaptop:
-    """One laptop from its arrival to its departure. ``result`` is empty when the recording ends before it left."""
+    """One laptop of a recording, from arrival to departure. ``result`` is empty when the recording ends before it left."""
 
     workpiece_id: str
     arrived_ns: int
@@ -62,11 +62,11 @@ class RecordedLaptop:
     questions: list[Question] = field(default_factory=list)
 
     def decision_of(self, scene: SceneAssessment) -> SceneDecision | None:
-        """The decision about ``scene``, if there was one."""
+        """The recorded decision about ``scene``, if there was one."""
         return next((d for d in self.decisions.values() if d.stamp_ns == scene.stamp_ns), None)
 
     def removals(self) -> list[GateChange]:
-        """The moments at which the arm was let to an object, one per permit."""
+        """The recorded moments at which the arm was let to an object, one per permit."""
         started: dict[tuple[str, int], GateChange] = {}
         for change in self.gate:
             if change.state == "removing":
@@ -74,7 +74,7 @@ class RecordedLaptop:
         return list(started.values())
 
     def by_operator(self, removal: GateChange) -> bool:
-        """Whether a person's word was what allowed ``removal``."""
+        """Whether an operator's answer was what allowed the recorded ``removal``."""
         decision = self.decisions.get(removal.decision_id)
         verdicts = decision.verdicts if decision is not None else ()
         return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)

@@ -1,4 +1,4 @@
-"""The same perception and the same policy as in the cell, on recorded images, as fast as the machine allows."""
+"""Replay of recorded images by the same perception and policy as in the cell, as fast as the machine allows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def replay(
     labels: Mapping[str, LabelledImage] | None = None,
     on_image: Callable[[SceneAssessment], None] = lambda _: None,
 ) -> ReplaySummary:
-    """Judge every image of `source`, nobody having said anything, and write the results into the folder `out`.
+    """Replay every image of `source` without any operator's answer, and write the results into the folder `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
     :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables

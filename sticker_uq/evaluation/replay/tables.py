@@ -1,4 +1,4 @@
-"""Assessments and decisions as two tables: one row per image, one row per object."""
+"""Assessments and decisions of a replay as two tables: one row per image, one row per object."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ of the panel; ``objectors``: whose objection counted.
 
 
 def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -> Row:
-    """The row of one image in the table of images."""
+    """The row of one image in the replay's table of images."""
     localization = assessment.localization
     located = (
         "complete_localization",
@@ -113,7 +113,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
 
 
 def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision) -> list[Row]:
-    """The rows of one image in the table of objects. Of a blocked scene no object has a verdict."""
+    """The rows of one image in the replay's table of objects. Of a blocked scene no object has a verdict."""
     verdicts = {verdict.object.id: verdict for verdict in decision.verdicts}
     rows = []
     for observed in (*assessment.objects, *assessment.unstable):
@@ -147,7 +147,8 @@ def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision)
 
 @contextmanager
 def table_writer(schema: pa.Schema, path: Path) -> Iterator[Callable[[Iterable[Row]], None]]:
-    """What appends rows to a new table at `path`, which is there, complete, after the block and not at all if it fails.
+    """What appends rows to a new table of a replay at `path`, which is there, complete,
+    after the block and not at all if it fails.
 
     The suffix says how: .parquet or .csv. However many rows there are, few are held in memory. In csv lists and maps are
     JSON, numbers keep every digit and what was not measured is ``nan``. Raises OSError when the disk refuses.

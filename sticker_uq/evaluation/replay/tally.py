@@ -1,4 +1,4 @@
-"""What is kept of every image of a long row: a few numbers, so that memory hardly grows."""
+"""What a replay keeps of every image: a few numbers, so that memory hardly grows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FAILURES = 50
 
 
 class Tally:
-    """Counts and numbers of the images so far.
+    """Counts and numbers of a replay's images so far.
 
     ``objections``: objects that each monitor of the panel kept from being removed, which the caller counts;
     ``courses``: the values of each of :data:`COURSES`, image by image; ``failures``: name and reason of the first unusable
@@ -34,7 +34,7 @@ class Tally:
         self._first_at = 0.0
 
     def add(self, row: Row) -> None:
-        """Take up the row of the next image in the table of images."""
+        """Count the row of the replay's next image in the table of images."""
         timings = row["timings_ms"]
         if not self.images:
             self._first_at = perf_counter()
@@ -55,7 +55,7 @@ class Tally:
             self._timings.setdefault(stage, array("d")).append(ms)
 
     def medians(self) -> dict[str, float]:
-        """Median ms of each stage."""
+        """Median ms of each stage of a replay."""
         return {stage: float(np.median(values)) for stage, values in self._timings.items()}
 
     def model_busy(self, end: float, processes: int) -> float:

@@ -1,1 +1,1 @@
-"""Reports, charts and annotated images."""
+"""Reports of replays, cells and probability quality: pages, charts, annotated images, and the words they use."""

@@ -34,7 +34,7 @@ _TONES = {"permitted": Tone.GOOD, "removing": Tone.GOOD, "intervention": Tone.WA
 
 
 def policy_limits(policy: Policy) -> dict[str, float]:
-    """The limits of ``policy`` by the names of the metrics they hold, as :class:`Report` shows them."""
+    """The limits of ``policy`` by the names of the metrics they hold, as a cell's :class:`Report` shows them."""
     return {
         "score": policy.min_probability,
         "detection_rate": policy.min_detection_rate,
@@ -44,7 +44,7 @@ def policy_limits(policy: Policy) -> dict[str, float]:
 
 
 def stage_times(laptops: Sequence[RecordedLaptop]) -> dict[str, float]:
-    """Median milliseconds per image of every stage that the assessments name."""
+    """Median milliseconds per image of every stage that the assessments name, for a cell's report."""
     times: dict[str, list[float]] = {}
     for scene in (scene for laptop in laptops for scene in laptop.scenes):
         for stage, ms in scene.timings.items():
@@ -54,7 +54,7 @@ def stage_times(laptops: Sequence[RecordedLaptop]) -> dict[str, float]:
 
 
 def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
-    """The scenes worth a picture, in order, each with a title: the first, each question, each removal, the last."""
+    """The scenes worth a picture in a cell's report, each with a title: the first, each question, each removal, the last."""
     if not laptop.scenes:
         return []
     wanted: dict[int, str] = {}
@@ -73,7 +73,7 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
 
 
 def pictures_at(bag_path: Path, stamps_ns: set[int]) -> dict[int, NDArray[np.uint8]]:
-    """The recorded images, uint8 (H, W, 3) BGR, with the given stamps."""
+    """The recorded images of a cell's report, uint8 (H, W, 3) BGR, with the given stamps."""
     pictures = {}
     for item in open_source(bag_path):
         if item.image is not None and item.stamp_ns in stamps_ns:

@@ -44,7 +44,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def svg(draw: Callable[[Figure], object], width: float, height: float, label: str) -> Markup:
-    """The SVG element of a chart of ``width`` x ``height`` inches that ``draw`` fills; ``label`` for screen readers."""
+    """The SVG element of a report's chart of ``width`` x ``height`` inches that ``draw`` fills; ``label`` for screen readers."""
     import matplotlib as mpl  # takes half a second to load
     from matplotlib.figure import Figure
     from matplotlib.rcsetup import cycler
@@ -60,5 +60,5 @@ def svg(draw: Callable[[Figure], object], width: float, height: float, label: st
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
-    """The legend of ``axes`` below the whole figure."""
+    """The legend of a report's chart ``axes``, below the whole figure."""
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns)

@@ -25,7 +25,7 @@ _Column = Callable[["Axes", float, float, int, int], None]
 
 
 def course_chart(course: Course) -> Markup:
-    """The values of ``course`` as a line with gaps where there is none, and its limit as a dashed line."""
+    """Chart of the values of ``course`` over a report's images, with gaps where there is none, and its limit as a dashed line."""
     values = np.asarray(course.values, float)
     known = np.isfinite(values)
     alone = known & ~np.append(False, known[:-1]) & ~np.append(known[1:], False)
@@ -43,7 +43,9 @@ def course_chart(course: Course) -> Markup:
 
 
 def blocked_bars(names: Sequence[str], blocked: Sequence[int], alone: Sequence[int]) -> Markup:
-    """How many objects each limit blocked, as horizontal bars in the order of ``names``; ``alone``: nothing else blocked them."""
+    """Chart of how many objects each limit blocked in a replay, in the order of ``names``; ``alone``:
+    nothing else blocked them.
+    """
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()

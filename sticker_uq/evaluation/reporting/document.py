@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Table:
-    """A table: ``rows`` below ``head``, all cells as text."""
+    """A table of a document: ``rows`` below ``head``, all cells as text."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -22,7 +22,7 @@ Block = str | Table | Markup
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks as Markdown, without charts."""
+    """The blocks of a document as Markdown, without charts."""
     parts = []
     for block in blocks:
         if isinstance(block, Table):
@@ -34,12 +34,12 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """The blocks as one HTML page."""
+    """The blocks of a document as one HTML page."""
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
 
 
 def templates(package: str | None = None) -> Environment:
-    """The templates of ``package``, and those that all reports share. What they are given is escaped."""
+    """The report templates of ``package``, and those that all reports share. What they are given is escaped."""
     packages = [*([package] if package else []), "sticker_uq.evaluation.reporting"]
     return Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in packages]),

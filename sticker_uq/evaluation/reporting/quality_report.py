@@ -43,7 +43,7 @@ def write_quality(
 
 
 def as_csv(measured: Sequence[Quality]) -> str:
-    """One row per value, with every digit; what could not be measured is ``nan``."""
+    """The report of probability quality as CSV: one row per value, with every digit; what could not be measured is ``nan``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -55,7 +55,7 @@ def as_csv(measured: Sequence[Quality]) -> str:
 
 
 def as_markdown(measured: Sequence[Quality], settings: QualitySettings, notes: Sequence[str]) -> str:
-    """The two tables of the report, overall and by class."""
+    """The report of probability quality as Markdown: two tables, overall and by class."""
     return markdown_of([*notes, _legend(settings), _overall_table(measured), _class_table(measured)])
 
 

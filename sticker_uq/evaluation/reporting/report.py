@@ -1,4 +1,4 @@
-"""The report: one HTML file that tells a person what the cell saw, how sure it was, what it decided and why.
+"""The report of a replay or a cell: one HTML file that says what was seen, how sure it was, what was decided and why.
 
 Nothing in the file refers to anything outside it, so it can be mailed, archived and read offline.
 """
@@ -78,7 +78,7 @@ class _Row:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write `report` to `path` as one HTML file that refers to nothing else.
+    """Write the `report` of a replay or a cell to `path` as one HTML file that refers to nothing else.
 
     The pictures are made as small as it takes to keep the file below 10 MB. Raises OSError when the disk refuses.
     """
@@ -88,7 +88,7 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def render_report(report: Report) -> str:
-    """The HTML of `report`."""
+    """The HTML of the `report` of a replay or a cell."""
     environment = templates()
     environment.filters |= {"cell": _cell, "sign": _sign}
     environment.globals |= {

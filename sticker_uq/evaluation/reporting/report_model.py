@@ -14,7 +14,7 @@ from sticker_uq.scene import SceneAssessment, SceneDecision
 
 
 class Tone(StrEnum):
-    """How something is meant: it picks colour and symbol, the words say the same."""
+    """How something in a report is meant: it picks colour and symbol, the words say the same."""
 
     GOOD = "good"
     WARN = "warn"
@@ -24,7 +24,9 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class TimelineEvent:
-    """One thing that happened. ``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm, person, cell, ..."""
+    """One event on a report's time line. ``stamp_ns`` on the clock of the images; ``who`` acted: camera, gate, arm,
+    person, ...
+    """
 
     stamp_ns: int
     who: str
@@ -34,7 +36,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One image worth showing.
+    """One image that a report shows.
 
     ``picture``: uint8 (H, W, 3) BGR, best made by :func:`annotated_images.annotate`, None leaves it out;
     ``assessment`` None when there is only the picture; ``note``: one sentence below the title; ``attention``: what the detector
@@ -51,7 +53,7 @@ class ReportEntry:
 
 @dataclass(frozen=True)
 class Course:
-    """How one number went from image to image. NaN where there is none; ``limit`` NaN when there is no limit."""
+    """How one number of a report went from image to image. NaN where there is none; ``limit`` NaN when there is no limit."""
 
     label: str
     values: tuple[float, ...]
@@ -60,7 +62,7 @@ class Course:
 
 @dataclass(frozen=True)
 class ReportLaptop:
-    """One laptop, or one stretch of a recording.
+    """One laptop of a report, or one stretch of a recording.
 
     ``result``: how it ended, in a few words; ``facts``: (label, value) pairs; ``courses``: drawn as small charts.
     """
@@ -85,7 +87,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions."""
+    """A part of a report about all images: a ``note`` on how to read it, a chart, a table, and small pictures with captions."""
 
     title: str
     note: str
@@ -97,7 +99,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report.
+    """The whole report of a replay or a cell.
 
     ``lead``: what was done and how it went, in plain sentences; ``summary_columns`` and ``summary_rows`` make the table, cells
     are shown as they are (floats with three digits, None as a dash); ``limits`` maps a metric of ``ObservedObject`` or ``dil``

@@ -80,12 +80,12 @@ SHORT = {metric.field: metric.short for metric in SHOWN_METRICS} | {
 
 
 def number(value: float) -> str:
-    """`value` with at most three significant digits, "n/a" when it was not measured."""
+    """`value` as reports show it: at most three significant digits, "n/a" when it was not measured."""
     return "n/a" if math.isnan(value) else f"{value:.3g}"
 
 
 def short_reason(reason: Reason) -> str:
-    """The comparison behind a reason ("SE 1.02 > 0.9"), or its words where nothing was compared."""
+    """A reason as pictures and reports show it: the comparison ("SE 1.02 > 0.9"), or its words where nothing was compared."""
     name = SHORT.get(reason.subject)
     if name is None or math.isnan(reason.limit):
         return text_of(reason)
@@ -96,7 +96,7 @@ def short_reason(reason: Reason) -> str:
 
 
 def deciding_words(verdict: ObjectVerdict) -> str:
-    """Why an object got its verdict, in a few words."""
+    """For pictures and reports, why an object got its verdict, in a few words."""
     if verdict.by_operator:
         return "an operator said so"
     if verdict.verdict is Verdict.REMOVE:
@@ -105,7 +105,7 @@ def deciding_words(verdict: ObjectVerdict) -> str:
 
 
 def outcome_words(decision: SceneDecision) -> str:
-    """What was decided about the scene, in one sentence without a full stop."""
+    """For pictures and reports, what was decided about the scene, in one sentence without a full stop."""
     removable = len(decision.removable())
     if decision.outcome is Outcome.WORK and removable > 1:
         return f"{removable} stickers may be removed, one at a time"

@@ -1,1 +1,1 @@
-"""Monitoring of the policy's assumptions while the cell works: drift, familiarity, test martingales."""
+"""Assumption monitoring of the gate: is the policy's guarantee still valid? Drift, familiarity, test martingales."""

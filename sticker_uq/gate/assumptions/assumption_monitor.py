@@ -1,4 +1,4 @@
-"""Watches, while the cell works, over what the policy's guarantee rests on.
+"""Monitors, while the cell works, the assumptions that the policy's guarantee rests on.
 
 Two things, each on one scene per workpiece, because the frames of one laptop repeat each other: that the first scene of each
 workpiece looks like those the policy was made from (see ``drift``), and, on workpieces drawn at random for a spot check,
@@ -26,7 +26,7 @@ MISSED_STICKER = "missed_sticker"
 
 
 class AssumptionSettings(BaseModel):
-    """Settings of the watch over the policy's assumption."""
+    """Settings of the monitoring of the policy's assumption."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -50,14 +50,14 @@ class AssumptionSettings(BaseModel):
 
 @dataclass(frozen=True)
 class Alarm:
-    """The assumption does not hold, and why; ``value`` is the strongest evidence against it, 1 or more."""
+    """The policy's assumption does not hold, and why; ``value`` is the strongest evidence against it, 1 or more."""
 
     reason: Reason
     value: float
 
 
 class AssumptionMonitor:
-    """The tests of one policy and how far each workpiece has come through them."""
+    """The tests of one policy's assumptions and how far each workpiece has come through them."""
 
     def __init__(
         self, reference: Reference | None, risks: Mapping[str, float], settings: AssumptionSettings
@@ -69,7 +69,7 @@ class AssumptionMonitor:
         self.restart()
 
     def restart(self) -> None:
-        """Forget all evidence; the present workpiece counts as not seen yet."""
+        """Forget all evidence against the policy's assumption; the present workpiece counts as not seen yet."""
         self._drift = DriftTest(self._reference) if self._reference is not None else None
         self._risks = {name: RiskTest(limit) for name, limit in self._limits.items()}
         tests = (len(self._drift) if self._drift is not None else 0) + len(self._risks)
@@ -77,7 +77,7 @@ class AssumptionMonitor:
         self.next_workpiece()
 
     def next_workpiece(self) -> None:
-        """Another workpiece lies in the cell."""
+        """Another workpiece lies in the cell, for the tests of the policy's assumption."""
         self._unseen = True
         self._to_check: frozenset[str] = frozenset()
         self._own: SceneDecision | None = None
@@ -85,29 +85,29 @@ class AssumptionMonitor:
 
     @property
     def active(self) -> bool:
-        """Whether anything is watched."""
+        """Whether any assumption of the policy is monitored."""
         return self._drift is not None or bool(self._risks)
 
     @property
     def workpieces(self) -> int:
-        """Workpieces whose first scene was compared with the reference."""
+        """Workpieces whose first scene was compared with the policy's reference."""
         return self._drift.observed if self._drift is not None else 0
 
     @property
     def spot_checks(self) -> int:
-        """Workpieces that people have checked."""
+        """Workpieces that people have checked as spot checks of the policy's assumption."""
         return max((test.observed for test in self._risks.values()), default=0)
 
     @property
     def evidence(self) -> float:
-        """The strongest evidence against the assumption on a logarithmic scale: 0 none, 1 raises the alarm; NaN: not watched."""
+        """The strongest evidence against the policy's assumption, logarithmic: 0 none, 1 raises the alarm; NaN: not watched."""
         logs = [test.log_evidence for test in self._risks.values()]
         if self._drift is not None:
             logs.append(self._drift.strongest[1])
         return max(0.0, max(logs)) / self._alarm_at if logs else math.nan
 
     def see(self, scene: SceneAssessment, decision: SceneDecision) -> Alarm | None:
-        """Take in a scene of the present workpiece and the policy's ``decision`` about it; the alarm it raises, if any.
+        """Test a scene of the present workpiece and ``decision`` against the policy's assumption; the alarm it raises, if any.
 
         Of each workpiece the first usable scene counts.
         """
@@ -139,11 +139,13 @@ class AssumptionMonitor:
         return replace(decision, outcome=Outcome.ASK, reasons=(*decision.reasons, reason))
 
     def asked(self) -> None:
-        """A person is asked about what was seen last."""
+        """An operator is asked about the scene that assumption monitoring saw last."""
         self._asked = self._own
 
     def answered(self, event: AnswerGiven) -> Alarm | None:
-        """Take in an answer that was accepted; the alarm it raises, if any. Only that to a spot check is a test."""
+        """Test an accepted answer against the policy's assumption; the alarm it raises, if any.
+        Only that to a spot check is a test.
+        """
         own = self._asked
         if own is None or event.scene_answer not in (SceneAnswer.NONE, SceneAnswer.CLEAN):
             return None  # nothing was said about the stickers

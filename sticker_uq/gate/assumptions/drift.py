@@ -1,4 +1,4 @@
-"""Whether the scenes that come in are still like those the policy was made from.
+"""Drift test of the policy's assumption: whether the scenes that come in are still like those the policy was made from.
 
 Every guarantee of a policy rests on that (exchangeability). It is tested one signal at a time by a conformal test martingale
 (Vovk, Nouretdinov and Gammerman, "Testing exchangeability on-line", 2003): the rank of a new value among the reference and all
@@ -44,7 +44,7 @@ SIGNALS: Mapping[str, Callable[[SceneAssessment], float]] = {
 
 
 def signal_value(name: str, scene: SceneAssessment) -> float:
-    """Signal ``name`` of ``scene``, rounded to 6 significant digits as in a policy file; MISSING when not measured."""
+    """Signal ``name`` of ``scene`` for the drift test, to 6 significant digits as in a policy file; MISSING when not measured."""
     value = SIGNALS[name](scene)
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else MISSING
 
@@ -72,7 +72,7 @@ class Reference(BaseModel):
 
     @classmethod
     def of(cls, scenes: Iterable[SceneAssessment]) -> Reference:
-        """The reference made of ``scenes``: one per workpiece, as the cell first sees it.
+        """The drift reference of a policy made of ``scenes``: one per workpiece, as the cell first sees it.
 
         Failed scenes are left out, and signals that were measured on none of the others. Raises :class:`InvalidInput` when fewer
         than 20 can be used.
@@ -85,12 +85,12 @@ class Reference(BaseModel):
 
     @property
     def scenes(self) -> int:
-        """How many scenes it was made of."""
+        """How many scenes the policy's drift reference was made of."""
         return len(next(iter(self.signals.values())))
 
 
 class RankTest:
-    """Whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
+    """Drift test whether a stream of numbers is exchangeable with ``reference``; ``log_evidence`` against it."""
 
     # p^(k-1) k is the density of a bet on small ranks (values above the reference), mirrored on large ones; the last
     # one bets on both ends at once
@@ -102,16 +102,16 @@ class RankTest:
 
     @property
     def observed(self) -> int:
-        """Values seen beyond the reference."""
+        """Values that the drift test has seen beyond the reference."""
         return self._capital.rounds
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the capital won against exchangeability."""
+        """Natural logarithm of the evidence for drift: capital won against exchangeability."""
         return self._capital.log
 
     def observe(self, value: float, tie_break: float) -> float:
-        """Take ``value`` in and return its conformal p-value: small when it is large. ``tie_break``: uniform on [0, 1)."""
+        """Test ``value`` for drift; its conformal p-value: small when it is large. ``tie_break``: uniform on [0, 1)."""
         seen = self._seen
         above = len(seen) - bisect_right(seen, value)
         equal = bisect_right(seen, value) - bisect_left(seen, value)
@@ -141,26 +141,26 @@ class DriftTest:
 
     @property
     def observed(self) -> int:
-        """Scenes seen."""
+        """Scenes that the drift test has seen."""
         return next(iter(self._tests.values())).observed
 
     def observe(self, scene: SceneAssessment) -> None:
-        """Take one scene in. The same scenes in the same order give the same evidence: ties are broken by the pixels."""
+        """Test one scene for drift. The same scenes in the same order give the same evidence: ties are broken by the pixels."""
         self.observe_signals({name: signal_value(name, scene) for name in self._tests}, scene.image_digest)
 
     def observe_signals(self, signals: Mapping[str, float], image_digest: str) -> None:
-        """Take in a scene of which only the values of its signals are known."""
+        """Test a scene for drift of which only the values of its signals are known."""
         for name, test in self._tests.items():
             test.observe(signals[name], uniform(image_digest, name))
 
     @property
     def strongest(self) -> tuple[str, float]:
-        """The signal with the most evidence against it, and the natural logarithm of that evidence."""
+        """The signal with the most evidence of drift, and the natural logarithm of that evidence."""
         name = max(self._tests, key=lambda signal: self._tests[signal].log_evidence)
         return name, self._tests[name].log_evidence
 
 
 def uniform(image_digest: str, purpose: str) -> float:
-    """A number in [0, 1) that looks random and follows from the pixels and ``purpose`` alone."""
+    """Tie-break of the drift test: a number in [0, 1) that looks random and follows from the pixels and ``purpose`` alone."""
     mixed = hashlib.blake2b(f"{purpose}:{image_digest}".encode(), digest_size=8).digest()
     return (int.from_bytes(mixed, "little") >> 11) / 2**53

@@ -1,4 +1,4 @@
-"""Whether a scene as a whole looks like those that a policy was made from.
+"""Familiarity: whether a scene as a whole looks like those that a policy was made from.
 
 A policy's promise says nothing about other scenes, and a detector may be sure of itself on them. One number says how far a scene
 lies outside what was usual, by the signal in which it is the most unusual.
@@ -87,7 +87,7 @@ SCENE_SIGNALS: tuple[SceneSignal, ...] = get_args(SceneSignal)
 
 
 class Usual(Section):
-    """What one signal was like: its median, and how far it went to either side."""
+    """What one signal was like in a policy's reference scenes: its median, and how far it went to either side."""
 
     low: float = Field(ge=0.0, description="Lowest usual value")
     middle: float = Field(description="Median")
@@ -100,7 +100,7 @@ class Usual(Section):
         return self
 
     def distance(self, value: float, ratio: bool = False) -> float:
-        """How far ``value`` lies from the middle, 1 at low and high; 0 where it was not measured, or never varied.
+        """How unfamiliar ``value`` is: distance from the middle, 1 at low and high; 0 where not measured, or never varied.
 
         ``ratio``: on a scale of log(1 + value).
         """
@@ -124,7 +124,7 @@ def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
 
 
 def tail_limit(values: FloatArray, beyond: float) -> float:
-    """What a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
+    """Familiarity limit: what a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))
     above = values[values > threshold]
@@ -147,7 +147,7 @@ class Familiarity(Section):
 
     @classmethod
     def of(cls, scenes: Sequence[SceneAssessment], percentile: float) -> Familiarity:
-        """What ``scenes`` have in common; of others like them about ``percentile`` percent are within it.
+        """The familiarity learned from ``scenes``; of others like them about ``percentile`` percent are within it.
 
         Every signal has a limit of its own on either side, beyond which an equal part of the rest lies. So little of it is
         seen in the scenes that their tails are continued as exponential ones (peaks over threshold; Pickands 1975).
@@ -175,7 +175,7 @@ class Familiarity(Section):
         return far[name], name
 
     def doubts(self, scene: SceneAssessment) -> list[Reason]:
-        """Why ``scene`` is not to be judged; empty when it is familiar enough."""
+        """Why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
         value, name = self.distance(scene)
         if value <= self.max_distance:
             return []

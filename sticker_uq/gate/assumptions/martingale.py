@@ -1,4 +1,6 @@
-"""Evidence that grows as it comes in: capital of a gambler who bets against a claim and cannot win while it is true.
+"""Test martingales (e-processes) against the policy's assumptions: evidence that cannot grow while the claim is true.
+
+Each is the capital of a gambler who bets against the claim.
 
 Under the claim the capital is a nonnegative (super)martingale that starts at 1, so that it ever reaches 1 / a with probability
 at most a, however often one looks (Ville's inequality; Shafer and Vovk, "Game-Theoretic Foundations for Probability and
@@ -15,7 +17,7 @@ from sticker_uq.scene import FloatArray, InvalidInput
 
 
 class EProcess:
-    """EProcess of a gambler with several strategies who does not know when the claim stops being true.
+    """Test martingale of a gambler with several strategies who does not know when the claim stops being true.
 
     Part of the capital lies idle. Before round t the strategies get 1 / (2 (t + 1)) of what still does, in equal parts, so
     that a strategy that starts late still has something to bet: the sum is a mixture over strategies and start times.
@@ -28,7 +30,7 @@ class EProcess:
 
     @property
     def log(self) -> float:
-        """Natural logarithm of the capital; 0 at the start."""
+        """Natural logarithm of the test martingale's capital; 0 at the start."""
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
@@ -47,7 +49,7 @@ class EProcess:
 
 
 class RiskTest:
-    """Whether losses in [0, 1] have a mean above ``limit``: the claim is that they have not, given the past.
+    """Test martingale of whether losses in [0, 1] have a mean above ``limit``: the claim is that they have not, given the past.
 
     Strategy c multiplies its capital by 1 + (c / limit) (loss - limit) (Waudby-Smith and Ramdas, "Estimating means of bounded
     random variables by betting", 2024), small c for slight excesses. Nothing is assumed about the losses but their range.
@@ -64,16 +66,16 @@ class RiskTest:
 
     @property
     def observed(self) -> int:
-        """Losses seen."""
+        """Losses that the test martingale has seen."""
         return self._capital.rounds
 
     @property
     def log_evidence(self) -> float:
-        """Natural logarithm of the capital won against the claim."""
+        """Natural logarithm of the test martingale's capital, won against the claim that the risk is within its limit."""
         return self._capital.log
 
     def observe(self, loss: float) -> None:
-        """Take one loss in. Raises :class:`InvalidInput` unless it lies in [0, 1]."""
+        """Take one loss into the test martingale. Raises :class:`InvalidInput` unless it lies in [0, 1]."""
         if not 0 <= loss <= 1:
             raise InvalidInput(f"loss {loss}: expected 0 to 1")
         self.total += loss

@@ -28,7 +28,7 @@ _FIELDS = {"number", "time", "kind", "data", "previous", "hash"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log: its number since the beginning, when it was made (UTC), what it is about, and its place in the chain.
+    """One line of the audit log: its number, when it was made (UTC), what it is about, and its place in the hash chain.
 
     ``hash`` is the SHA-256 of the line without it, ``previous`` that of the entry before; both are hex.
     """
@@ -42,7 +42,7 @@ class Entry:
 
     @classmethod
     def following(cls, number: int, previous: str, kind: str, data: Mapping[str, Any], time_ns: int) -> Entry:
-        """The entry with this content that comes after the one whose hash is ``previous``."""
+        """The audit log entry with this content that comes after the one whose hash is ``previous``."""
         content = {
             "number": number,
             "time": utc(time_ns),
@@ -53,12 +53,12 @@ class Entry:
         return cls(**content, hash=_digest(content))
 
     def line(self) -> bytes:
-        """The entry as the one line it is in the file, with its line feed."""
+        """The entry as the one line it is in the audit log's file, with its line feed."""
         return _canonical({name: getattr(self, name) for name in _FIELDS}) + b"\n"
 
     @classmethod
     def parse(cls, line: bytes) -> Entry | None:
-        """The entry in ``line`` (without its line feed); None when it is not exactly what :meth:`line` writes."""
+        """The audit log entry in ``line`` (without its line feed); None when it is not exactly what :meth:`line` writes."""
         try:
             content = json.loads(line)
         except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Finding:
-    """Where the chain does not hold, and how."""
+    """Where the hash chain of the audit log does not hold, and how."""
 
     file: str
     line: int
@@ -93,8 +93,8 @@ class Finding:
 
 @dataclass
 class Verification:
-    """What a check found. ``head``: hash of the last good entry; ``seals`` torn lines that a restart vouched for; ``gaps``
-    entries about times in which nothing could be written; ``ended``: the last entry is the orderly end of a supervisor.
+    """What verifying the audit log found. ``head``: hash of the last good entry; ``seals`` torn lines that a restart vouched for;
+    ``gaps`` entries about times in which nothing could be written; ``ended``: the last entry is the orderly end of a supervisor.
     """
 
     files: int = 0
@@ -108,13 +108,15 @@ class Verification:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was found."""
+        """Whether verifying the audit log found nothing."""
         return not self.findings
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a file with its line feed: a genuine entry, or bytes that are none. ``complete``: it has a line feed."""
+    """A line of an audit log file with its line feed: a genuine entry, or bytes that are none. ``complete``:
+    it has a line feed.
+    """
 
     number: int
     raw: bytes
@@ -123,7 +125,7 @@ class Line:
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """The lines of a file in their order; one of more than :data:`MOST_LINE` bytes, which is no entry, in pieces."""
+    """The lines of an audit log file in their order; one of more than :data:`MOST_LINE` bytes, which is no entry, in pieces."""
     with path.open("rb") as file:
         for number, raw in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
             complete = raw.endswith(b"\n")
@@ -131,7 +133,7 @@ def lines_of(path: Path) -> Iterator[Line]:
 
 
 def log_files(folder: Path) -> list[Path]:
-    """The files of the log in their order.
+    """The files of the audit log in their order.
 
     Raises :class:`InvalidInput` when ``folder`` is no folder, or when something is named like a file of the log and is none.
     """
@@ -144,7 +146,7 @@ def log_files(folder: Path) -> list[Path]:
 
 
 def file_number(path: Path) -> int:
-    """The number in the name of a log file; raises :class:`InvalidInput` when it has none."""
+    """The number in the name of an audit log file; raises :class:`InvalidInput` when it has none."""
     digits = path.stem.removeprefix("audit-")
     if not (digits.isascii() and digits.isdecimal()):
         raise InvalidInput(f"{path}: expected a name such as audit-000001.jsonl")
@@ -152,18 +154,18 @@ def file_number(path: Path) -> int:
 
 
 def entries(folder: Path, newest_files: int = 0) -> Iterator[Entry]:
-    """All genuine entries in their order, whatever the chain is worth; of the ``newest_files`` only, if that is not 0."""
+    """All genuine audit log entries in order, whatever the chain is worth; of the ``newest_files`` only, if that is not 0."""
     for path in log_files(folder)[-newest_files:]:
         yield from (line.entry for line in lines_of(path) if line.entry is not None)
 
 
 def seal_of(torn: bytes) -> dict[str, Any]:
-    """The data of the entry that vouches for ``torn``: the bytes after the last good line, without the line feed added."""
+    """The audit log entry's data that vouch for ``torn``: the bytes after the last good line, without the line feed added."""
     return {"torn_bytes": len(torn), "torn_sha256": hashlib.sha256(torn).hexdigest()}
 
 
 def verify(folder: Path, head: str = "", since: str = GENESIS) -> Verification:
-    """Check every line of the log in ``folder``: a changed, removed, added or exchanged one is found.
+    """Check every line of the audit log in ``folder``: a changed, removed, added or exchanged one is found.
 
     ``since`` is the hash of the last entry of older files that were taken away, if any were. What was cut off at the very end
     leaves a good chain: give the hash that the supervisor published last as ``head``, which must be in the log then. Raises
@@ -256,7 +258,7 @@ class _Check:
 
 
 def finite(value: Any) -> Any:
-    """``value`` with every number that JSON cannot hold as its name: ``nan``, ``inf``, ``-inf``."""
+    """``value`` for the audit log's JSON: every number that JSON cannot hold as its name: ``nan``, ``inf``, ``-inf``."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -267,7 +269,7 @@ def finite(value: Any) -> Any:
 
 
 def utc(time_ns: int) -> str:
-    """A time since 1970 as ISO 8601 in UTC, to the nanosecond."""
+    """A time since 1970 as the audit log writes it: ISO 8601 in UTC, to the nanosecond."""
     seconds, nanoseconds = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z"
 

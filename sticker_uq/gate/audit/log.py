@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sticker_uq.gate.audit.chain import GENESIS, SEAL, Entry, Line, file_number, lines_of, log_files, seal_of
+from sticker_uq.gate.audit.chain import (
+    GENESIS,
+    MOST_LINE,
+    SEAL,
+    Entry,
+    Line,
+    file_number,
+    lines_of,
+    log_files,
+    seal_of,
+)
 from sticker_uq.scene import InvalidInput, Reason
 
 CAPACITY = 10_000
@@ -26,7 +36,7 @@ BEHIND_S = 2.0
 
 @dataclass(frozen=True)
 class AuditStatus:
-    """How the log is: hash and number of the last entry on the disk, entries waiting, the longest time one took, in s.
+    """State of the audit log: hash and number of the last entry on the disk, entries waiting, longest time one took, in s.
 
     ``problem`` says why entries do not reach the disk; None when they do.
     """
@@ -41,7 +51,7 @@ class AuditStatus:
 
 
 class AuditLog:
-    """The log in ``folder``, which is made when it is missing; a log that is there is continued.
+    """The audit log in ``folder``, which is made when it is missing; a log that is there is continued.
 
     A line that a crash tore is kept and vouched for by an entry of kind ``sealed``. Raises :class:`InvalidInput` when another
     process writes this log or when it was damaged in its middle; :class:`OSError` when it cannot be written.
@@ -75,7 +85,7 @@ class AuditLog:
         self._thread.start()
 
     def add(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Take an entry; it is written soon. Never waits."""
+        """Add an entry to the audit log; it is written soon. Never waits."""
         with self._changed:
             if len(self._queue) >= self._capacity:
                 self._lost += 1
@@ -84,13 +94,13 @@ class AuditLog:
             self._changed.notify_all()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until all that was added is on the disk; False when the disk did not take it within ``timeout_s``."""
+        """Wait until all entries of the audit log are on the disk; False when it did not take them within ``timeout_s``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue, timeout_s)
 
     @property
     def status(self) -> AuditStatus:
-        """How the log is now."""
+        """The audit log's present state."""
         with self._changed:
             waited = time.monotonic() - self._queue[0][3] if self._queue else 0.0
             problem = Reason.of("audit_write_failed", detail=self._error) if self._error else None
@@ -107,7 +117,7 @@ class AuditLog:
             )
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Write what waits and end. A disk that still refuses after ``timeout_s`` keeps what is there already."""
+        """Write the audit log's waiting entries and end. A disk that refuses after ``timeout_s`` keeps what is there already."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -167,6 +177,8 @@ class AuditLog:
         number, head, lines = self._number, self._head, b""
         for kind, data, time_ns in items:
             entry = Entry.following(number + 1, head, kind, data, time_ns)
+            if (length := len(entry.line())) > MOST_LINE:  # no reader would take it for an entry
+                entry = Entry.following(number + 1, head, kind, {"too_long": length}, time_ns)
             number, head = entry.number, entry.hash
             lines += entry.line()
         if self._size and self._size + len(lines) > self._file_bytes:

@@ -1,1 +1,1 @@
-"""The operator's answers and commands, and how the gate handles them."""
+"""Operator's side of the gate's logic: the answers it keeps, and how its state machine reacts to answers and commands."""

@@ -1,4 +1,4 @@
-"""The operator's answers about the workpiece that lies in the cell.
+"""The operator's answers about the workpiece in the cell, as the gate keeps them.
 
 Answers belong to one workpiece and die with it. An object is found again by its place, because its number changes from
 scene to scene. Where the cell does not name its workpiece, the gate forgets answers when the workpiece was done
@@ -17,7 +17,7 @@ from sticker_uq.scene import Reason
 
 
 class Answer(IntEnum):
-    """An answer about one object, the values of ``ObjectAnswer``."""
+    """An operator's answer about one object, the values of ``ObjectAnswer``."""
 
     UNKNOWN = 0
     REMOVE = 1
@@ -27,7 +27,7 @@ class Answer(IntEnum):
 
 
 class SceneAnswer(IntEnum):
-    """An answer about the whole scene, the values of ``ResolveIntervention``."""
+    """An operator's answer about the whole scene, the values of ``ResolveIntervention``."""
 
     NONE = 0
     RESCAN = 1
@@ -45,13 +45,13 @@ class OperatorAnswer:
 
     @property
     def removes(self) -> bool:
-        """Whether something is to be peeled there."""
+        """Whether the operator's answer is to remove something there."""
         return self.answer in (Answer.REMOVE, Answer.MISSED)
 
 
 @dataclass(frozen=True)
 class OperatorAnswers:
-    """The answers that hold.
+    """The operator's answers that hold for the workpiece.
 
     ``scene_checked``: an operator has checked the whole picture, so that uncertainty of the scene as a whole (a high DiL) asks no
     more; ``scene_clean``: an operator said that no sticker is left.
@@ -62,7 +62,7 @@ class OperatorAnswers:
     scene_clean: bool = False
 
     def remember(self, answers: Iterable[OperatorAnswer]) -> OperatorAnswers:
-        """These answers and ``answers``; each replaces an earlier one about the same place.
+        """The operator's answers with ``answers`` added; each replaces an earlier one about the same place.
 
         An answer that wants something peeled also replaces an earlier one that no sticker is left.
         """
@@ -73,32 +73,32 @@ class OperatorAnswers:
         return replace(self, answers=tuple(kept), scene_clean=clean)
 
     def checked(self) -> OperatorAnswers:
-        """These answers after an operator has checked the whole picture."""
+        """The operator's answers after the whole picture was checked."""
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:
-        """These answers after an operator said that no sticker is left: nothing is to be removed any more."""
+        """The operator's answers after one said that no sticker is left: nothing is to be removed any more."""
         kept = tuple(answer for answer in self.answers if not answer.removes)
         return replace(self, answers=kept, scene_checked=True, scene_clean=True)
 
     def consume(self, box: Box) -> OperatorAnswers:
-        """These answers once the removal at ``box`` was verified: the approval for that place is used up."""
+        """The operator's answers once the removal at ``box`` was verified: the approval for that place is used up."""
         kept = tuple(
             answer for answer in self.answers if not (answer.removes and same_place(answer.box, box))
         )
         return replace(self, answers=kept)
 
     def without_approvals(self) -> OperatorAnswers:
-        """These answers without any approval of a removal."""
+        """The operator's answers without any approval of a removal."""
         return replace(self, answers=tuple(answer for answer in self.answers if not answer.removes))
 
     def against(self, box: Box) -> OperatorAnswer | None:
-        """The answer not to remove the object at ``box``, if there is one."""
+        """The operator's answer not to remove the object at ``box``, if there is one."""
         return next((a for a in self.answers if not a.removes and same_place(a.box, box)), None)
 
     @property
     def approvals(self) -> tuple[OperatorAnswer, ...]:
-        """The answers that want something peeled, oldest first."""
+        """The operator's answers that want something removed, oldest first."""
         return tuple(answer for answer in self.answers if answer.removes)
 
 

@@ -1,4 +1,4 @@
-"""How the gate reacts to the operator: answers, hold, reset, and another workpiece."""
+"""How the gate's state machine reacts to the operator: answers, hold, reset, and another workpiece."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sticker_uq.scene import Reason
 
 
 def answer_given(context: StepContext, event: AnswerGiven) -> None:
-    """Take the operator's answer to the open request, or refuse it and change nothing."""
+    """Gate step: take the operator's answer to the open request, or refuse it and change nothing."""
     request = context.state.request
     refusal = _refusal(context.state, request, event)
     if request is None or refusal is not None:
@@ -87,12 +87,12 @@ def _said(event: AnswerGiven) -> str:
 
 
 def hold(context: StepContext, _: Hold) -> None:
-    """Close the gate until it is released."""
+    """Gate step: the operator closes the gate until it is released."""
     context.set(held=True)
 
 
 def release(context: StepContext, _: Release) -> None:
-    """End a hold. Where the workpiece is not named, another one may lie in the cell now."""
+    """Gate step: the operator ends a hold. Where the workpiece is not named, another one may lie in the cell now."""
     if context.state.held and not context.state.workpiece_id:
         context.forget_workpiece()
         context.set(workpiece_ns=context.now, counts_after_ns=context.now)
@@ -100,7 +100,10 @@ def release(context: StepContext, _: Release) -> None:
 
 
 def reset(context: StepContext, _: Reset) -> None:
-    """Acknowledge a fault or a broken assumption. A goal whose end was never reported is cancelled and waited for again."""
+    """Gate step: the operator acknowledges a fault or a broken assumption.
+
+    A goal whose end was never reported is cancelled and waited for again.
+    """
     state = context.state
     if not state.fault and not state.assumption:
         context.emit(Reply(False, (Reason("no_fault"),)))
@@ -123,7 +126,7 @@ def reset(context: StepContext, _: Reset) -> None:
 
 
 def workpiece_changed(context: StepContext, event: WorkpieceChanged) -> None:
-    """Another workpiece lies in the cell: begin anew with images taken after the change."""
+    """Gate step: another workpiece lies in the cell: begin anew with images taken after the change."""
     if event.workpiece_id == context.state.workpiece_id:
         return
     context.forget_workpiece()

@@ -1,1 +1,1 @@
-"""The policy file: schema, limits, and the verdict on one object."""
+"""The policy that the gate judges by: the file, its schema and limits, and the verdict on one object."""

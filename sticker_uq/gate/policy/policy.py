@@ -1,4 +1,4 @@
-"""The limits under which an object may be removed without asking, as one validated file."""
+"""The policy: the limits under which an object may be removed without asking, as one validated file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sticker_uq.scene import METRICS, FloatArray, InvalidInput, ObservedObject, 
 
 
 class Policy(BaseModel):
-    """What the cell regards as sure enough. Every number is a limit that still passes; NaN never passes.
+    """A policy: limits within which a removal needs no question. Every limit still passes itself; NaN never passes.
 
     Entropies are in bits, TV and PS are divided by the area of the mean box so that cameras and distances compare. The
     sections at the end are optional; `sticker-uq calibrate` writes them. Of a policy with ``calibration`` all limits on
@@ -179,12 +179,12 @@ class Policy(BaseModel):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of the canonical JSON of all limits and sections, hex."""
+        """SHA-256 of the canonical JSON of all limits and sections of the policy, hex."""
         values = self.model_dump(mode="json", exclude_none=True)
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def probabilities(self, observed: ObservedObject) -> FloatArray:
-        """Class probabilities (3,) of ``observed`` as the limits mean them: calibrated where that was learned."""
+        """Class probabilities (3,) of ``observed`` as the policy's limits mean them: calibrated where that was learned."""
         if self.calibration is None or observed.unstable:
             return observed.probabilities
         return self.calibration(observed.probabilities)

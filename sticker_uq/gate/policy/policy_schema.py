@@ -32,13 +32,13 @@ POLICY_REFUSALS = frozenset(
 
 
 class Section(BaseModel):
-    """A part of the policy file. Unknown names and numbers that are not finite are refused."""
+    """A section of the policy file. Unknown names and numbers that are not finite are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
 class Isotonic(Section):
-    """A non-decreasing map of a probability: straight lines between the points (x, y), level outside them."""
+    """Isotonic calibration in a policy file: a non-decreasing map, lines between the points (x, y), level outside."""
 
     kind: Literal["isotonic"] = Field("isotonic", description="This kind of map")
     x: tuple[Probability, ...] = Field(min_length=1, description="Probabilities of the detector, ascending")
@@ -55,7 +55,9 @@ class Isotonic(Section):
 
 
 class Temperature(Section):
-    """Temperature scaling of one class against the rest: the log odds are divided by ``temperature`` (Guo et al. 2017)."""
+    """Temperature scaling in a policy file: log odds of one class against the rest divided by ``temperature`` (Guo et al.
+    2017).
+    """
 
     kind: Literal["temperature"] = Field("temperature", description="This kind of map")
     temperature: float = Field(gt=0.0, le=100.0, description="Above 1 the detector was too sure")
@@ -72,7 +74,7 @@ Map = Annotated[Isotonic | Temperature, Field(discriminator="kind")]
 
 
 class Calibration(Section):
-    """Maps from the mean probability of a class to the share of such objects that really are of it."""
+    """Calibration in a policy file: maps from the mean probability of a class to the share of such objects that are of it."""
 
     logo: Map
     sticker: Map
@@ -90,7 +92,7 @@ class Calibration(Section):
 
 
 class RiskTerm(Section):
-    """What one signal adds to the log odds of a wrongful removal: straight lines between knots, level outside them."""
+    """What one signal of a policy adds to the log odds of a wrongful removal: lines between knots, level outside them."""
 
     signal: SignalName = Field(
         description="Which signal, supervisor.NAME for one of the panel; each grows with doubt"
@@ -112,7 +114,7 @@ class RiskTerm(Section):
 
 
 class RiskScore(Section):
-    """One estimate of the probability that removing an object would be wrong, from all signals, growing with each of them."""
+    """A policy's combined estimate that removing an object would be wrong, from all signals, growing with each of them."""
 
     intercept: float = Field(ge=-100.0, le=100.0, description="Log odds where no term adds anything")
     terms: tuple[RiskTerm, ...] = Field(description="What each signal adds")
@@ -128,7 +130,7 @@ class RiskScore(Section):
 
 
 class PanelRule(Section):
-    """How the panel of monitors is heard. The most restrictive wins, or the calibrated combination."""
+    """How a policy uses the panel of monitors. The most restrictive wins, or the calibrated combination."""
 
     combination: Literal["any", "risk"] = Field(
         "any",
@@ -141,7 +143,7 @@ class PanelRule(Section):
 
 
 class SaliencyLimit(Section):
-    """Cut-offs for the saliency that no box explains; they replace max_dil and max_dil_clean."""
+    """A policy's cut-offs for the saliency that no box explains; they replace max_dil and max_dil_clean."""
 
     signal: SaliencyName = Field("dil", description="What is limited")
     max_removal: float | None = Field(None, ge=0.0, description="Nothing is removed above; empty: no limit")
@@ -152,7 +154,7 @@ class SaliencyLimit(Section):
 
 
 class Proof(Section):
-    """What was shown about one risk on images that took no part in fitting.
+    """What was shown about one risk of a policy on images that took no part in fitting.
 
     ``level``: the promised highest rate of bad images, which alone is proved; ``events`` bad ones among ``images`` at the chosen
     limit; ``bound``: the Clopper-Pearson bound at ``confidence`` there, for information, because a limit that was chosen by these
@@ -245,7 +247,7 @@ class Validity(Section):
 
 
 class DataSet(Section):
-    """Labelled images that took part. ``fingerprint``: SHA-256 over the images and their labels."""
+    """Labelled images that a policy was made from. ``fingerprint``: SHA-256 over the images and their labels."""
 
     role: Literal["fit", "certificate"]
     source: str

@@ -28,7 +28,7 @@ def judge_object(
     policy: Policy,
     signals: Signals | None = None,
 ) -> Finding:
-    """The verdict about ``observed`` and at least one reason.
+    """The policy's verdict about ``observed`` and at least one reason.
 
     ``unstable``: it was seen in too few passes to cluster, so that it is never removable. ``others``: everything else that
     the scene shows; a possible logo among them protects its neighbourhood. ``signals``: what the policy's risk
@@ -48,24 +48,24 @@ def judge_object(
 
 
 def is_sound(observed: ObservedObject) -> bool:
-    """Whether the box of ``observed`` has an area and its box and probabilities are finite."""
+    """Whether the policy can judge ``observed``: its box has an area, and box and probabilities are finite."""
     return is_proper(as_box(observed.box)) and bool(np.isfinite(observed.probabilities).all())
 
 
 def is_possible_logo(observed: ObservedObject, unstable: bool, policy: Policy) -> bool:
-    """Whether ``observed`` might be a logo. Of an object seen in few passes only its label is believed."""
+    """Whether ``observed`` might be a logo to the policy. Of an object seen in few passes only its label is believed."""
     likely = not _probability(observed, ObjectClass.LOGO, policy) < policy.notable_probability
     return observed.label is ObjectClass.LOGO or (likely and not unstable)
 
 
 def within(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
-    """Whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
+    """Policy rule: whether ``value`` is at most ``limit``, and that as a reason. NaN is not."""
     passed = value <= limit
     return passed, _against("within_limit" if passed else "above_limit", subject, value, limit)
 
 
 def at_least(subject: str, value: float, limit: float) -> tuple[bool, Reason]:
-    """Whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
+    """Policy rule: whether ``value`` is at least ``limit``, and that as a reason. NaN is not."""
     passed = value >= limit
     return passed, _against("reaches_limit" if passed else "below_limit", subject, value, limit)
 

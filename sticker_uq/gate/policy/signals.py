@@ -67,7 +67,7 @@ Signals = Mapping[SignalName, float]
 
 
 def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[SignalName, float]:
-    """Every signal of one object of ``scene`` by its name.
+    """Every uncertainty signal that a policy may use of one object of ``scene``, by its name.
 
     "improbability" is 1 minus the mean probability of sticker, "logo_probability" that of logo, "missed_passes" the share of the
     passes that did not see it, "crowding" the largest share of the smaller box that it and anything else seen in the scene have
@@ -102,7 +102,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
 
 
 def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
-    """The signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
+    """The saliency signal ``name`` of a scene for the policy; NaN where there is no distinctive localization, or no image."""
     pixels = assessment.image_size[0] * assessment.image_size[1]
     if assessment.localization is None or pixels <= 0:
         return float("nan")

@@ -1,1 +1,1 @@
-"""Attacks on detectors: Dense Adversary Generation and DPatch."""
+"""Adversarial attacks on detectors: Dense Adversary Generation, projected gradient descent, and the patch DPatch."""

@@ -46,7 +46,7 @@ class DagSettings(AttackSettings):
     def begin(
         self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
     ) -> AttackState:
-        """As of :class:`AttackSettings`."""
+        """Begin Dense Adversary Generation, as :meth:`AttackSettings.begin`."""
         return _DagState(detector, items, self, seeds)
 
     def __str__(self) -> str:

@@ -42,7 +42,7 @@ class PgdSettings(AttackSettings):
     def begin(
         self, detector: StochasticDetector, items: Sequence[LabelledImage], seeds: Sequence[int]
     ) -> AttackState:
-        """As of :class:`AttackSettings`."""
+        """Begin projected gradient descent, as :meth:`AttackSettings.begin`."""
         return _PgdState(detector, items, self, seeds)
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ _LEAST_PROBABILITY = 0.1
 
 @dataclass(frozen=True)
 class Targets:
-    """N targets in n pictures of one size.
+    """N targets of a white-box attack in n pictures of one size.
 
     ``image`` (N,): the picture of each, ascending; ``object`` (N,): the object in it; ``labels`` (N,): that object's class;
     ``rows`` (N,): the anchor of a one-stage model; ``boxes``: per picture the (K, 4) proposals px of the resized picture of a
@@ -46,13 +46,14 @@ class Targets:
     pictures: int
 
     def counts(self) -> list[int]:
-        """Targets of each picture."""
+        """Attacked targets of each picture."""
         return torch.bincount(self.image, minlength=self.pictures).tolist()
 
 
 @dataclass(frozen=True)
 class TargetOutputs:
-    """The outputs for N boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3), rows sum to 1.
+    """A detector's outputs for N attacked boxes: ``logits`` (N, 3) before softmax or sigmoid, ``probabilities`` (N, 3),
+    rows sum to 1.
 
     RetinaNet has no background logit; it is 0 here, and raising it means lowering the object's.
     """
@@ -67,17 +68,17 @@ class AttackView(Protocol):
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes (A, 4) px of the resized picture and their class distributions (A, 3), of each picture."""
+        """Boxes to attack (A, 4) px of the resized picture and their class distributions (A, 3), of each picture."""
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """The outputs for ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
+        """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
 
     def kept(self, boxes: Tensor) -> Tensor:
-        """Those of the target ``boxes`` (K, 4) of a picture that :meth:`outputs` reads from the targets."""
+        """The attacked boxes (K, 4) of a picture among ``boxes`` that :meth:`outputs` reads from the targets."""
 
 
 class AnchorView:
-    """Targets are anchors of a one-stage detector."""
+    """Attacked targets are anchors of a one-stage detector."""
 
     def __init__(self, read: Callable[[Tensor], TargetOutputs]) -> None:
         """``read``: logits (..., 3) of the classification head to outputs."""
@@ -86,7 +87,7 @@ class AnchorView:
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """As of :class:`AttackView`."""
+        """Anchors to attack, as :meth:`AttackView.boxes`."""
         logits, deltas = model.head.classification_head(maps), model.head.regression_head(maps)
         check_finite(logits, deltas)
         anchors = anchors_of(model, features, maps)
@@ -94,21 +95,21 @@ class AnchorView:
         return boxes, list(self._read(logits).probabilities)
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """As of :class:`AttackView`."""
+        """Outputs for attacked anchors, as :meth:`AttackView.outputs`."""
         return self._read(model.head.classification_head(maps)[targets.image, targets.rows])
 
     def kept(self, boxes: Tensor) -> Tensor:
-        """None: the rows tell the anchors."""
+        """None for an attack on anchors: the rows tell them."""
         return boxes[:0]
 
 
 class ProposalView:
-    """Targets are proposals of a two-stage detector."""
+    """Attacked targets are proposals of a two-stage detector."""
 
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """As of :class:`AttackView`."""
+        """Proposals to attack, as :meth:`AttackView.boxes`."""
         rpn = copy.copy(model.rpn)  # shares the weights; the model's own settings stay as they are
         rpn.nms_thresh = PROPOSAL_NMS
         rpn._post_nms_top_n = dict.fromkeys(model.rpn._post_nms_top_n, MOST_TARGETS)
@@ -117,11 +118,11 @@ class ProposalView:
         return proposals, probabilities.split([len(p) for p in proposals])
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
-        """As of :class:`AttackView`."""
+        """Outputs for attacked proposals, as :meth:`AttackView.outputs`."""
         return _proposal_outputs(model, features, maps, list(targets.boxes))
 
     def kept(self, boxes: Tensor) -> Tensor:
-        """All of them."""
+        """All of the attacked proposals."""
         return boxes
 
 
@@ -160,7 +161,7 @@ VIEWS: dict[str, AttackView] = {
 
 
 def attack_view(name: str) -> AttackView:
-    """The view of the detector ``name``. Raises InvalidInput for one whose family has none."""
+    """The attack's view of the detector ``name``. Raises InvalidInput for one whose family has none."""
     family = detector_entry(name).family
     if family not in VIEWS:
         raise InvalidInput(
@@ -170,7 +171,7 @@ def attack_view(name: str) -> AttackView:
 
 
 def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]) -> Targets:
-    """The targets on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
+    """The targets to attack on clean pictures ``pixels`` (n, 3, H, W) RGB 0..255 with the objects of ``items``.
 
     A box is a target of the object that it overlaps most among those that it overlaps by more than 0.1 and whose class it
     gives a probability of more than 0.1. Raises NonFiniteOutput when the network's output is not finite, and InvalidInput for a
@@ -196,7 +197,7 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
 def boxes_of(
     detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Of each picture all boxes (A, 4), their class distributions (A, 3), and the boxes (K, 4) of its objects.
+    """Boxes to attack of each picture: all (A, 4), their class distributions (A, 3), and the boxes (K, 4) of its objects.
 
     Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255. Raises as :func:`find_targets`.
     """
@@ -211,7 +212,7 @@ def boxes_of(
 def target_outputs(
     detector: StochasticDetector, pixels: Tensor, targets: Targets
 ) -> tuple[TargetOutputs, Features, list[Tensor]]:
-    """The outputs for ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size.
+    """A detector's outputs for the attacked ``targets`` on other ``pixels`` (n, 3, H, W) RGB 0..255 of the same size.
 
     With them the features, and the maps (n, C, h, w) that enter the heads.
     """

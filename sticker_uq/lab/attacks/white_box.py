@@ -69,7 +69,7 @@ class Adversarial:
 
     @property
     def success(self) -> float:
-        """Share of the targets that are fooled, NaN without any."""
+        """Share of the attacked targets that are fooled, NaN without any."""
         return self.fooled / self.targets if self.targets else float("nan")
 
 
@@ -79,7 +79,7 @@ def attack(
     settings: AttackSettings,
     seeds: Sequence[int],
 ) -> list[Adversarial]:
-    """Attack the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
+    """White-box attack on the pictures of ``items``, all of one size, at once; ``seeds``: one for each.
 
     The seed determines the random start and the target classes of mode random. The result of a picture does not depend on the
     others, up to rounding in torch's sums. Raises InvalidInput for pictures that cannot be read or differ in size, and
@@ -90,20 +90,20 @@ def attack(
 
 
 def variant_seed(seed: int, variant: int, name: str) -> int:
-    """The seed of one variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
+    """The seed of one attack variant of the picture ``name`` under the user's ``seed``, independent of other pictures."""
     digest = hashlib.blake2b(f"{seed}:{variant}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 def batches(items: Sequence[LabelledImage], most: int) -> Iterator[list[LabelledImage]]:
-    """``items`` in order, in batches of at most ``most`` pictures of one size."""
+    """``items`` to attack in order, in batches of at most ``most`` pictures of one size."""
     for _, run in groupby(items, key=lambda item: (item.width, item.height)):
         members = list(run)
         yield from (members[start : start + most] for start in range(0, len(members), most))
 
 
 class Snapshot:
-    """The pictures after an iteration, evaluated only when called."""
+    """The attacked pictures after an iteration, evaluated only when called."""
 
     def __init__(self, state: AttackState, iteration: int) -> None:
         self.iteration = iteration
@@ -120,7 +120,9 @@ def attack_steps(
     settings: AttackSettings,
     seeds: Sequence[int],
 ) -> Iterator[Snapshot]:
-    """As :func:`attack`, with a snapshot before the first and after every iteration; call it before the next iteration."""
+    """A white-box :func:`attack` with a snapshot before the first and after every iteration;
+    call it before the next iteration.
+    """
     state = settings.begin(detector, items, seeds)
     yield Snapshot(state, 0)
     for iteration in range(1, settings.iterations + 1):
@@ -173,11 +175,11 @@ class AttackState(ABC):
 
     @abstractmethod
     def step(self) -> bool:
-        """One iteration; False, and nothing done, when nothing is left to attack."""
+        """One iteration of the attack; False, and nothing done, when nothing is left to attack."""
 
     @torch.no_grad()
     def results(self) -> list[Adversarial]:
-        """The pictures clipped and rounded, measured as they are stored."""
+        """The attacked pictures clipped and rounded, measured as they are stored."""
         stored = self.now.detach().round().clamp(0, 255)
         counts = self.targets.counts()
         fooled = self.fooled(target_outputs(self.detector, stored, self.targets)[0].probabilities)
@@ -203,11 +205,11 @@ class AttackState(ABC):
         """Where the attack on a picture ``clean`` (3, H, W) begins, before it is clipped to a picture's range."""
 
     def fooled(self, probabilities: Tensor) -> Tensor:
-        """Whether each target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
+        """Whether each attacked target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
         return probabilities.argmax(dim=1) != self.targets.labels
 
     def move(self, change: Tensor, moving: Tensor) -> None:
-        """Add ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a picture as it is stored."""
+        """Add the attack's ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a stored picture."""
         now = self.now.detach()
         self.now = torch.where(moving[:, None, None, None], now + change, now).clamp_(0, 255)
         for image in moving.nonzero().flatten().tolist():

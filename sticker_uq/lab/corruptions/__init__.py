@@ -1,4 +1,4 @@
-"""Corruptions of images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
+"""Corruptions of labelled images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
 
 :func:`transform` is the entry point::
 
@@ -20,7 +20,7 @@ __all__ = ["TRANSFORMATIONS", "LabelledPicture", "Transformation", "transform", 
 
 
 def transformation_named(name: str) -> Transformation:
-    """The transformation of that name; InvalidInput when there is none."""
+    """The corruption of that name; InvalidInput when there is none."""
     if name not in TRANSFORMATIONS:
         raise InvalidInput(f"transformation {name!r}: expected one of {', '.join(TRANSFORMATIONS)}")
     return TRANSFORMATIONS[name]
@@ -29,5 +29,5 @@ def transformation_named(name: str) -> Transformation:
 def transform(
     picture: LabelledPicture, name: str, strength: float, seed: int, **parameters: Parameter
 ) -> LabelledPicture:
-    """`picture` in the circumstance `name`; InvalidInput for an unknown name, strength or parameter."""
+    """Corrupt `picture` by the transformation `name`; InvalidInput for an unknown name, strength or parameter."""
     return transformation_named(name)(picture, strength, seed, **parameters)

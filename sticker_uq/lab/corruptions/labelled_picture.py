@@ -20,7 +20,7 @@ Points = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """A picture and its objects. ``boxes`` are x1 y1 x2 y2 px, where pixel (x, y) covers [x, x + 1) by [y, y + 1).
+    """A picture to be corrupted and its objects. ``boxes`` are x1 y1 x2 y2 px, pixel (x, y) covers [x, x + 1) by [y, y + 1).
 
     ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32; ``labels`` (N,) int64; ``origin`` (N,) the index of each object in
     the untransformed picture; ``visible`` (N,) the share of its area there that is still visible; ``hidden`` (M,) indices of
@@ -46,7 +46,7 @@ class LabelledPicture:
         shapes: Image | None = None,
         scene: SceneSpec | None = None,
     ) -> LabelledPicture:
-        """An untransformed picture. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its boxes."""
+        """An uncorrupted picture. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its boxes."""
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise InvalidInput(
                 f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"
@@ -67,11 +67,11 @@ class LabelledPicture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height, px."""
+        """Width and height of the labelled picture, px."""
         return self.image.shape[1], self.image.shape[0]
 
     def with_image(self, image: Image) -> LabelledPicture:
-        """The same objects in another image of the same size."""
+        """The labelled objects in another image of the same size."""
         return replace(self, image=image)
 
     def outline(self, index: int) -> Points:
@@ -174,7 +174,8 @@ def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
 
 
 def warp_image(image: Image, matrix: Points) -> Image:
-    """`image` after the projective map `matrix` of continuous coordinates, uncovered parts filled with a blur of its edge.
+    """Corrupted `image` after the projective map `matrix` of continuous coordinates,
+    uncovered parts filled with a blur of its edge.
 
     Mirroring the edge instead would show objects twice.
     """

@@ -30,7 +30,7 @@ def _kernel(half: float, inside: Callable[[Floats, Floats], npt.NDArray[np.bool_
 
 
 def motion_kernel(length: float, angle: float) -> Floats:
-    """A line `length` px long and one wide at `angle` degrees (clockwise from the right in the picture), sums to 1."""
+    """Kernel of the corruption motion blur: a line `length` px long, one wide, at `angle` degrees (clockwise), sums to 1."""
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
 
     def on_line(xs: Floats, ys: Floats) -> npt.NDArray[np.bool_]:
@@ -41,7 +41,7 @@ def motion_kernel(length: float, angle: float) -> Floats:
 
 
 def disc_kernel(diameter: float) -> Floats:
-    """A disc of `diameter` px, sums to 1: the blur circle of a lens out of focus."""
+    """Kernel of the corruption defocus: a disc of `diameter` px, sums to 1: the blur circle of a lens out of focus."""
     return _kernel(diameter / 2, lambda xs, ys: xs**2 + ys**2 <= (max(diameter, 1.0) / 2) ** 2)
 
 
@@ -62,7 +62,7 @@ def _smeared(picture: LabelledPicture, kernel: Floats) -> LabelledPicture:
 def motion_blur(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, angle: float = -1.0
 ) -> LabelledPicture:
-    """Uniform motion of laptop or camera during the exposure; boxes are those at half time.
+    """Corruption: uniform motion of laptop or camera during the exposure; boxes are those at half time.
 
     ``angle`` in degrees, 0 along the rows, clockwise; negative: any direction.
     """
@@ -78,7 +78,7 @@ def motion_blur(
     limits=(0, 150),
 )
 def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """The lens is focused in front of or behind the laptop."""
+    """Corruption: the lens is focused in front of or behind the laptop."""
     return _smeared(picture, disc_kernel(strength))
 
 
@@ -93,7 +93,7 @@ def defocus(picture: LabelledPicture, strength: float, rng: np.random.Generator)
 def lens_dirt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, haze: float = 0.35
 ) -> LabelledPicture:
-    """Grease and dust on the front lens: soft spots with blur and haze.
+    """Corruption: grease and dust on the front lens: soft spots with blur and haze.
 
     ``haze``: share of the light there that the dirt scatters from the whole scene. Objects stay labelled.
     """

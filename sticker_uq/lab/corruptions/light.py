@@ -19,17 +19,17 @@ _TO_LINEAR = ((np.arange(256) / 255) ** GAMMA).astype(np.float32)
 
 
 def linear(image: Image) -> Floats:
-    """Grey levels as linear light, float32, 1 is white."""
+    """Grey levels as linear light for corruptions, float32, 1 is white."""
     return _TO_LINEAR[image]
 
 
 def grey_levels(light: Floats) -> Image:
-    """Linear light as grey levels, clipped to white."""
+    """Linear light of a corrupted picture as grey levels, clipped to white."""
     return np.rint(255 * np.clip(light, 0, 1) ** np.float32(1 / GAMMA)).astype(np.uint8)
 
 
 def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.5) -> tuple[float, float]:
-    """A point of the picture: with probability `aim` the centre of one of its objects, else anywhere but at the border."""
+    """Place of a corruption: with probability `aim` the centre of one of the objects, else anywhere but at the border."""
     width, height = picture.size
     if len(picture.boxes) and rng.random() < aim:
         x1, y1, x2, y2 = picture.boxes[int(rng.integers(len(picture.boxes)))].tolist()
@@ -48,7 +48,7 @@ def interior(picture: LabelledPicture, rng: np.random.Generator, aim: float = 0.
 def glare(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, shape: str = "any"
 ) -> LabelledPicture:
-    """Specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
+    """Corruption: specular reflection of a lamp or window on the laptop: added light, white in the middle and fading outwards.
 
     ``shape``: "lamp" (round), "tube" (long) or "any". Half of the reflections lie on an object.
     """
@@ -86,7 +86,7 @@ def low_light(
     gain: float = 0.5,
     full_well: float = 8000.0,
 ) -> LabelledPicture:
-    """Low light: fewer electrons, hence a dark and noisy picture.
+    """Corruption: low light: fewer electrons, hence a dark and noisy picture.
 
     White is ``full_well`` electrons under normal light. Shot noise is the root of the electrons, read noise 8 electrons; the
     camera's gain brings back the share ``gain`` of the missing stops, noise included.
@@ -106,7 +106,7 @@ def low_light(
     limits=(0, 8),
 )
 def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Overexposure: everything brighter, bright parts clipped to white."""
+    """Corruption: overexposure: everything brighter, bright parts clipped to white."""
     return picture.with_image(grey_levels(linear(picture.image) * np.float32(2.0**strength)))
 
 
@@ -118,13 +118,14 @@ def overexposure(picture: LabelledPicture, strength: float, rng: np.random.Gener
     limits=(1700, 20000),
 )
 def colour_cast(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Wrong white balance: warm below 6500 K, cold above."""
+    """Corruption: wrong white balance: warm below 6500 K, cold above."""
     gains = planckian_gains(strength)
     return picture.with_image(grey_levels(linear(picture.image) * gains[::-1].astype(np.float32)))
 
 
 def planckian_gains(kelvin: float) -> Any:
-    """Gains (3,) of linear red, green, blue for a black body of that temperature against 6500 K, green 1.
+    """Gains (3,) of linear red, green, blue of the corruption colour cast: a black body of that temperature against 6500 K,
+    green 1.
 
     Chromaticity by the cubic fit of Kim et al. (US patent 7024034) to the Planckian locus, 1667 to 25000 K.
     """

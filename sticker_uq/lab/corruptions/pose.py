@@ -12,7 +12,10 @@ from sticker_uq.lab.corruptions.registry import POSE, transformation
 
 
 def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
-    """Map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise about its middle."""
+    """Corruption by rotation: map (3, 3) that turns a picture of `size` (width, height) by `angle` degrees clockwise.
+
+    It turns about the picture's middle.
+    """
     c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     x, y = size[0] / 2, size[1] / 2
     return np.array([[c, -s, x - c * x + s * y], [s, c, y - s * x - c * y], [0, 0, 1]])
@@ -53,7 +56,7 @@ def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int
     limits=(0, 180),
 )
 def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Rotate the laptop under the camera."""
+    """Corruption: rotate the laptop under the camera."""
     matrix = rotation_matrix(strength if rng.random() < 0.5 else -strength, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))
 
@@ -69,6 +72,6 @@ def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator
 def tilt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
 ) -> LabelledPicture:
-    """Tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the image, degrees."""
+    """Corruption: tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the image, degrees."""
     matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))

@@ -1,4 +1,4 @@
-"""The transformations by name."""
+"""The registry of corruptions by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTENT, POSE, COVER, LIGHT, LENS, SENSOR, CODING = range(7)
 
 @dataclass(frozen=True)
 class Transformation:
-    """Transforms a picture into a circumstance. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
+    """A corruption: transforms a picture. ``strength`` is in ``unit``; ``ladder`` are strengths from mild to severe.
 
     ``limits`` are the valid strengths; ``parameters`` the further ones with their defaults.
     """
@@ -47,7 +47,7 @@ class Transformation:
         return self.function(picture, float(strength), rng, **(self.parameters | parameters))
 
     def check(self, strength: float, parameters: dict[str, Parameter] | None = None) -> None:
-        """Raise InvalidInput for an invalid strength or parameter."""
+        """Raise InvalidInput for an invalid strength or parameter of a corruption."""
         low, high = self.limits
         if not (math.isfinite(strength) and low <= strength <= high):
             raise InvalidInput(
@@ -73,7 +73,7 @@ def transformation(
     limits: tuple[float, float],
     **parameters: Parameter,
 ) -> Callable[[Function], Function]:
-    """Decorator that registers a function under its name."""
+    """Decorator that registers a corruption under its name."""
 
     def register(function: Function) -> Function:
         name = function.__name__
@@ -86,7 +86,7 @@ def transformation(
 
 
 def chosen(transformation_name: str, parameter: str, value: str, known: tuple[str, ...]) -> str:
-    """`value` if it is among `known`; InvalidInput otherwise."""
+    """A corruption's parameter `value` if it is among `known`; InvalidInput otherwise."""
     if value not in known:
         raise InvalidInput(
             f"{transformation_name}: {parameter} = {value!r}: expected one of {', '.join(known)}"

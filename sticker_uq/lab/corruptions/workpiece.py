@@ -46,7 +46,7 @@ def _rendered(picture: LabelledPicture, before: SceneSpec, after: SceneSpec) -> 
     limits=(5, 200),
 )
 def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """A laptop of a make that is in no data set: its own emblem and name, and (in a rendered scene) a case of its own colour.
+    """Corruption: a laptop of a make in no data set: its own emblem and name, and (if rendered) a case of its own colour.
 
     Lower contrast between logo and case is harder. Boxes stay, as the new logo replaces the old one.
     """
@@ -57,7 +57,7 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
 
 
 def scene_of_unknown_make(scene: SceneSpec, contrast: float, seed: int) -> SceneSpec:
-    """`scene` with the laptop of an unknown make instead, the same as `unknown_make` with that seed makes it."""
+    """`scene` with the laptop of an unknown make instead, as the corruption `unknown_make` with that seed makes it."""
     rng = np.random.default_rng(seed)
     return _of_make(scene, len(BRANDS) + int(rng.integers(2**20)), contrast, rng)
 
@@ -126,7 +126,7 @@ def _erase(image: Image, left: int, top: int, right: int, bottom: int) -> None:
     limits=(0, 15),
 )
 def sticker_residue(picture: LabelledPicture, strength: float, rng: np.random.Generator) -> LabelledPicture:
-    """Torn paper and adhesive of a former sticker, which is not labelled.
+    """Corruption: torn paper and adhesive of a former sticker, which is not labelled.
 
     It is placed beside the labelled objects. If there is little space, less residue is placed than requested.
     """

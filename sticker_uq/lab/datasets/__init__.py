@@ -1,1 +1,3 @@
-"""Data sets: generated, abnormal, reviewed, checked, or made from the audit log."""
+"""Making labelled data sets: generated, abnormal, reviewed, checked, or from the audit log.
+Reading COCO folders: sticker_uq.io.
+"""

@@ -38,7 +38,7 @@ _BISECTIONS = 6
 
 @dataclass(frozen=True)
 class AbnormalScene:
-    """A picture, its visible objects, and the changes made to it.
+    """An abnormal scene: picture, its visible objects, and the changes made to it.
 
     ``image`` (H, W, 3) uint8 BGR. ``boxes`` (N, 4) float32 px of the visible parts of the objects and ``labels`` (N,) int64
     their classes; ``visible`` (N,) the visible share of each box, 1 without occlusion; ``whole`` (N, 4) their
@@ -58,7 +58,7 @@ class AbnormalScene:
 
 
 def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) -> AbnormalScene:
-    """The unchanged scene."""
+    """The unchanged scene, beside the abnormal ones."""
     none = np.zeros((0, 4), np.float32)
     visible = np.ones(len(boxes), np.float32)
     return AbnormalScene(image, boxes, labels, visible, boxes, none, none, ())
@@ -67,7 +67,7 @@ def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) ->
 def occluded(
     image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> AbnormalScene:
-    """Realistic partial occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
+    """Abnormal scene by realistic occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
@@ -118,7 +118,7 @@ def add_foreign_objects(
     *,
     stickers: bool,
 ) -> AbnormalScene:
-    """One to three foreign objects between the objects: ``stickers`` of unknown kinds, or other objects."""
+    """Abnormal scene with one to three foreign objects between the objects: ``stickers`` of unknown kinds, or other objects."""
     scene = untouched(image.copy(), boxes, labels)
     kinds = UNKNOWN_STICKERS if stickers else OBJECTS
     for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_FOREIGN_OBJECTS + 1))]:

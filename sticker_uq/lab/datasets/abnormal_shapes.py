@@ -44,7 +44,7 @@ _WIDTH = 960.0
 
 
 class Exposed(NamedTuple):
-    """A picture (H, W, 3) uint8 BGR with shapes on it.
+    """A training picture (H, W, 3) uint8 BGR with random shapes as foreign objects on it.
 
     ``covered`` (H, W) uint8 up to 255: their coverage; ``raised``: coverage of those that are not as flat as a sticker;
     ``flat`` (K, 4) float32 px: boxes of the flat ones.
@@ -57,7 +57,7 @@ class Exposed(NamedTuple):
 
 
 def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Exposed:
-    """``image`` (H, W, 3) uint8 BGR with one to three shapes laid on it.
+    """``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it, to train novelty detection.
 
     ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
     """

@@ -1,4 +1,4 @@
-"""Random surfaces of shapes: plain, patterned, noisy, or cut out of a picture.
+"""Random surfaces of the shapes on abnormal scenes: plain, patterned, noisy, or cut out of a picture.
 
 Cut-outs are from the picture itself and from two photographs in scikit-learn, for real textures.
 """
@@ -30,7 +30,7 @@ Surface = Callable[[int, int, Image, np.random.Generator], Image]
 
 
 def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """A surface (height, width, 3) uint8 of a random kind; some are parts of ``image`` (H, W, 3) in other colours."""
+    """Surface (height, width, 3) uint8 of a random shape on a scene; some are parts of ``image`` (H, W, 3) in other colours."""
     return _painted(_KINDS, height, width, image, rng)
 
 
@@ -64,7 +64,7 @@ def print_of(height: int, width: int, image: Image, rng: np.random.Generator) ->
 
 
 def colour(rng: np.random.Generator) -> Floats:
-    """A colour (3,), every second one nearly grey."""
+    """Colour (3,) of a random shape on a scene, every second one nearly grey."""
     if rng.random() < _GREYISH:
         return np.clip(rng.uniform(10, 245) + rng.normal(0, 10, 3), 0, 255).astype(np.float32)
     return rng.uniform(0, 255, 3).astype(np.float32)

@@ -37,7 +37,7 @@ class PictureStatistics:
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding to review. ``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
+    """A finding of a data set's check. ``kind``: duplicate, near duplicate, label; ``pictures`` concerned."""
 
     kind: str
     pictures: tuple[Path, ...]
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Drift:
-    """Difference of one property between two sets: medians, Kolmogorov-Smirnov distance 0..1, p after Holm's correction."""
+    """Difference of one property between two data sets: medians, Kolmogorov-Smirnov distance 0..1, p after Holm's correction."""
 
     name: str
     first: float
@@ -56,14 +56,17 @@ class Drift:
 
     @property
     def drifted(self) -> bool:
-        """Whether the difference is significant at 0.05."""
+        """Whether the difference between the data sets is significant at 0.05."""
         return self.p < _ALPHA
 
 
 def picture_statistics(
     items: Sequence[LabelledImage], progress: Callable[[], None] = lambda: None
 ) -> list[PictureStatistics]:
-    """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
+    """Every picture of a data set read once.
+
+    Raises InvalidInput for one that cannot be decoded or has another size than its labels say.
+    """
     found = []
     for item in items:
         found.append(statistics_of(item, read_picture(item)))
@@ -88,7 +91,7 @@ def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
 def duplicates(
     first: Sequence[PictureStatistics], second: Sequence[PictureStatistics] = (), near: int = NEAR
 ) -> list[Finding]:
-    """Duplicates and near duplicates within ``first``, or between ``first`` and ``second`` if given.
+    """Duplicates and near duplicates within the data set ``first``, or between ``first`` and ``second`` if given.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits.
     """
@@ -123,7 +126,7 @@ def close_pairs(
 
 
 def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
-    """Implausible labels: tiny and huge boxes, two boxes of one object."""
+    """Implausible labels of a data set: tiny and huge boxes, two boxes of one object."""
     found = []
     for item in items:
         for number, (box, label) in enumerate(zip(item.boxes, item.labels, strict=True)):
@@ -147,7 +150,7 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
 
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
-    """Objects of each class, and ``empty``: pictures without any."""
+    """Objects of each class of a data set, and ``empty``: pictures without any."""
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
     return {
         "logo": counts["logo"],
@@ -157,7 +160,7 @@ def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
 
 
 def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.float64]]:
-    """The compared properties: brightness, size and objects of each picture, size and shape of each object."""
+    """Compared properties of a data set: brightness, size and objects of each picture, size and shape of each object."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for one in seen:
         item = one.item
@@ -171,7 +174,7 @@ def properties(seen: Sequence[PictureStatistics]) -> dict[str, npt.NDArray[np.fl
 
 
 def drift(first: Sequence[PictureStatistics], second: Sequence[PictureStatistics]) -> list[Drift]:
-    """Two-sample Kolmogorov-Smirnov tests of every property, Holm-corrected; a property without values is left out."""
+    """Drift between data sets: Kolmogorov-Smirnov test of every property, Holm-corrected; one without values is left out."""
     ours, theirs = properties(first), properties(second)
     rows = []
     for name, values in ours.items():

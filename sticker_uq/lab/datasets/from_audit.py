@@ -64,7 +64,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True)
 class LabelledBox:
-    """A box (x1, y1, x2, y2) in px, its class, and the source of the label: "person" or "policy"."""
+    """A box labelled from the audit log: (x1, y1, x2, y2) in px, its class, and the label's source: "person" or "policy"."""
 
     box: Box
     label: ObjectClass
@@ -134,7 +134,7 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
-    """The boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
+    """Labels from an operator's answer: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
     if question.problem:
         return (), question.problem
     if question.scene_answer in _UNUSABLE:

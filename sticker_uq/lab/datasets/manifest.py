@@ -20,7 +20,7 @@ STATUSES = ("asked", "done", "refused", "retry", "failed")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line: the status of one request for one prompt."""
+    """One line of generated pictures' manifest: the status of one request for one prompt."""
 
     index: int
     seed: int
@@ -38,7 +38,7 @@ class Entry:
 
 
 class Manifest:
-    """The manifest of a folder, held by one process at a time."""
+    """The manifest of generated pictures in a folder, held by one process at a time."""
 
     def __init__(self, path: Path, stream: IO[bytes], entries: list[Entry]) -> None:
         self._path = path
@@ -50,12 +50,12 @@ class Manifest:
 
     @property
     def spent(self) -> float:
-        """Upper bound of the cost of all requests; one without an answer counts as paid."""
+        """Upper bound of the cost of all requests for generated pictures; one without an answer counts as paid."""
         return sum(entry.cost for entry in self._requests.values())
 
     @property
     def done(self) -> int:
-        """Number of prompts with a picture."""
+        """Number of prompts with a generated picture."""
         return sum(entry.status == "done" for entry in self._prompts.values())
 
     def last(self, prompt: Prompt, generator: str) -> Entry | None:
@@ -73,7 +73,7 @@ class Manifest:
         return entry
 
     def append(self, entry: Entry) -> None:
-        """Add a line and sync it to disk."""
+        """Add a line to the manifest and sync it to disk."""
         self._stream.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())

@@ -85,7 +85,7 @@ class PromptTemplate(BaseModel):
             raise InvalidInput(f"prompt template {path}: {problems}") from None
 
     def draw(self, seed: int, index: int = 0) -> Prompt:
-        """The prompt of a seed: one phrase of every kind, styles without repetition while there are enough of them.
+        """The image generator's prompt of a seed: one phrase of every kind, styles without repetition while there are enough.
 
         InvalidInput for a negative seed.
         """

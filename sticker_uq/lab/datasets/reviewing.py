@@ -24,7 +24,7 @@ VERDICTS: tuple[str, ...] = get_args(Verdict)
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture by its name below ``images/``, with its prompt, empty if unknown."""
+    """A generated picture under review by its name below ``images/``, with its prompt, empty if unknown."""
 
     name: str
     prompt: str
@@ -32,7 +32,7 @@ class Picture:
 
 
 class Review:
-    """The pictures in ``folder``/images and the decisions about them in ``folder``/review.jsonl."""
+    """Review of the generated pictures in ``folder``/images, decisions in ``folder``/review.jsonl."""
 
     def __init__(self, folder: Path) -> None:
         """Raises InvalidInput for a folder without pictures and for an invalid review.jsonl or manifest.jsonl."""
@@ -64,21 +64,21 @@ class Review:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """All pictures by their names."""
+        """All reviewed pictures by their names."""
         return tuple(self._pictures.values())
 
     def count(self, verdict: Verdict) -> int:
-        """How many pictures have that verdict."""
+        """How many reviewed pictures have that verdict."""
         return sum(picture.verdict == verdict for picture in self._pictures.values())
 
     def path(self, name: str) -> Path:
-        """Path of the picture ``name``; raises InvalidInput for an unknown name."""
+        """Path of the reviewed picture ``name``; raises InvalidInput for an unknown name."""
         if name not in self._pictures:
             raise InvalidInput(f"picture {name!r}: expected one in {self._images}")
         return self._images / name
 
     def decide(self, name: str, verdict: str) -> None:
-        """Set the verdict of a picture and sync it to disk.
+        """Set the review's verdict of a picture and sync it to disk.
 
         Raises InvalidInput as :meth:`path` does, and for an unknown verdict.
         """

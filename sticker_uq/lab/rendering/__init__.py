@@ -1,4 +1,4 @@
-"""Rendered laptop scenes: images made from a seed, with the boxes of what is visible."""
+"""Renderer of synthetic laptop scenes: images made from a seed, with the boxes of what is visible."""
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene

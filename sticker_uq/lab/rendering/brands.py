@@ -11,7 +11,7 @@ from sticker_uq.lab.rendering.scene_spec import Colour
 
 @dataclass(frozen=True)
 class Brand:
-    """A make: its name, the emblem family and the type of its word mark."""
+    """An invented make of rendered laptop: its name, the emblem family and the type of its word mark."""
 
     name: str
     emblem: str
@@ -22,7 +22,7 @@ class Brand:
 
 @dataclass(frozen=True)
 class Finish:
-    """A case colour with the keys that go with it."""
+    """A case colour of a rendered laptop with the keys that go with it."""
 
     colour: Colour
     keys: Colour
@@ -67,7 +67,7 @@ _SYLLABLES = (
 
 
 def brand_of(index: int) -> Brand:
-    """The make of an index; beyond `BRANDS` an unseen make is generated from the index."""
+    """The rendered laptop's make of an index; beyond `BRANDS` an unseen make is generated from the index."""
     if index < len(BRANDS):
         return BRANDS[index]
     rng = np.random.default_rng(index)

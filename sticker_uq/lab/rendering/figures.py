@@ -30,7 +30,7 @@ def _smile(pen: Pen, y: float, size: float) -> None:
 
 
 def star_points(points: int, inner: float, radius: float = 1.0) -> list[tuple[float, float]]:
-    """Corners of a star around the origin, its first tip upwards."""
+    """Corners of a star on a rendered sticker around the origin, its first tip upwards."""
     corners = []
     for step in range(points * 2):
         r = radius * (inner if step % 2 else 1.0)
@@ -40,7 +40,7 @@ def star_points(points: int, inner: float, radius: float = 1.0) -> list[tuple[fl
 
 
 def heart_points(size: float = 1.0) -> list[tuple[float, float]]:
-    """Outline of a heart around the origin."""
+    """Outline of a heart on a rendered sticker around the origin."""
     points = []
     for step in range(60):
         t = 2 * math.pi * step / 60

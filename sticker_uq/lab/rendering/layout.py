@@ -12,7 +12,7 @@ Rect = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class DeckLayout:
-    """The parts of an open laptop seen from above."""
+    """The parts of a rendered open laptop seen from above."""
 
     screen: Rect
     """The tilted screen's lower edge and bezel, foreshortened."""
@@ -24,7 +24,7 @@ class DeckLayout:
 
 
 def deck_layout(laptop: LaptopSpec) -> DeckLayout:
-    """The parts of `laptop` when it is open."""
+    """The parts of the rendered `laptop` when it is open."""
     depth = laptop.depth
     keys_top, keys_bottom = 0.225 * depth, 0.6 * depth
     side = 45.0 if laptop.numpad else 85.0

@@ -25,7 +25,7 @@ _FAR = 60.0
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:
-    """Two jaws and the arm behind them; the tips meet near the origin, the arm leaves towards +x."""
+    """Draw an occluding gripper: two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
     dark, light = shade(colour, 0.6), shade(colour, 1.3)
     pen.polygon([(1.5, -0.55), (_FAR, -0.7), (_FAR, 0.7), (1.5, 0.55)], dark)
     pen.polygon([(1.5, -0.3), (_FAR, -0.38), (_FAR, 0.05), (1.5, 0.05)], colour)
@@ -64,17 +64,17 @@ def draw_cables(pen: Pen, colour: Colour) -> None:
 
 
 def gripper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """A gripper whose jaws are about as wide as the object."""
+    """Drawn occluder: a gripper whose jaws are about as wide as the object."""
     draw_gripper(pen.moved(-reach, float(rng.uniform(1.5, 2.2))), METALS[int(rng.integers(len(METALS)))])
 
 
 def hand(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """Fingers and palm, bare or in a glove."""
+    """Drawn occluder: fingers and palm, bare or in a glove."""
     draw_hand(pen.moved(-reach, float(rng.uniform(1.4, 2.0))), GLOVES[int(rng.integers(len(GLOVES)))])
 
 
 def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """A bundle of cables lying across; it grows with ``reach``."""
+    """Drawn occluder: a bundle of cables lying across; it grows with ``reach``."""
     colour = CABLES[int(rng.integers(len(CABLES)))]
     bend, phase = rng.uniform(0.1, 0.3), rng.uniform(0, 6)
     strands = max(0, round((reach + 1.5) * 4))
@@ -90,7 +90,7 @@ def cable(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
 
 
 def paper(pen: TurnedPen, reach: float, rng: np.random.Generator) -> None:
-    """A sheet of paper with lines of print, one of its edges over the sticker."""
+    """Drawn occluder: a sheet of paper with lines of print, one of its edges over the sticker."""
     white: Colour = (232, 238, 240)
     half, long = rng.uniform(1.8, 2.8), rng.uniform(4.0, 6.0)
     skew = rng.uniform(-0.25, 0.25)

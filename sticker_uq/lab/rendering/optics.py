@@ -30,7 +30,7 @@ def _turned(x: Floats, y: Floats, centre: tuple[float, float], angle: float) -> 
 
 
 def light_map(light: LightSpec, width: int, height: int) -> Floats:
-    """Factor (height,width) by which the light multiplies every pixel."""
+    """Rendered light: factor (height,width) by which the light multiplies every pixel."""
     x, y = _grid(width, height)
     along, _ = _turned(x, y, (0.5, FRAME_HEIGHT / 2), light.direction)
     field = 1.0 + light.gradient * along
@@ -60,7 +60,7 @@ def _shadow(light: LightSpec, x: Floats, y: Floats) -> Floats:
 
 
 def specular_map(light: LightSpec, width: int, height: int) -> Floats:
-    """Grey levels (height,width) a perfect mirror would add to every pixel."""
+    """Rendered reflections: grey levels (height,width) a perfect mirror would add to every pixel."""
     x, y = _grid(width, height)
     along, across = _turned(x, y, light.specular_centre, light.specular_angle)
     if light.specular == "streak":
@@ -85,7 +85,7 @@ def _soft_box(distance: Floats, half: float) -> Floats:
 
 
 def photograph(image: Image, camera: CameraSpec, noise_seed: int) -> Image:
-    """The picture after lens, sensor and exposure; only the noise depends on `noise_seed`."""
+    """The rendered picture after lens, sensor and exposure; only the noise depends on `noise_seed`."""
     height, width = image.shape[:2]
     sigma = camera.blur * width
     if sigma > 0.25:

@@ -59,7 +59,7 @@ def draw_over(
 def lay(
     image: Image, colours: Image, mask: Image, rng: np.random.Generator, *, height: float, realistic: bool
 ) -> None:
-    """Lay ``colours`` over ``image`` where ``mask`` covers.
+    """Lay the rendered object's ``colours`` over ``image`` where ``mask`` covers.
 
     A realistic object is ``height`` px above the lid: it casts a soft shadow and has the picture's brightness, the blur of
     the lens and the noise of the camera. An unrealistic one is only pasted.

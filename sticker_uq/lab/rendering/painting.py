@@ -21,7 +21,7 @@ _TEXT_PIXELS = 72
 
 
 class Pen:
-    """Draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
+    """The renderer's pen: draws anti-aliased shapes in coordinates centred on `origin`, `unit` pixels long.
 
     Every stroke goes to `image` (H,W,3) and, where one is given, as 255 to `mask` (H,W), from which die-cut
     outlines are made.
@@ -40,7 +40,7 @@ class Pen:
         return np.rint(pixels * (1 << _SHIFT)).astype(np.int32)
 
     def polygon(self, points: Sequence[tuple[float, float]], colour: Colour) -> None:
-        """Fill a polygon."""
+        """Fill a polygon with the renderer's pen."""
         fixed = [self._fixed(points)]
         cv2.fillPoly(self.image, fixed, colour, cv2.LINE_AA, _SHIFT)
         if self.mask is not None:
@@ -57,7 +57,7 @@ class Pen:
         start: float = 0.0,
         end: float = 360.0,
     ) -> None:
-        """Fill an ellipse, or the sector from `start` to `end` degrees (clockwise from +x)."""
+        """Fill an ellipse with the renderer's pen, or the sector from `start` to `end` degrees (clockwise from +x)."""
         turn, sweep = math.radians(angle), np.radians(np.linspace(start, end, 48))
         px, py = rx * np.cos(sweep), ry * np.sin(sweep)
         outline = np.stack(
@@ -67,11 +67,11 @@ class Pen:
         self.polygon([(float(a), float(b)) for a, b in outline], colour)
 
     def circle(self, x: float, y: float, r: float, colour: Colour) -> None:
-        """Fill a circle."""
+        """Fill a circle with the renderer's pen."""
         self.ellipse(x, y, r, r, colour)
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
-        """Draw an open line of `width` units."""
+        """Draw an open line of `width` units with the renderer's pen."""
         thick = max(1, round(width * self.unit))
         fixed = [self._fixed(points)]
         cv2.polylines(self.image, fixed, False, colour, thick, cv2.LINE_AA, _SHIFT)
@@ -89,13 +89,13 @@ class Pen:
         width: float,
         ry: float = 0.0,
     ) -> None:
-        """Draw a part of a circle (an ellipse where `ry` is given) from `start` to `end` degrees."""
+        """Draw a part of a circle (an ellipse with `ry`) from `start` to `end` degrees with the renderer's pen."""
         sweep = np.radians(np.linspace(start, end, 40))
         xs, ys = x + r * np.cos(sweep), y + (ry or r) * np.sin(sweep)
         self.line([(float(a), float(b)) for a, b in zip(xs, ys, strict=True)], colour, width)
 
     def box(self, x: float, y: float, half_width: float, half_height: float, colour: Colour) -> None:
-        """Fill an upright rectangle around (x, y)."""
+        """Fill an upright rectangle around (x, y) with the renderer's pen."""
         left, right, top, bottom = x - half_width, x + half_width, y - half_height, y + half_height
         self.polygon([(left, top), (right, top), (right, bottom), (left, bottom)], colour)
 
@@ -110,7 +110,7 @@ class Pen:
         face: str = "sans",
         weight: int = 800,
     ) -> None:
-        """Write `words` centred on (x, y), as large as fits `width` by `height`."""
+        """Write `words` centred on (x, y) with the renderer's pen, as large as fits `width` by `height`."""
         ink = text_mask(words, face, weight)
         scale = min(width * self.unit / ink.shape[1], height * self.unit / ink.shape[0])
         size = (max(2, round(ink.shape[1] * scale)), max(2, round(ink.shape[0] * scale)))
@@ -129,7 +129,7 @@ def _face(name: str) -> object:
 
 @lru_cache(maxsize=1024)
 def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
-    """Coverage (h,w) uint8 of `words`, cropped to the ink; read only because it is shared.
+    """Coverage (h,w) uint8 of rendered `words`, cropped to the ink; read only because it is shared.
 
     OpenCV 5 draws the "sans", "serif" and "italic" faces it carries; OpenCV 4, which ROS Jazzy installs, has
     only Hershey's strokes, so there the lettering looks plainer.
@@ -158,7 +158,7 @@ def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
 
 
 def stamp(image: Image, coverage: Image, left: int, top: int, colour: Sequence[int]) -> None:
-    """Blend `colour` into `image` (H,W,C) where `coverage` (h,w) says so; parts outside the image are cut."""
+    """Paint `colour` into the rendered `image` (H,W,C) by `coverage` (h,w); parts outside the image are cut."""
     height, width = image.shape[:2]
     x0, y0 = max(0, left), max(0, top)
     x1, y1 = min(width, left + coverage.shape[1]), min(height, top + coverage.shape[0])
@@ -170,7 +170,7 @@ def stamp(image: Image, coverage: Image, left: int, top: int, colour: Sequence[i
 
 
 def rounded_mask(width: int, height: int, radius: float, inset: float = 0.0) -> Image:
-    """Coverage (height,width) of a rectangle with rounded corners, `inset` pixels inside the edge."""
+    """Coverage (height,width) of a rendered rectangle with rounded corners, `inset` pixels inside the edge."""
     mask = np.zeros((height, width), np.uint8)
     r = max(0.0, min(radius, width / 2 - inset, height / 2 - inset))
     corners = []
@@ -193,7 +193,7 @@ def _noise_tile(side: int) -> Floats:
 
 
 def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
-    """White noise (height,width), standard deviation 1, read only: a part of a cached tile, because sampling it is slow."""
+    """Painted white noise (height,width), standard deviation 1, read only: part of a cached tile, because sampling it is slow."""
     tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
     x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
     piece = tile[y : y + height, x : x + width]
@@ -203,7 +203,7 @@ def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
 def clouds(
     rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
 ) -> Floats:
-    """Smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
+    """Painted smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
         across, down = (max(2, count << octave) for count in cells)
@@ -213,13 +213,13 @@ def clouds(
 
 
 def mix(a: Sequence[float], b: Sequence[float], share: float) -> Colour:
-    """The colour `share` of the way from `a` to `b`."""
+    """The paint colour `share` of the way from `a` to `b`."""
     blue, green, red = (min(255, max(0, round(p + (q - p) * share))) for p, q in zip(a, b, strict=True))
     return blue, green, red
 
 
 def shade(colour: Sequence[float], factor: float) -> Colour:
-    """The colour made darker (factor below 1) or lighter (above 1)."""
+    """The paint colour made darker (factor below 1) or lighter (above 1)."""
     return (
         mix(colour, (0, 0, 0), 1 - factor)
         if factor <= 1
@@ -228,5 +228,5 @@ def shade(colour: Sequence[float], factor: float) -> Colour:
 
 
 def luminance(colour: Sequence[float]) -> float:
-    """Brightness from 0 to 255 (ITU-R BT.601 weights)."""
+    """Brightness of a paint colour from 0 to 255 (ITU-R BT.601 weights)."""
     return 0.114 * colour[0] + 0.587 * colour[1] + 0.299 * colour[2]

@@ -24,7 +24,7 @@ PAPER: Colour = (246, 248, 248)
 
 
 def contrast(colour: Sequence[float]) -> Colour:
-    """Black or white, whichever is legible on `colour`."""
+    """Colour of a rendered print: black or white, whichever is legible on `colour`."""
     return INK if luminance(colour) > 135 else PAPER
 
 

@@ -36,7 +36,7 @@ _MARGIN_UNITS = 130.0
 
 @dataclass(frozen=True)
 class RenderedScene:
-    """A picture and its ground truth for N objects that are visible enough to be annotated."""
+    """A rendered picture and its ground truth for N objects that are visible enough to be annotated."""
 
     image: Image
     """(H,W,3) uint8, blue green red."""

@@ -49,7 +49,7 @@ class LaptopSpec:
 
 @dataclass(frozen=True)
 class PoseSpec:
-    """Where the laptop lies in the picture."""
+    """Where the laptop lies in the rendered picture."""
 
     homography: tuple[float, ...]
     """Nine numbers, row by row: laptop units to the reference frame."""
@@ -115,7 +115,7 @@ class ResidueSpec:
 
 @dataclass(frozen=True)
 class BackgroundSpec:
-    """What the laptop lies on and the tools beside it."""
+    """What the rendered laptop lies on and the tools beside it."""
 
     kind: str
     """"wood", "mat", "conveyor", "metal" or "cloth"."""
@@ -127,7 +127,7 @@ class BackgroundSpec:
 
 @dataclass(frozen=True)
 class LightSpec:
-    """Light over the scene; positions are in the reference frame."""
+    """Light over the rendered scene; positions are in the reference frame."""
 
     direction: float
     gradient: float
@@ -149,7 +149,7 @@ class LightSpec:
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """The camera; blur lengths are fractions of the picture's width."""
+    """The camera of the rendered scene; blur lengths are fractions of the picture's width."""
 
     blur: float
     motion: float

@@ -19,7 +19,8 @@ MOST_PEELED = 0.35
 
 
 def torn(scene: SceneSpec, amount: float) -> SceneSpec:
-    """``scene`` with every sticker worn and peeled by at least ``amount``, 0 (as it is) to 1 (in shreds, a third folded over).
+    """Rendered ``scene`` with every sticker worn and peeled by at least ``amount``, 0 (as it is) to 1 (in shreds,
+    a third folded over).
 
     InvalidInput for an amount out of range.
     """

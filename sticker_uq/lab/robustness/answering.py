@@ -32,8 +32,8 @@ _IMAGE_DISTANCES = ("mse", "psnr", "ssim", "cw_ssim")
 
 @dataclass(frozen=True)
 class Question:
-    """One image to be answered: ``key`` is unique in the assessment; ``source``: the image it is compared with, None for a source
-    image itself.
+    """One image that a system under robustness assessment is asked about: ``key`` is unique in the assessment; ``source``:
+    the image it is compared with, None for a source image itself.
     """
 
     key: str
@@ -43,25 +43,27 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to one question, and how far its image is from its source (None for a source image)."""
+    """The answer of a system under robustness assessment to one question, and how far its image is from its source (None for a
+    source image).
+    """
 
     answer: Answer
     distances: ImageDistances | None
 
 
 def source_question(item: LabelledImage) -> Question:
-    """The question about a source image; its key tells its pixels."""
+    """The question about a source image of a robustness assessment; its key tells its pixels."""
     digest = hashlib.blake2b(read_bytes(item.path, MOST_PICTURE), digest_size=8).hexdigest()
     return Question(f"source-{item.path.stem}-{digest}", item)
 
 
 def case_question(case: FollowUpCase) -> Question:
-    """The question about a follow-up case."""
+    """The question about a follow-up case of a robustness assessment."""
     return Question(case.case_id, case.truth, case.source)
 
 
 class AnswerLog:
-    """Replies in a file of JSON lines, one per question, that survives a kill at any point.
+    """Replies of a robustness assessment in a file of JSON lines, one per question, that survives a kill at any point.
 
     Raises InvalidInput when the file holds the answers of another system.
     """
@@ -93,7 +95,7 @@ class AnswerLog:
         return self._replies[key]
 
     def add(self, key: str, entry: str) -> None:
-        """Keep a reply as :func:`ask` made it; it is on the disk when this returns."""
+        """Write a reply, as :func:`ask_system` made it, to the file of answers; it is on the disk when this returns."""
         with open(self._path, "a", encoding="utf-8") as stream:
             stream.write(entry + "\n")
             stream.flush()
@@ -108,7 +110,7 @@ def answer_all(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Put every question that ``log`` has no reply to to a system; what is there already is not asked again.
+    """Put every question of a robustness assessment that ``log`` has no reply to to a system; what is there is not asked again.
 
     ``load`` makes the system, in each process its own where ``jobs`` > 1; it must be picklable then. InvalidInput when an image
     cannot be read.
@@ -132,7 +134,7 @@ def _replies(
         system = load()
         try:
             for question in questions:
-                yield question.key, ask(system, question)
+                yield question.key, ask_system(system, question)
         finally:
             system.close()
         return
@@ -146,8 +148,8 @@ def _replies(
         pool.shutdown(cancel_futures=True)
 
 
-def ask(system: System, question: Question) -> str:
-    """The reply of ``system`` as one line of JSON."""
+def ask_system(system: System, question: Question) -> str:
+    """The reply of ``system``, which is under robustness assessment, as one line of JSON."""
     image = read_picture(question.item)
     answer = system.answer(image, question.key)
     distances = None if question.source is None else _reference(question.source.path).compare(image)
@@ -165,7 +167,7 @@ def _start_process(load: Callable[[], System]) -> None:
 
 def _ask_in_process(question: Question) -> str:
     assert _system is not None
-    return ask(_system, question)
+    return ask_system(_system, question)
 
 
 @lru_cache(maxsize=4)

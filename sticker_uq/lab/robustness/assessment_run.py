@@ -1,4 +1,4 @@
-"""A whole assessment: cases, answers, figures, verdicts, pictures, in one folder that a killed run is resumed in."""
+"""A whole robustness assessment: cases, answers, figures, verdicts, pictures, in one folder that a killed run is resumed in."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from sticker_uq.lab.robustness.drawing import (
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.evaluating import answered, evaluate
-from sticker_uq.lab.robustness.followups import produce
+from sticker_uq.lab.robustness.evaluating import evaluate, with_replies
+from sticker_uq.lab.robustness.followups import make_cases
 from sticker_uq.lab.robustness.frequencies import CoverageRow
 from sticker_uq.lab.robustness.performance import Judged
 from sticker_uq.lab.robustness.result import Assessment
 from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.lab.robustness.systems_interface import System
-from sticker_uq.lab.robustness.verdicts import overall
+from sticker_uq.lab.robustness.verdicts import overall_verdict
 from sticker_uq.lab.robustness.worst import worst_images
 from sticker_uq.scene import InvalidInput
 
@@ -45,8 +45,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is assessed. ``images`` of the source set in each circumstance; ``target`` cases in the target proportions;
-    ``sweep_images`` at each strength of a severity sweep, 0 for none.
+    """How much a robustness assessment covers. ``images`` of the source set in each circumstance; ``target`` cases in the target
+    proportions; ``sweep_images`` at each strength of a severity sweep, 0 for none.
     """
 
     images: int
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Source images and follow-up cases of an assessment."""
+    """Source images and follow-up cases of a robustness assessment."""
 
     source: SourceSet
     numbers: tuple[int, ...]
@@ -64,12 +64,12 @@ class Prepared:
 
     @property
     def chosen(self) -> SourceSet:
-        """The source images that the assessment uses."""
+        """The source images that the robustness assessment uses."""
         images = tuple(self.source.images[n] for n in self.numbers)
         return SourceSet(self.source.folder, images, self.source.tagged)
 
     def questions(self) -> list[Question]:
-        """One question for every image: those of the source, then the follow-ups, source image by source image."""
+        """One question of the robustness assessment per image: those of the source, then the follow-ups, by source image."""
         asked = [source_question(self.source.images[n].item) for n in self.numbers]
         cases = sorted((case for one in self.sets for case in one.cases), key=lambda case: case.source_id)
         return asked + [case_question(case) for case in cases]
@@ -83,7 +83,7 @@ def prepare(
     jobs: int = 1,
     progress: Progress = lambda stage, done, total: None,
 ) -> Prepared:
-    """Make the follow-up cases in ``folder``/cases, a COCO folder; those that are there already are kept.
+    """Make the follow-up cases of a robustness assessment in ``folder``/cases, a COCO folder; those already there are kept.
 
     The source images are drawn with the specification's seed. Raises InvalidInput for a specification whose transformations do
     not exist and for a folder that holds something else.
@@ -101,7 +101,7 @@ def prepare(
         if plan.sweep_images:
             sets += sweep_sets(spec, circumstance, images[: plan.sweep_images])
     folder.mkdir(parents=True, exist_ok=True)
-    made = produce(chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total))
+    made = make_cases(chosen, sets, folder / CASES, jobs, lambda done, total: progress("cases", done, total))
     return Prepared(source, numbers, tuple(made))
 
 
@@ -117,7 +117,7 @@ def assess(
     environment: Mapping[str, str] | None = None,
     progress: Progress = lambda stage, done, total: None,
 ) -> Assessment:
-    """Put every image of ``prepared`` to the system and say how robust it is; the result is written to ``folder`` too.
+    """Robustness assessment of a system on every image of ``prepared``; the result is written to ``folder`` too.
 
     ``system``: the system in this process; ``load`` makes it in others (for ``jobs`` > 1, picklable). Answers that an earlier run
     left in ``folder`` are used. The result does not depend on ``jobs``. Raises InvalidInput for images that cannot be read, for
@@ -133,9 +133,9 @@ def assess(
     )
     items = [prepared.source.images[n].item for n in prepared.numbers]
     judged = [Judged(item, log[source_question(item).key].answer) for item in items]
-    sets = answered(prepared.sets, log)
+    sets = with_replies(prepared.sets, log)
     found = evaluate(spec, judged, sets, jobs, lambda done, total: progress("verdicts", done, total))
-    verdict = overall(found.checks, {c.name: c.significance for c in spec.circumstances})
+    verdict = overall_verdict(found.checks, {c.name: c.significance for c in spec.circumstances})
     assessment = Assessment(
         specification=spec,
         system=system.name,

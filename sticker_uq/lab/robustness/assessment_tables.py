@@ -1,4 +1,4 @@
-"""Every figure of an assessment as a table: the same rows for the CSV files and the report."""
+"""Every figure of a robustness assessment as a table: the same rows for the CSV files and the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ FOLDER = "tables"
 
 
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
-    """Significance, coverage, performance, distances, checks, sweeps and breaks, by name; what was not measured is NaN."""
+    """Tables of a robustness assessment by name: significance, coverage, performance, distances, checks, sweeps and breaks;
+    what was not measured is NaN.
+    """
     spec, sets = assessment.specification, assessment.sets
     where = ("kind", "circumstance", "strength")
     risk = ("frequency", "exposure", "likelihood", "severity", "significance")

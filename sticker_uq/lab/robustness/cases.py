@@ -1,4 +1,4 @@
-"""Follow-up test cases: source images put into target circumstances (Wozniak et al., task 4)."""
+"""Follow-up test cases of a robustness assessment: source images put into target circumstances (Wozniak et al., task 4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from sticker_uq.io.coco import LabelledImage
 
 @dataclass(frozen=True)
 class Application:
-    """One circumstance of a case, as it was applied: ``strength`` in the transformation's unit, seed and further parameters."""
+    """One circumstance of a follow-up case, as it was applied: ``strength`` in the transformation's unit,
+    seed and more parameters.
+    """
 
     circumstance: str
     transformation: str
@@ -25,7 +27,7 @@ class Application:
 
 @dataclass(frozen=True)
 class FollowUpCase:
-    """One follow-up image and its truth.
+    """One follow-up image of a robustness assessment, and its truth.
 
     ``image_id`` is unique in the folder of cases; ``path`` is the written picture; ``source`` the labelled image it was made
     from; ``applied`` what was done to that, in order: one circumstance, or several at once.
@@ -50,23 +52,23 @@ class FollowUpCase:
 
     @property
     def source_id(self) -> int:
-        """Id of the source image in its data set."""
+        """Id of the source image of a follow-up case in its data set."""
         return self.source.image_id
 
     @property
     def circumstances(self) -> tuple[str, ...]:
-        """Names of the circumstances the image is in."""
+        """Names of the circumstances that the follow-up image of a robustness assessment is in."""
         return tuple(one.circumstance for one in self.applied)
 
     @property
     def truth(self) -> LabelledImage:
-        """The case as a labelled image, for whatever measures detections."""
+        """The follow-up case of a robustness assessment as a labelled image, for whatever measures detections."""
         return LabelledImage(self.path, self.image_id, self.width, self.height, self.boxes, self.labels)
 
 
 @dataclass(frozen=True)
 class CaseSet:
-    """Follow-up cases that are assessed together.
+    """Follow-up cases that a robustness assessment judges together.
 
     ``kind``: "target", all circumstances in the proportions of the specification; "circumstance", every case in that one;
     "sweep", every case in that one at ``strength`` (NaN for the other kinds).
@@ -79,7 +81,7 @@ class CaseSet:
 
     @property
     def name(self) -> str:
-        """A short name, unique among the sets of an assessment."""
+        """A short name of the set of follow-up cases, unique in a robustness assessment."""
         if self.kind == "sweep":
             return f"{self.circumstance}@{self.strength:g}"
         return self.circumstance if self.kind == "circumstance" else "target"

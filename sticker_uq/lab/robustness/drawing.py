@@ -1,4 +1,6 @@
-"""Which follow-up cases there are: images and circumstances drawn in the target proportions (Wozniak et al., task 4)."""
+"""Which follow-up cases a robustness assessment has: images and circumstances drawn in the target proportions
+(Wozniak et al., task 4).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from sticker_uq.scene import InvalidInput
 
 @dataclass(frozen=True)
 class Draft:
-    """One follow-up case to be made: number of the source image, and what is done to it, in order."""
+    """One follow-up case of a robustness assessment to be made: number of the source image, and what is done to it, in order."""
 
     image: int
     applied: tuple[Application, ...]
@@ -26,7 +28,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class DraftSet:
-    """Drafts of one set of cases; the fields are those of :class:`~sticker_uq.lab.robustness.cases.CaseSet`."""
+    """Drafts of one set of follow-up cases; the fields are those of :class:`~sticker_uq.lab.robustness.cases.CaseSet`."""
 
     kind: Literal["target", "circumstance", "sweep"]
     circumstance: str
@@ -35,7 +37,7 @@ class DraftSet:
 
 
 def check_transformations(spec: Specification) -> None:
-    """InvalidInput for a circumstance whose transformation, strength or parameter does not exist."""
+    """InvalidInput for a circumstance of a robustness assessment whose transformation, strength or parameter does not exist."""
     for circumstance in spec.circumstances:
         if circumstance.transformation is None or circumstance.strength is None:
             continue
@@ -48,13 +50,13 @@ def check_transformations(spec: Specification) -> None:
 
 
 def with_transformation(spec: Specification) -> tuple[Circumstance, ...]:
-    """The circumstances that a transformation can put an image into, the most significant first."""
+    """The circumstances of a robustness assessment that a transformation can put an image into, the most significant first."""
     able = (c for c in spec.circumstances if c.transformation is not None)
     return tuple(sorted(able, key=lambda c: (-c.significance, c.name)))
 
 
 def target_set(spec: Specification, images: int, count: int) -> DraftSet:
-    """`count` cases in the proportions of the specification, over `images` source images that are used equally often.
+    """`count` follow-up cases in the target proportions, over `images` source images that are used equally often.
 
     Circumstances of one exclusive group never meet in one case; all others are independent of each other, so cases with several
     circumstances arise as often as they should, unless the specification forbids combinations. Shares are met as nearly as whole
@@ -78,7 +80,7 @@ def target_set(spec: Specification, images: int, count: int) -> DraftSet:
 
 
 def circumstance_set(spec: Specification, circumstance: Circumstance, images: Sequence[int]) -> DraftSet:
-    """Every one of `images` (numbers) in `circumstance`, at strengths spread evenly over its range."""
+    """Follow-up cases: each of `images` (numbers) in `circumstance`, at strengths spread evenly over its range."""
     drafts = tuple(
         Draft(image, (_application(spec, circumstance, image, circumstance.name),)) for image in images
     )
@@ -88,7 +90,7 @@ def circumstance_set(spec: Specification, circumstance: Circumstance, images: Se
 def sweep_sets(
     spec: Specification, circumstance: Circumstance, images: Sequence[int]
 ) -> tuple[DraftSet, ...]:
-    """`images` at each strength of the sweep; place, direction and noise of an image are the same at every strength."""
+    """Follow-up cases of a severity sweep: `images` at each strength; place, direction and noise of an image stay the same."""
     return tuple(
         DraftSet(
             "sweep",
@@ -104,7 +106,9 @@ def sweep_sets(
 
 
 def sweep_strengths(circumstance: Circumstance) -> tuple[float, ...]:
-    """The strengths of the severity sweep, mildest first: those of the specification, else the transformation's ladder."""
+    """The strengths of the severity sweep of a circumstance, mildest first: of the specification,
+    else the transformation's ladder.
+    """
     if circumstance.sweep or circumstance.transformation is None:
         return circumstance.sweep
     return transformation_named(circumstance.transformation).ladder

@@ -1,4 +1,6 @@
-"""What a picture tells about how it was taken: how sharp, how noisy, how bright. Without a reference."""
+"""Sharpness, noise and brightness of one picture without a reference, to tell which circumstances of a robustness assessment
+it is in.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _FEWEST_BLOCKS = 200
 
 @dataclass(frozen=True)
 class Estimates:
-    """What was measured on one picture; NaN where it shows nothing to measure it on.
+    """Image quality measured on one source picture of a robustness assessment; NaN where it shows nothing to measure it on.
 
     ``blur`` px: 10-90 % width of its edges in the direction in which they are sharpest; ``motion`` px: how much wider they are in
     the direction in which they are widest; ``noise``: standard deviation in grey levels; ``exposure``: mean light against middle
@@ -43,13 +45,15 @@ class Estimates:
 
 
 def estimate(image: Picture) -> Estimates:
-    """All estimates of `image` (H, W, 3) uint8 BGR."""
+    """Sharpness, noise and brightness of `image` (H, W, 3) uint8 BGR, for the circumstances of a robustness assessment."""
     blur, widest = edge_widths(image)
     return Estimates(blur, widest - blur, noise(image), exposure(image))
 
 
 def noise(image: Picture) -> float:
-    """Standard deviation of white noise, grey levels: median absolute deviation of the finest diagonal Haar wavelet coefficients.
+    """White noise of a source picture of a robustness assessment: standard deviation, grey levels.
+
+    It is estimated by the median absolute deviation of the finest diagonal Haar wavelet coefficients.
 
     Mean over the colours (Donoho and Johnstone, 1994). Pixels that are nearly black or white are left out: clipping hides noise.
     NaN when hardly any are left.
@@ -68,13 +72,16 @@ def noise(image: Picture) -> float:
 
 
 def exposure(image: Picture) -> float:
-    """Mean of the linear light against middle grey, EV (stops). Minus infinity for a black picture."""
+    """Brightness of a source picture of a robustness assessment: mean of the linear light against middle grey, EV (stops).
+    Minus infinity for a black picture.
+    """
     mean = float(linear(image).mean())
     return math.log2(mean / MIDDLE_GREY) if mean > 0 else -math.inf
 
 
 def edge_widths(image: Picture) -> tuple[float, float]:
-    """10-90 % widths of edges, px: in the direction in which they are sharpest, and in the one in which they are widest.
+    """Sharpness of a source picture of a robustness assessment: 10-90 % widths of edges, px: in the direction in which they are
+    sharpest, and in the one in which they are widest.
 
     The gradient of an edge of width sigma falls with a further blur s as 1 / sqrt(sigma^2 + s^2); its ratio after two known blurs
     tells sigma (Zhuo and Sim, 2011). Each direction is judged by its edges but for the softest, which are soft on the laptop

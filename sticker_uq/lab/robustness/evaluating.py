@@ -1,4 +1,6 @@
-"""From answers to verdicts: performance, distances, relations and sweeps of every set of cases (Wozniak et al., tasks 5 to 7)."""
+"""From answers to verdicts of a robustness assessment: performance, distances, relations and sweeps of every set of cases
+(Wozniak et al., tasks 5 to 7).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ WHOLE = "all"
 
 @dataclass(frozen=True)
 class AnsweredSet:
-    """A set of cases with their replies, and the source images they were made from with theirs.
+    """A set of follow-up cases with the replies of the assessed system, and their source images with theirs.
 
     ``origin`` (cases,): index into ``sources``.
     """
@@ -46,7 +48,9 @@ class AnsweredSet:
     origin: NDArray[np.intp]
 
     def paired(self, spec: Specification) -> Paired:
-        """Source and follow-ups for the relation. InvalidInput when the distance needs features and there are none."""
+        """Source and follow-ups for the metamorphic relation. InvalidInput when the distance needs features and there are
+        none.
+        """
         source = [Judged(item, r.answer) for item, r in zip(self.sources, self.source_replies, strict=True)]
         target = [
             Judged(case.truth, reply.answer, hides_sticker(case))
@@ -61,7 +65,9 @@ class AnsweredSet:
         )
 
     def distances(self, name: str) -> NDArray[np.float64]:
-        """d of every pair (cases,), or of the two sets (1,). Pairs without an answer count as far as the others on average."""
+        """d of every source and follow-up (cases,), or of the two sets (1,). Pairs without an answer count as the others on
+        average.
+        """
         if name in IMAGE_DISTANCES:
             return np.array([r.distances.distance(name) for r in self.replies if r.distances is not None])
         features = self._features()
@@ -79,7 +85,9 @@ class AnsweredSet:
         return result
 
     def all_distances(self) -> dict[str, float]:
-        """Every distance by name, means over the pairs: the figures and, for PSNR, dB of the mean squared error."""
+        """Every distance of source and follow-ups by name, means over the pairs: figures and, for PSNR,
+        dB of the mean squared error.
+        """
         found = [r.distances for r in self.replies if r.distances is not None]
         mse = float(np.mean([d.mse for d in found]))
         result = {
@@ -119,7 +127,7 @@ class AnsweredSet:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What was found about all sets."""
+    """What a robustness assessment found about all sets of follow-up cases."""
 
     sets: tuple[SetResult, ...]
     checks: tuple[RelationCheck, ...]
@@ -127,12 +135,12 @@ class Evaluated:
 
 
 def hides_sticker(case: FollowUpCase) -> bool:
-    """Whether a sticker is on the laptop that the follow-up does not show."""
+    """Whether a sticker is on the laptop that the follow-up case of a robustness assessment does not show."""
     return bool((case.source.labels[case.hidden] == ObjectClass.STICKER).any())
 
 
-def answered(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
-    """``sets`` with the replies in ``log``, which has all of them."""
+def with_replies(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
+    """Sets of follow-up cases with the replies in ``log``, which has all of them."""
     result = []
     keys: dict[int, str] = {}
     for cases in sets:
@@ -160,7 +168,8 @@ def evaluate(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluated:
-    """Performance, distances, checks and sweeps of ``sets``; ``source``: all source images, for the table of performance.
+    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``; ``source``:
+    all source images, for the table of performance.
 
     ``progress`` is called with the pieces of work done and their number. The result does not depend on ``jobs``.
     """
@@ -241,7 +250,9 @@ def _checks(spec: Specification, one: AnsweredSet) -> Iterator[RelationCheck]:
 
 
 def mean_significance(spec: Specification) -> float:
-    """Significance of the target set as a whole: the mean over its circumstances, weighted by how often they are in it."""
+    """Significance of the target set of a robustness assessment: mean over its circumstances,
+    weighted by how often they occur.
+    """
     able = [c for c in spec.circumstances if c.transformation is not None]
     total = sum(c.frequency for c in able)
     return sum(c.significance * c.frequency for c in able) / total if total else 1.0

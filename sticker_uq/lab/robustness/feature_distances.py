@@ -1,4 +1,6 @@
-"""How far two sets of pictures lie apart in the features of a network (Wozniak et al., task 6, M15 to M17)."""
+"""How far source and follow-up pictures of a robustness assessment lie apart in a network's features (Wozniak et al.,
+M15 to M17).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _FLOOR_SPLITS = 10
 
 @dataclass(frozen=True)
 class FeatureDistances:
-    """Two sets of features compared.
+    """Distances of two sets of features, of source and follow-up pictures of a robustness assessment.
 
     ``fid``: Fréchet distance; ``fid_floor``: what it is between random halves of the source set, where nothing differs but the
     pictures: a value near it or below says nothing (it is inflated, as FID always is with few pictures). ``euclidean``,
@@ -33,12 +35,15 @@ class FeatureDistances:
     linkage: dict[str, float]
 
     def distance(self, name: str) -> float:
-        """The distance that epsilon depends on; of the linkages the centroid's, the one that is 0 between equal sets."""
+        """The feature distance that epsilon(d) depends on; of the linkages the centroid's,
+        the one that is 0 between equal sets.
+        """
         return self.linkage["centroid"] if name == "linkage" else float(getattr(self, name))
 
 
 def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]) -> FeatureDistances:
-    """Distances between the features ``source`` (n, D) and ``target`` (m, D); ``pairs`` (m,): the source of each target row.
+    """Distances between features ``source`` (n, D) and follow-ups ``target`` (m, D); ``pairs`` (m,):
+    the source of each target row.
 
     Raises InvalidInput for fewer than two pictures in a set or other shapes.
     """
@@ -61,7 +66,7 @@ def feature_distances(source: FloatArray, target: FloatArray, pairs: NDArray[np.
 def pair_distances(
     source: FloatArray, target: FloatArray, pairs: NDArray[np.intp]
 ) -> dict[str, NDArray[np.float64]]:
-    """Euclidean (in units of the mean distance of two source pictures) and cosine distance of every pair, (m,) each."""
+    """Feature distance of every source and follow-up: Euclidean (in units of the mean of two sources) and cosine, (m,) each."""
     one, other = _checked(source, target)
     before = one[pairs]
     unit = float(pdist(one).mean()) or 1.0
@@ -74,7 +79,9 @@ def pair_distances(
 
 
 def linkages(one: Matrix, other: Matrix) -> dict[str, float]:
-    """Distance between two clusters: nearest, farthest and mean pair of points, and of the centres (Yim and Ramdeen 2015)."""
+    """Distance between clusters of source and follow-up features: nearest, farthest, mean pair of points, and of the centres
+    (Yim and Ramdeen 2015).
+    """
     between = cdist(one, other)
     centres = np.linalg.norm(one.mean(axis=0) - other.mean(axis=0))
     return {
@@ -86,7 +93,8 @@ def linkages(one: Matrix, other: Matrix) -> dict[str, float]:
 
 
 def frechet_distance(one: Matrix, other: Matrix) -> float:
-    """``|m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^(1/2))`` (Heusel et al. 2017) of two sets (n, D), (m, D).
+    """Fréchet distance of source and follow-up features (n, D), (m, D): ``|m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^(1/2))``
+    (Heusel et al. 2017).
 
     The covariances are shrunk (Ledoit and Wolf 2004), so that sets smaller than D have proper ones; everything outside the span
     of the data is then a multiple of the identity and is added in closed form. The root is taken of a symmetric matrix, whose
@@ -111,7 +119,10 @@ def frechet_distance(one: Matrix, other: Matrix) -> float:
 
 
 def frechet_floor(features: Matrix, seed: int = 0) -> float:
-    """Mean Fréchet distance between random halves of ``features`` (n, D): its bias at n/2 pictures. NaN below four pictures."""
+    """Bias of the Fréchet distance between source and follow-ups: its mean between random halves of ``features`` (n, D).
+
+    That is the bias at n/2 pictures. NaN below four pictures.
+    """
     if len(features) < 4:
         return float("nan")
     rng = np.random.default_rng(seed)

@@ -1,4 +1,6 @@
-"""Making follow-up cases: pictures with their truth in one COCO folder; an interrupted run goes on where it was."""
+"""Making the follow-up cases of a robustness assessment: pictures with their truth in one COCO folder;
+resumed where interrupted.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,20 @@ _FORMAT = 1
 
 
 def applied_to(picture: LabelledPicture, applied: Sequence[Application]) -> LabelledPicture:
-    """`picture` after all of `applied`, in order."""
+    """A source picture put into circumstances: `picture` after all of `applied`, in order."""
     for one in applied:
         picture = transform(picture, one.transformation, one.strength, one.seed, **dict(one.parameters))
     return picture
 
 
-def produce(
+def make_cases(
     source: SourceSet,
     sets: Sequence[DraftSet],
     folder: str | Path,
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CaseSet]:
-    """Make the cases of `sets` in `folder` and return them; what is there already is not made again.
+    """Make the follow-up cases of `sets` in `folder` and return them; what is there already is not made again.
 
     The folder becomes a COCO data set of all cases (`annotations.json` appears last): any detector can be run on it. Equal cases
     of several sets are made once. `progress` is called with the cases done and their number. InvalidInput when the folder holds

@@ -1,4 +1,6 @@
-"""How often each target circumstance is in the source set already (Wozniak et al., task 3), with the uncertainty of counting."""
+"""How often each target circumstance is in the source set of a robustness assessment already, with the uncertainty of counting
+(Wozniak et al., task 3).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ MISSING, UNDER, COVERED, OVER, UNKNOWN = (
 
 
 class CoverageRow(BaseModel):
-    """How often one circumstance is expected (``target``), and how often it was found among ``images`` of the source set.
+    """How often a circumstance of a robustness assessment is expected (``target``), and how often it was found among ``images``
+    of the source set.
 
     ``found_by``: "tags", the quantity that was measured, or "" when nobody can tell (``count`` is 0 and the frequencies are NaN
     then). ``source``: the frequency, with its Clopper-Pearson interval ``low`` to ``high``. ``status``: missing (not once),
@@ -47,7 +50,8 @@ class CoverageRow(BaseModel):
 
 @dataclass(frozen=True)
 class Coverage:
-    """All circumstances together, as the paper's sheet sums them up (Wozniak et al., figure A1): shares of the circumstances.
+    """All circumstances of a robustness assessment together, as the paper's sheet sums them up (Wozniak et al.,
+    figure A1): shares.
 
     ``missing``: expected but not in the source set; ``misrepresented``: more or less frequent than expected, whatever the reason;
     ``covered``: the rest. ``to_generate``: those less frequent than expected, the most significant first.
@@ -64,7 +68,7 @@ def describe_source(
     source: SourceSet,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[CoverageRow]:
-    """The frequency of every circumstance in the source set, in the order of the specification.
+    """The frequency of every circumstance in the source set of a robustness assessment, in the order of the specification.
 
     Tags decide where the set has any, for the circumstances that somebody tagged and for those that cannot be measured; what the
     specification says how to measure is measured otherwise. ``progress`` is called with the images seen and their number.
@@ -82,7 +86,9 @@ def describe_source(
 
 
 def coverage(frequencies: Sequence[CoverageRow]) -> Coverage:
-    """What the frequencies say together; plain comparison of numbers, as in the paper. Unknown ones do not count."""
+    """How well a source set covers the target circumstances: comparison of frequencies, as in the paper.
+    Unknown ones do not count.
+    """
     known = [f for f in frequencies if f.found_by]
     short = [f for f in known if f.target > f.source]
     wrong = sum(not math.isclose(f.target, f.source, abs_tol=1e-9) for f in known)

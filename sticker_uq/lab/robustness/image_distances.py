@@ -1,4 +1,5 @@
-"""How different two pictures of the same laptop look: full-reference distances (Wozniak et al., task 6, M14).
+"""How different a source picture and its follow-up look: full-reference distances of a robustness assessment
+(Wozniak et al., task 6, M14).
 
 A follow-up of another size is compared in the size of its source. SSIM and CW-SSIM look at brightness, averaged down so that the
 shorter side has about 256 px, as the authors of SSIM recommend; MSE and PSNR look at every colour value.
@@ -31,8 +32,8 @@ _SMALLEST_SIDE = 64
 
 @dataclass(frozen=True)
 class ImageDistances:
-    """Two pictures compared. ``mse`` grey levels squared; ``psnr`` dB, infinite for equal pictures; ``ssim`` and ``cw_ssim``
-    similarities, 1 for equal pictures.
+    """A source picture and its follow-up compared. ``mse`` grey levels squared; ``psnr`` dB,
+    infinite for equal pictures; ``ssim`` and ``cw_ssim`` similarities, 1 for equal pictures.
     """
 
     mse: float
@@ -41,7 +42,7 @@ class ImageDistances:
     cw_ssim: float
 
     def distance(self, name: str) -> float:
-        """A distance that is 0 for equal pictures and grows as they differ: what epsilon depends on.
+        """The distance that epsilon(d) of a robustness assessment depends on: 0 for equal pictures, growing as they differ.
 
         ``mse`` as a share of its largest value; ``psnr`` as the root mean square error that it stands for, a share of the
         range (10^(-PSNR/20)); ``ssim`` and ``cw_ssim`` as one minus the similarity.
@@ -54,7 +55,7 @@ class ImageDistances:
 
 
 class Reference:
-    """A source picture (H, W, 3) uint8 BGR, prepared to be compared with many follow-ups."""
+    """A source picture (H, W, 3) uint8 BGR of a robustness assessment, prepared to be compared with many follow-ups."""
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
@@ -62,7 +63,9 @@ class Reference:
         self._bands: list[Complex] = []
 
     def compare(self, followup: Picture) -> ImageDistances:
-        """Distances to ``followup`` (H', W', 3) uint8 BGR. Raises InvalidInput for a picture with a side below 64 px."""
+        """Distances of a source to ``followup`` (H', W', 3) uint8 BGR. Raises InvalidInput for a picture with a side below 64
+        px.
+        """
         followup = _of_same_size(self.picture, followup)
         if self._brightness is None:
             self._brightness = _brightness(self.picture)
@@ -74,7 +77,7 @@ class Reference:
 
 
 def compare(source: Picture, followup: Picture) -> ImageDistances:
-    """Distances between ``source`` and ``followup``; see :class:`Reference`."""
+    """Distances between a ``source`` picture of a robustness assessment and its ``followup``; see :class:`Reference`."""
     return Reference(source).compare(followup)
 
 
@@ -93,7 +96,10 @@ def _of_same_size(source: Picture, followup: Picture) -> Picture:
 
 
 def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
-    """Mean structural similarity of two brightness images (H, W), -1..1 (Wang et al. 2004: Gaussian windows, sigma 1.5)."""
+    """Image distance of a robustness assessment: mean structural similarity of brightness (H, W), -1..1.
+
+    Wang et al. 2004: Gaussian windows, sigma 1.5.
+    """
     value = structural_similarity(
         one, other, data_range=RANGE, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
     )
@@ -101,7 +107,8 @@ def ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 def cw_ssim(one: list[Complex], other: list[Complex]) -> float:
-    """Complex wavelet structural similarity of two pictures by their sub-bands, 0..1 (Sampat et al. 2009, eq 7).
+    """Image distance of a robustness assessment: complex wavelet structural similarity by sub-bands, 0..1 (Sampat et al. 2009,
+    eq 7).
 
     Insensitive to small shifts, turns and scalings, which move the phase of all coefficients of a window alike. Mean over 7 x 7
     windows and over the bands of a complex steerable pyramid of 4 scales and 6 orientations; the published K is a "small

@@ -1,4 +1,6 @@
-"""How well a system did on a set of images (Wozniak et al., task 5, M7 to M13), and what its gate did (shares of the images)."""
+"""How well a system under robustness assessment did on a set of images (Wozniak et al., task 5, M7 to M13), and what its gate did
+(shares of the images).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _SIZES = tuple(name for name in AREAS if name != "all")
 
 @dataclass(frozen=True)
 class Judged:
-    """One image: its truth, what the system said, and whether a sticker is on the laptop that the image does not show."""
+    """One image of a robustness assessment: its truth, what the system said, and whether a sticker is there that it does not
+    show.
+    """
 
     truth: LabelledImage
     answer: Answer
@@ -40,7 +44,7 @@ class Judged:
 
 
 class Performance:
-    """Every figure of one set of images, for all of them or for any selection.
+    """Every performance figure of one set of images of a robustness assessment, for all of them or for any selection.
 
     ``match_iou`` and ``decision_score`` say when a detection is an object and when it counts for precision and recall. Raises
     InvalidInput for no images.
@@ -55,13 +59,13 @@ class Performance:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """(images, 3): true positives, false positives and false negatives of each."""
+        """True positives, false positives and false negatives of the assessed system in each image, (images, 3)."""
         rows = [count_matches(i.answer.detections, i.truth, self._iou, self._score) for i in self.images]
         return np.array([[r.true_positives, r.false_positives, r.false_negatives] for r in rows], float)
 
     @cached_property
     def shares(self) -> dict[str, NDArray[np.float64]]:
-        """By metric of GATE_METRICS and UNGATED, 1 for every image of which it is true, (images,)."""
+        """By metric of GATE_METRICS and UNGATED of a robustness assessment, 1 for every image of which it is true, (images,)."""
         rows = []
         for image in self.images:
             stickers = image.truth.boxes[image.truth.labels == ObjectClass.STICKER]
@@ -76,14 +80,16 @@ class Performance:
         return dict(zip((*GATE_METRICS, *UNGATED), table.T, strict=True))
 
     def value(self, metric: str, weights: Weights | None = None) -> float:
-        """One figure, NaN where there is nothing to measure it on. ``weights`` (images,): how often each image counts.
+        """One performance figure of a robustness assessment, NaN where nothing can be measured.
+
+        ``weights`` (images,): how often each image counts.
 
         Raises InvalidInput for an unknown name.
         """
         return self.calculator(metric)(weights)
 
     def calculator(self, metric: str) -> Callable[[Weights | None], float]:
-        """The function of the weights behind :meth:`value`, prepared to be called often."""
+        """The function of the image weights behind :meth:`value` of a robustness assessment, prepared to be called often."""
         if metric in ("precision", "recall"):
             others = 1 if metric == "precision" else 2
             return lambda weights: self._ratio(others, weights)
@@ -104,7 +110,7 @@ class Performance:
         raise InvalidInput(f"performance metric {metric!r} is unknown")
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
-        """The function of the weights that gives all of ``metrics``; AP is computed once for all of its kinds."""
+        """The function of the image weights that gives all performance ``metrics``; AP is computed once for all of its kinds."""
         precisions = [name for name in metrics if name in _AP_COLUMNS]
         others = {name: self.calculator(name) for name in metrics if name not in _AP_COLUMNS}
 
@@ -118,7 +124,9 @@ class Performance:
         return calculate
 
     def figures(self) -> dict[str, float]:
-        """Counts, precision, recall, COCO's twelve figures, the gate's shares and the failures, by name."""
+        """Performance of a robustness assessment by name: counts, precision, recall, COCO's figures,
+        the gate's shares, failures.
+        """
         detections = [image.answer.detections for image in self.images]
         return {
             "images": float(len(self.images)),

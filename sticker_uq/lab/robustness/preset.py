@@ -1,4 +1,4 @@
-"""The specifications that come with the package; the people of a cell then correct a copy of one."""
+"""The specifications of a robustness assessment that come with the package; the people of a cell correct a copy of one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PRESETS = ("laptop-cell", "medical-diagnosis")
 
 
 def preset(name: str) -> Specification:
-    """The specification of PRESETS called ``name``."""
+    """The packaged specification of a robustness assessment called ``name``, one of PRESETS."""
     return Specification.load(Path(__file__).with_name(f"{name.replace('-', '_')}.yaml"))
 
 
 def laptop_cell() -> Specification:
-    """The laptop cell of this repository."""
+    """The packaged specification of the robustness assessment of this repository's laptop cell."""
     return preset("laptop-cell")

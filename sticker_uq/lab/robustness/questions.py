@@ -1,4 +1,4 @@
-"""The questions behind exposure, likelihood and severity, with scales that a person of the cell can answer by.
+"""The questions behind exposure, likelihood and severity of a robustness assessment, with scales for a person of the cell.
 
 Practitioners find these three factors the hardest part of the method, because they are subjective (Wozniak et al., section
 7.2.2). The names of the values are the paper's (table 5); what each means here is said in terms of laptops, shifts and damage.
@@ -17,7 +17,7 @@ Factor = Literal["exposure", "likelihood", "severity"]
 
 @dataclass(frozen=True)
 class Scale:
-    """One factor: what is asked, and what 1 to 5 stand for."""
+    """One factor of the significance of a circumstance: what is asked, and what 1 to 5 stand for."""
 
     factor: Factor
     question: str
@@ -63,7 +63,9 @@ SCALES = (
 
 @dataclass(frozen=True)
 class Question:
-    """One question about one circumstance: its ``text`` with the scale, and the ``default`` that stands so far."""
+    """One question about a circumstance of a robustness assessment: its ``text`` with the scale,
+    and the ``default`` that stands so far.
+    """
 
     circumstance: str
     factor: Factor
@@ -72,21 +74,21 @@ class Question:
 
 
 def questions(circumstance: Circumstance) -> list[Question]:
-    """The three questions about `circumstance`, as each point of view calls it."""
+    """The three questions about the significance of `circumstance`, as each point of view calls it."""
     told = "\n".join(f"  {view}: {text}" for view, text in circumstance.views.items())
     return [
         Question(
             circumstance.name,
             scale.factor,
-            f"{circumstance.name}\n{told}\n{scale.question}\n{explained(scale)}",
+            f"{circumstance.name}\n{told}\n{scale.question}\n{scale_text(scale)}",
             getattr(circumstance, scale.factor),
         )
         for scale in SCALES
     ]
 
 
-def explained(scale: Scale) -> str:
-    """The values of `scale`, one per line."""
+def scale_text(scale: Scale) -> str:
+    """The values 1 to 5 of a `scale` of exposure, likelihood or severity, one per line."""
     return "\n".join(f"  {n} {name}: {meaning}" for n, (name, meaning) in enumerate(scale.values, 1))
 
 
@@ -95,7 +97,9 @@ def ask_all(
     ask: Callable[[Question], int],
     told: Callable[[Circumstance], None] = lambda circumstance: None,
 ) -> Specification:
-    """`spec` with the answers of `ask`, one per factor and circumstance; `told` gets each circumstance once it is answered.
+    """The specification `spec` with the answers of `ask`, one per factor and circumstance.
+
+    `told` gets each circumstance once it is answered.
 
     An answer outside 1..5 raises pydantic's ``ValidationError``.
     """

@@ -1,4 +1,4 @@
-"""How much performance may change with the distance between two sets of circumstances: epsilon(d)."""
+"""The metamorphic relation of a robustness assessment: how much performance may change with the distance: epsilon(d)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _JUMP = 1e-9
 
 
 class Piece(BaseModel):
-    """One line of epsilon: ``slope * d + intercept`` for every d up to and with ``up_to`` (None: without end)."""
+    """One line of epsilon(d), the metamorphic relation: ``slope * d + intercept`` up to and with ``up_to`` (None:
+    without end).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -22,7 +24,7 @@ class Piece(BaseModel):
     intercept: float = Field(0.0, description="b of a * d + b")
 
     def at(self, distance: float) -> float:
-        """The allowed difference on this line."""
+        """The allowed difference of performance on this line of the metamorphic relation."""
         return self.slope * distance + self.intercept
 
 
@@ -82,7 +84,9 @@ class Relation(BaseModel):
                     )
 
     def epsilon(self, distance: float) -> float:
-        """The allowed difference of performance at ``distance`` >= 0. NaN for a distance that is not known."""
+        """The difference of performance that the metamorphic relation allows at ``distance`` >= 0.
+        NaN for an unknown distance.
+        """
         if math.isnan(distance):
             return math.nan
         if self.pieces:
@@ -98,5 +102,7 @@ class Relation(BaseModel):
 
 
 def continuous_relation(flat: float = 0.02, until: float = 0.25) -> Relation:
-    """The published example without its jump: ``flat`` up to d = ``until``, growing as much as d beyond."""
+    """The metamorphic relation published as example, without its jump: ``flat`` up to d = ``until``,
+    growing as much as d beyond.
+    """
     return Relation(pieces=(Piece(up_to=until, intercept=flat), Piece(slope=1.0, intercept=flat - until)))

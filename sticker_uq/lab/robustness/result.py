@@ -1,4 +1,4 @@
-"""What an assessment found, as one file that a report can be made from again."""
+"""What a robustness assessment found, as one file that a report can be made from again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class _Value(BaseModel):
 
 
 class SetResult(_Value):
-    """One set of images. ``figures``: performance by name; ``distances`` from the source set by name, empty for the source.
+    """Result of one set of images of a robustness assessment. ``figures``: performance by name;
+    ``distances`` from the source set by name, empty for the source.
 
     ``kind``: source, target (all circumstances in their proportions), circumstance or sweep; ``strength`` NaN but for a sweep.
     """
@@ -35,7 +36,7 @@ class SetResult(_Value):
 
 
 class SweepPoint(_Value):
-    """Performance at one strength: ``value`` in [``low``, ``high``]; ``distance`` d and ``epsilon`` there."""
+    """Performance at one strength of a severity sweep: ``value`` in [``low``, ``high``]; ``distance`` d and ``epsilon`` there."""
 
     strength: float
     distance: float
@@ -46,7 +47,7 @@ class SweepPoint(_Value):
 
 
 class SweepResult(_Value):
-    """One metric over the strengths of one circumstance.
+    """One performance metric over the strengths of one circumstance, of a severity sweep.
 
     ``source``: the metric without the circumstance; ``breaks_at``: the strength from which the change exceeds epsilon, in
     [``breaks_low``, ``breaks_high``]; NaN: at no strength that was tried. ``at_mildest``: it is exceeded at the mildest already.
@@ -64,7 +65,7 @@ class SweepResult(_Value):
 
 
 class WorstImage(_Value):
-    """A follow-up that went wrong: its picture beside its source in ``file``, and what went wrong."""
+    """A follow-up of a robustness assessment that went wrong: its picture beside its source in ``file``, and what went wrong."""
 
     circumstance: str
     file: str
@@ -72,7 +73,9 @@ class WorstImage(_Value):
 
 
 class Assessment(_Value):
-    """A whole assessment. ``environment``: versions and settings; ``significance_shares``: of the significance, by finding."""
+    """A whole robustness assessment. ``environment``: versions and settings; ``significance_shares``: of the significance,
+    by finding.
+    """
 
     specification: Specification
     system: str
@@ -89,20 +92,20 @@ class Assessment(_Value):
     environment: dict[str, str]
 
     def set_named(self, kind: str, circumstance: str = "") -> SetResult | None:
-        """The set of a kind (and circumstance), None when there is none."""
+        """The set of a kind (and circumstance) in a robustness assessment, None when there is none."""
         for one in self.sets:
             if one.kind == kind and one.circumstance == circumstance:
                 return one
         return None
 
     def save(self, folder: Path) -> None:
-        """Write it into ``folder``, whole or not at all."""
+        """Write the robustness assessment into ``folder``, whole or not at all."""
         with atomic_write(folder / RESULT, "w") as stream:
             stream.write(self.model_dump_json(indent=1))
 
     @classmethod
     def load(cls, folder: Path) -> Assessment:
-        """The assessment in ``folder``. InvalidInput when there is none, or one that this version cannot read."""
+        """The robustness assessment in ``folder``. InvalidInput when there is none, or one that this version cannot read."""
         path = folder / RESULT
         if not path.exists():
             raise InvalidInput(f"{folder}: no assessment in it ({RESULT} is missing)")

@@ -1,4 +1,6 @@
-"""The report of an assessment: one HTML file for people, a Markdown summary for a pull request, and every figure as CSV."""
+"""The report of a robustness assessment: one HTML file for people, a Markdown summary for a pull request,
+and all figures as CSV.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class _Row:
 
 
 def write_report(assessment: Assessment, folder: Path) -> None:
-    """Write report.html, summary.md and tables/*.csv into ``folder``, where the pictures of the assessment lie.
+    """Write report.html, summary.md and tables/*.csv of a robustness assessment into ``folder``, where its pictures lie.
 
     The HTML refers to nothing outside itself. Raises OSError when the disk refuses.
     """
@@ -55,13 +57,13 @@ def write_report(assessment: Assessment, folder: Path) -> None:
     with atomic_write(folder / REPORT, "w") as stream:
         stream.write(render_report(assessment, tables, folder))
     with atomic_write(folder / SUMMARY, "w") as stream:
-        stream.write(summary(assessment))
+        stream.write(markdown_summary(assessment))
 
 
 def render_report(assessment: Assessment, tables: Mapping[str, pd.DataFrame], folder: Path) -> str:
-    """The HTML of the report."""
+    """The HTML of a robustness assessment's report."""
     environment = templates("sticker_uq.lab.robustness")
-    environment.filters |= {"figure": figure, "tone": lambda finding: TONES.get(finding, "plain")}
+    environment.filters |= {"figure": figure_text, "tone": lambda finding: TONES.get(finding, "plain")}
     by_metric = {
         metric: [c for c in assessment.checks if c.metric == metric]
         for metric in assessment.specification.relations
@@ -69,7 +71,7 @@ def render_report(assessment: Assessment, tables: Mapping[str, pd.DataFrame], fo
     return environment.get_template("robustness.html").render(
         a=assessment,
         spec=assessment.specification,
-        lead=lead(assessment),
+        lead=assessment_findings(assessment),
         share=lambda finding: assessment.significance_shares.get(Finding(finding), 0.0),
         forests={metric: forest_plot(checks) for metric, checks in by_metric.items() if checks},
         checks_by_circumstance=_by_circumstance(assessment.checks),
@@ -100,8 +102,8 @@ def render_report(assessment: Assessment, tables: Mapping[str, pd.DataFrame], fo
     )
 
 
-def lead(assessment: Assessment) -> str:
-    """What was found, in plain sentences."""
+def assessment_findings(assessment: Assessment) -> str:
+    """What a robustness assessment found, in plain sentences."""
     counts = {f: sum(v is f for n, v in assessment.by_circumstance.items() if n != WHOLE) for f in Finding}
     total = sum(counts.values())
     listed = ", ".join(f"{counts[f]} {f}" for f in _ORDER if counts[f])
@@ -117,8 +119,8 @@ def lead(assessment: Assessment) -> str:
     return " ".join(sentences)
 
 
-def summary(assessment: Assessment) -> str:
-    """The assessment as Markdown: verdict, one line per circumstance, what the gate did."""
+def markdown_summary(assessment: Assessment) -> str:
+    """A robustness assessment as Markdown: verdict, one line per circumstance, what the gate did."""
     source = assessment.set_named("source")
     assert source is not None
     spec = assessment.specification
@@ -127,9 +129,9 @@ def summary(assessment: Assessment) -> str:
     shares = ", ".join(f"{assessment.significance_shares.get(f, 0.0):.0%} {f}" for f in _ORDER)
     blocks: list[Block] = [
         f"# Robustness of {spec.system.name}: {assessment.finding}",
-        f"{assessment.system}. {lead(assessment)}",
+        f"{assessment.system}. {assessment_findings(assessment)}",
         f"Share of the significance: {shares}.",
-        f"Source images: {', '.join(f'{m} {figure(source.figures[m])}' for m in metrics)}.",
+        f"Source images: {', '.join(f'{m} {figure_text(source.figures[m])}' for m in metrics)}.",
         Table(
             (
                 "circumstance",
@@ -142,7 +144,7 @@ def summary(assessment: Assessment) -> str:
                 (
                     name,
                     significance.get(name, ""),
-                    figure(checks[0].distance),
+                    figure_text(checks[0].distance),
                     *map(_change, checks),
                     str(assessment.by_circumstance[name]),
                 )
@@ -176,7 +178,7 @@ def _change(check: RelationCheck) -> str:
 
 
 def breaks_words(sweep: SweepResult) -> str:
-    """From which strength a sweep breaks the system, with its interval, in words."""
+    """From which strength a severity sweep breaks the assessed system, with its interval, in words."""
     strengths = [p.strength for p in sweep.points]
     if sweep.at_mildest:
         return f"at {strengths[0]:g} {sweep.unit} or before"
@@ -186,8 +188,8 @@ def breaks_words(sweep: SweepResult) -> str:
     return f"{sweep.breaks_at:.3g} {sweep.unit} [{sweep.breaks_low:.3g}, {high}]"
 
 
-def figure(value: float) -> str:
-    """A number with three digits, a dash for what was not measured."""
+def figure_text(value: float) -> str:
+    """A number of a robustness assessment's report with three digits, a dash for what was not measured."""
     if math.isnan(value):
         return "–"
     return f"{value:.0f}" if float(value).is_integer() and abs(value) > 1 else f"{value:.3f}"

@@ -1,4 +1,5 @@
-"""The picture sheet: every circumstance at three strengths, for a domain expert to confirm what may still be expected.
+"""The picture sheet of a robustness assessment: every circumstance at three strengths, for a domain expert to confirm what may
+still be expected.
 
 Wozniak et al. let an expert say from which distance on a picture is hard for the human eye (section 5.8); here the expert sees
 the pictures, their distance d, and what epsilon allows at it.
@@ -31,7 +32,7 @@ _BOX_COLOURS = {1: (220, 130, 30), 2: (60, 190, 60)}
 
 @dataclass(frozen=True)
 class Sample:
-    """A circumstance at one strength: picture, distance d from its source, what epsilon allows at it by metric.
+    """A circumstance at one strength on the picture sheet: picture, distance d from its source, what epsilon allows by metric.
 
     ``distance`` is None, and nothing is allowed, where the specification's distance is one between sets.
     """
@@ -43,10 +44,12 @@ class Sample:
     allowed: dict[str, float]
 
 
-def samples(
+def sheet_samples(
     spec: Specification, circumstance: Circumstance, picture: LabelledPicture, number: int
 ) -> list[Sample]:
-    """`circumstance` at the ends and the middle of its strengths, on the same place of `picture` (number in its set)."""
+    """A circumstance on the picture sheet: at the ends and the middle of its strengths,
+    on one place of `picture` (number in its set).
+    """
     assert circumstance.strength is not None
     mild, severe = circumstance.strength
     found = []
@@ -58,12 +61,12 @@ def samples(
         if spec.distance in _PER_PICTURE:
             distance = compare(picture.image, after.image).distance(spec.distance)
             allowed = {m: spec.epsilon(m, distance, circumstance.significance) for m in spec.relations}
-        found.append(Sample(word, strength, marked(after), distance, allowed))
+        found.append(Sample(word, strength, draw_expected_boxes(after), distance, allowed))
     return found
 
 
-def marked(picture: LabelledPicture) -> Picture:
-    """The picture with the boxes that a detector is expected to find: logos blue, stickers green."""
+def draw_expected_boxes(picture: LabelledPicture) -> Picture:
+    """The picture on the sheet with the boxes that a detector is expected to find: logos blue, stickers green."""
     image = picture.image.copy()
     for box, label in zip(picture.boxes, picture.labels.tolist(), strict=True):
         x1, y1, x2, y2 = (round(float(v)) for v in box)
@@ -72,7 +75,7 @@ def marked(picture: LabelledPicture) -> Picture:
 
 
 def write_sheet(spec: Specification, source: SourceSet, path: Path, number: int = 0) -> int:
-    """Write the sheet of all circumstances on image `number` of `source` to `path`, one HTML file that refers to nothing else.
+    """Write the picture sheet of all circumstances on image `number` of `source` to `path`, one HTML file without references.
 
     Returns the number of circumstances on it. InvalidInput when there is no such image or a transformation does not exist.
     """
@@ -88,7 +91,8 @@ def write_sheet(spec: Specification, source: SourceSet, path: Path, number: int 
                 "circumstance": circumstance,
                 "known": transformation_named(circumstance.transformation),
                 "samples": [
-                    {"of": s, "jpeg": _inline(s.image)} for s in samples(spec, circumstance, picture, number)
+                    {"of": s, "jpeg": _inline(s.image)}
+                    for s in sheet_samples(spec, circumstance, picture, number)
                 ],
             }
         )
@@ -96,7 +100,10 @@ def write_sheet(spec: Specification, source: SourceSet, path: Path, number: int 
         templates("sticker_uq.lab.robustness")
         .get_template("sheet.html")
         .render(
-            spec=spec, rows=rows, source=_inline(marked(picture)), name=source.images[number].item.path.name
+            spec=spec,
+            rows=rows,
+            source=_inline(draw_expected_boxes(picture)),
+            name=source.images[number].item.path.name,
         )
     )
     with atomic_write(path, "w") as stream:

@@ -1,4 +1,6 @@
-"""The source data set: labelled images, what is known about each, and its scene where it was rendered."""
+"""The source data set of a robustness assessment: labelled images, what is known about each,
+and its scene where it was rendered.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 @dataclass(frozen=True)
 class SourceImage:
-    """One image of the source set. ``tags``: circumstances a person found in it; ``seed`` of its scene, where it was rendered."""
+    """One image of the source set of a robustness assessment. ``tags``: circumstances a person found in it;
+    ``seed`` of its scene, where it was rendered.
+    """
 
     item: LabelledImage
     tags: frozenset[str]
     seed: int | None = None
 
     def picture(self) -> LabelledPicture:
-        """The image with its objects, and with its scene and shapes where it is a rendered one.
+        """The source image of a robustness assessment with its objects, and with its scene and shapes where it is rendered.
 
         InvalidInput when the picture cannot be read or has another size than its data set says.
         """
@@ -47,7 +51,9 @@ class SourceImage:
 
 @dataclass(frozen=True)
 class SourceSet:
-    """The source data set (Wozniak et al., task 3). ``tagged``: somebody wrote down which circumstances its images are in."""
+    """The source data set of a robustness assessment (Wozniak et al., task 3). ``tagged``:
+    somebody wrote down which circumstances its images are in.
+    """
 
     folder: Path
     images: tuple[SourceImage, ...]
@@ -58,7 +64,7 @@ class SourceSet:
 
     @classmethod
     def load(cls, folder: str | Path, tags: str | Path | None = None) -> SourceSet:
-        """The labelled images of a COCO folder.
+        """The labelled images of a COCO folder as source set of a robustness assessment.
 
         Tags are the list ``tags`` of an entry in ``images``, or come from the CSV file ``tags`` with the columns ``image`` (file
         name or id) and ``tags`` (separated by spaces, commas or semicolons). InvalidInput for a bad folder or a bad CSV file.

@@ -1,4 +1,4 @@
-"""What a robustness assessment is about: the system, the circumstances it may meet, and how much each may cost.
+"""Specification of a robustness assessment: the system, the circumstances it may meet, and how much each may cost.
 
 One YAML file per system (Wozniak et al., tasks 1 and 2). A circumstance is told from several points of view, has a frequency, a
 risk, and the transformation that puts an image into it.
@@ -47,7 +47,7 @@ Quantity = Literal["blur", "motion", "noise", "exposure"]
 
 
 class Measured(BaseModel):
-    """The circumstance can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
+    """A circumstance of a robustness assessment that can be seen in an image: ``quantity`` lies within ``above`` and ``below``.
 
     Blur is the 10-90 % width of edges in px, motion how much wider they are in the worst direction, noise the standard deviation
     in grey levels, exposure the mean of linear light against middle grey in EV.
@@ -68,12 +68,12 @@ class Measured(BaseModel):
         return self
 
     def holds(self, value: float) -> bool:
-        """Whether an image with this value of the quantity is in the circumstance; False for NaN."""
+        """Whether an image with this value of the quantity is in the circumstance of the robustness assessment; False for NaN."""
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
 class Circumstance(BaseModel):
-    """One target circumstance (Wozniak et al., tables 2 to 5)."""
+    """One target circumstance of a robustness assessment (Wozniak et al., tables 2 to 5)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -105,19 +105,19 @@ class Circumstance(BaseModel):
 
     @property
     def frequency(self) -> float:
-        """Probability or relative frequency, whichever is known."""
+        """Probability or relative frequency of the target circumstance, whichever is known."""
         known = self.probability if self.probability is not None else self.relative_frequency
         assert known is not None
         return known
 
     @property
     def significance(self) -> int:
-        """Exposure times likelihood times severity, 1..125 (M6)."""
+        """Significance of the target circumstance: exposure times likelihood times severity, 1..125 (M6)."""
         return self.exposure * self.likelihood * self.severity
 
 
 class SystemDescription(BaseModel):
-    """The system under assessment, in words."""
+    """The system under robustness assessment, in words."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -126,7 +126,7 @@ class SystemDescription(BaseModel):
 
 
 class Specification(BaseModel):
-    """Everything an assessment is judged by. ``relations`` maps a performance metric to its relation."""
+    """Everything a robustness assessment is judged by. ``relations`` maps a performance metric to its relation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -169,14 +169,14 @@ class Specification(BaseModel):
         return self
 
     def groups(self) -> dict[str, tuple[Circumstance, ...]]:
-        """The exclusive groups by name, each with its circumstances in the order of the specification."""
+        """The exclusive groups of target circumstances by name, each in the order of the specification."""
         grouped = sorted(
             (c for c in self.circumstances if c.exclusive_group), key=lambda c: c.exclusive_group
         )
         return {name: tuple(members) for name, members in groupby(grouped, lambda c: c.exclusive_group)}
 
     def circumstance(self, name: str) -> Circumstance:
-        """The circumstance of that name; InvalidInput when there is none."""
+        """The target circumstance of that name; InvalidInput when there is none."""
         for circumstance in self.circumstances:
             if circumstance.name == name:
                 return circumstance
@@ -184,7 +184,7 @@ class Specification(BaseModel):
         raise InvalidInput(f"circumstance {name!r} is not in the specification; known: {known}")
 
     def epsilon(self, metric: str, distance: float, significance: float = 1.0) -> float:
-        """Allowed difference of ``metric`` at ``distance``, for circumstances of that ``significance`` (1..125).
+        """Allowed difference of performance ``metric`` at ``distance``, for circumstances of that ``significance`` (1..125).
 
         The higher the significance, the smaller the variation should be (Wozniak et al., section 5.3): epsilon shrinks linearly
         with it, by ``significance_tightening`` at 125. InvalidInput for a metric without relation.
@@ -198,7 +198,7 @@ class Specification(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path) -> Specification:
-        """The specification in a YAML file. InvalidInput names the file and everything wrong in it."""
+        """The specification of a robustness assessment in a YAML file. InvalidInput names the file and everything wrong in it."""
         values = read_yaml(path, f"specification {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
@@ -211,7 +211,7 @@ class Specification(BaseModel):
             raise InvalidInput(f"specification {path}: {'; '.join(problems)}") from None
 
     def save(self, path: str | Path, comments: Mapping[str, str] | None = None) -> None:
-        """Write the specification to a YAML file, whole or not at all.
+        """Write the specification of a robustness assessment to a YAML file, whole or not at all.
 
         ``comments`` are put above the circumstances of those names, that of "" above everything.
         """
@@ -226,7 +226,7 @@ class Specification(BaseModel):
                 stream.write(_yaml([circumstance]))
 
     def plain(self) -> dict[str, Any]:
-        """The specification as dicts, lists and numbers, without what has no value."""
+        """The specification of a robustness assessment as dicts, lists and numbers, without what has no value."""
         return self.model_dump(mode="json", exclude_defaults=True) | {
             "relations": {
                 name: relation.model_dump(mode="json", exclude_defaults=True)

@@ -1,4 +1,6 @@
-"""The complex steerable pyramid: an image as oriented, band-passed, complex sub-bands (Portilla and Simoncelli, 2000)."""
+"""The complex steerable pyramid of a robustness assessment's image distances: oriented, band-passed, complex sub-bands
+(Portilla and Simoncelli, 2000).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class _Scale:
 
 
 def steerable_bands(image: NDArray[np.floating], scales: int, orientations: int) -> list[Complex]:
-    """Sub-bands of ``image`` (H, W), finest scale first: one array (orientations, h, w) complex64 per scale.
+    """Sub-bands of ``image`` (H, W) for CW-SSIM, finest scale first: one array (orientations, h, w) complex64 per scale.
 
     Every scale halves height and width. The image counts as periodic. ValueError if it is too small for that many scales.
     """

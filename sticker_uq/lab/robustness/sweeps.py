@@ -1,4 +1,4 @@
-"""At which strength a circumstance breaks a system, found instead of asked for."""
+"""Severity sweep of a robustness assessment: at which strength a circumstance breaks a system, found instead of asked for."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ Matrix = NDArray[np.float64]
 def sweep_result(
     spec: Specification, circumstance: str, steps: Sequence[tuple[float, Paired]]
 ) -> tuple[SweepResult, ...]:
-    """P over d for every metric with a relation and for the gate's; ``steps``: (strength, pairs), mildest first, the same source
-    images in each.
+    """Severity sweep: performance over d for every metric with a relation and for the gate's.
+
+    ``steps``: (strength, pairs), mildest first, the same source images in each.
     """
     known = spec.circumstance(circumstance)
     unit = transformation_named(known.transformation).unit if known.transformation else ""
@@ -85,7 +86,7 @@ def sweep_result(
 
 
 def first_break(difference: Matrix, allowed: Matrix) -> float:
-    """Where, counted in steps from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if it never does.
+    """At which step of a severity sweep, from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if never.
 
     More of a circumstance is taken to be no easier: differences are made monotone (isotonic regression) and joined by straight
     lines. A difference that cannot be measured counts as none.

@@ -1,4 +1,4 @@
-"""Systems under assessment behind one interface: a detector, a detector with its gate, or detections that were made elsewhere.
+"""Systems under robustness assessment behind one interface: a detector, a detector with its gate, or results made elsewhere.
 
 A ROS node reached over topics is one too: :mod:`sticker_uq.nodes.robustness.black_box`.
 """
@@ -33,7 +33,9 @@ _Row = tuple[list[float], list[float]]
 
 
 class DetectorSystem:
-    """One of our detectors without dropout and without gate. ``settings`` are a detector's; the score floor is lowered."""
+    """A detector under robustness assessment, without dropout and gate. ``settings`` are a detector's;
+    the score floor is lowered.
+    """
 
     def __init__(self, settings: PerceptionSettings) -> None:
         lowered = settings.model_copy(update={"score_floor": LOWEST_FLOOR})
@@ -44,20 +46,22 @@ class DetectorSystem:
         )
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """Detections by falling score, with the features of the backbone."""
+        """The answer of an assessed detector: detections by falling score, with the features of the backbone."""
         del key
         try:
             features = self._detector.encode(image)
-            return Answer(self._detector.detect(features), None, pooled(features))
+            return Answer(self._detector.detect(features), None, pooled_features(features))
         except (InvalidInput, ArithmeticError) as error:
             return Answer.failed(str(error))
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Nothing to release in an assessed detector."""
 
 
 class CellSystem:
-    """Our detector with its gate: T passes, clusters, uncertainty, distinctive localization, and what the policy decides."""
+    """A detector with gate under robustness assessment: T passes, clusters, uncertainty, distinctive localization,
+    and the decision.
+    """
 
     def __init__(self, settings: PerceptionSettings, policy: Policy) -> None:
         loaded = load_detector(settings)
@@ -68,7 +72,9 @@ class CellSystem:
         self.identity = f"cell {loaded.weights_hash} {settings.hash_on(loaded.device.type)} {policy.hash}"
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """The clustered objects, what the gate would do, and the features of the backbone."""
+        """The answer of an assessed detector with gate: clustered objects, what the gate would do,
+        and the features of the backbone.
+        """
         del key
         try:
             assessment = self._perception.assess(image)
@@ -79,15 +85,16 @@ class CellSystem:
         action = act_on_decision(judge(assessment, self._policy))
         features = self._detector.last
         return Answer(
-            as_detections(assessment.objects), action, None if features is None else pooled(features)
+            as_detections(assessment.objects), action, None if features is None else pooled_features(features)
         )
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Nothing to release in an assessed detector with gate."""
 
 
 class ResultsSystem:
-    """Detections that were made elsewhere, in COCO results files: lists of image_id, category_id, bbox and score.
+    """Detections made elsewhere under robustness assessment, in COCO results files: lists of image_id, category_id,
+    bbox and score.
 
     ``files``: each file with the ids that the images of the assessment have in its data set, by their keys, and all ids of that
     data set; categories are 1 logo and 2 sticker, as those data sets say. An image of which a file says nothing has no
@@ -105,13 +112,13 @@ class ResultsSystem:
         self.identity = f"results {' '.join(digests)}"
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """What the files say about the image known as ``key``."""
+        """What the assessed results files say about the image known as ``key``."""
         del image
         found = self._by_key.get(key)
         return Answer.failed(f"no results for image {key}") if found is None else Answer(found)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Nothing to release for assessed results files."""
 
 
 def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], str]:
@@ -127,9 +134,11 @@ def _read_results(path: Path, known: set[int]) -> tuple[dict[int, list[_Row]], s
     return rows, hashlib.sha256(text.encode()).hexdigest()
 
 
-def pooled(features: Features) -> FloatArray:
-    """Spatial means (C,) float32 of the feature map with the most channels: what the network has made of the image, as the last
-    pooling layer of an Inception network has for the published FID.
+def pooled_features(features: Features) -> FloatArray:
+    """Features of a picture for the distances of a robustness assessment: spatial means (C,) float32 of the widest feature map.
+
+    The map with the most channels is what the network has made of the image, as the last pooling layer of an Inception network
+    has for the published FID.
     """
     widest = max(features.maps, key=lambda m: m.shape[1])
     return widest.mean(dim=(0, 2, 3)).float().cpu().numpy()

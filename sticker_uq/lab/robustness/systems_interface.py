@@ -1,4 +1,6 @@
-"""What a system under assessment says about one image, and whether acting on it would have been right."""
+"""Interface of a system under robustness assessment: what it says about one image,
+and whether acting on it would have been right.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ Boxes = NDArray[np.float32]
 
 
 def no_detections() -> Detections:
-    """An answer without any box."""
+    """An answer of an assessed system without any box."""
     return Detections(np.zeros((0, 4), np.float32), np.zeros((0, CLASS_COUNT), np.float32))
 
 
 @dataclass(frozen=True)
 class Action:
-    """What would happen to the laptop: ``removed`` (R, 4) boxes px that the arm would be sent to; ``asked``: a person is called;
-    ``clean``: the laptop is passed on as clean.
+    """What would happen to the laptop on the answer of an assessed system: ``removed`` (R,
+    4) boxes px that the arm would be sent to; ``asked``: a person is called; ``clean``: the laptop is passed on as clean.
     """
 
     removed: Boxes
@@ -33,7 +35,7 @@ class Action:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a system said about one image.
+    """What a system under robustness assessment said about one image.
 
     ``action``: what its own gate decided, None for a system without one; ``features`` (D,) of its network, None for a black box;
     ``failure``: why there is no answer, empty when there is one. A failed answer has no boxes and calls a person.
@@ -46,12 +48,12 @@ class Answer:
 
     @classmethod
     def failed(cls, reason: str) -> Answer:
-        """No answer: nothing was detected, nothing may be done, a person has to look."""
+        """The assessed system gave no answer: nothing was detected, nothing may be done, a person has to look."""
         return cls(no_detections(), Action(np.zeros((0, 4), np.float32), True, False), None, reason)
 
 
 class System(Protocol):
-    """Whatever answers an image with detections.
+    """A system under robustness assessment: whatever answers an image with detections.
 
     ``name``: what a report calls it; ``identity``: text that changes with everything that changes its answers.
     """
@@ -60,22 +62,24 @@ class System(Protocol):
     identity: str
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """What it says about ``image`` (H, W, 3) uint8 BGR, which the assessment knows as ``key``. Does not raise for an image
-        that it cannot handle: that is a failed answer.
+        """The assessed system's answer to ``image`` (H, W, 3) uint8 BGR, which the assessment knows as ``key``.
+        Does not raise for an image that it cannot handle: that is a failed answer.
         """
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release what the assessed system holds."""
 
 
 def act_on_detections(detections: Detections, score: float) -> Action:
-    """What a cell without a gate does: remove every sticker from ``score`` on, ask nobody, call the rest clean."""
+    """Robustness of a cell without a gate: remove every sticker from ``score`` on, ask nobody, call the rest clean."""
     chosen = (detections.foreground_labels == ObjectClass.STICKER) & (detections.scores >= score)
     return Action(detections.boxes[chosen], False, not chosen.any())
 
 
 def act_on_decision(decision: SceneDecision) -> Action:
-    """What a cell does on ``decision``. Where the scene as a whole is doubtful nothing is removed."""
+    """Robustness of a cell with a gate: what it does on ``decision``. Where the scene as a whole is doubtful nothing is
+    removed.
+    """
     removed = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
     doubtful = any(v.verdict in (Verdict.ASK, Verdict.UNKNOWN) for v in decision.verdicts)
     return Action(
@@ -87,8 +91,9 @@ def act_on_decision(decision: SceneDecision) -> Action:
 
 @dataclass(frozen=True)
 class Consequence:
-    """Whether an action was right. ``wrong`` and ``right``: boxes that would be removed off and on a sticker; ``asked``;
-    ``missed``: the laptop would be passed on as clean with a sticker on it.
+    """Whether the action on an assessed system's answer was right. ``wrong`` and ``right``:
+    boxes that would be removed off and on a sticker; ``asked``; ``missed``: the laptop would be passed on as clean with a sticker
+    on it.
     """
 
     wrong: int
@@ -98,7 +103,8 @@ class Consequence:
 
 
 def consequence(action: Action, stickers: FloatArray, hidden_sticker: bool, iou: float) -> Consequence:
-    """What ``action`` does to a laptop with visible ``stickers`` (N, 4) px and perhaps one that cannot be seen.
+    """What the ``action`` of an assessed system does to a laptop with visible ``stickers`` (N,
+    4) px and perhaps one that is hidden.
 
     A removal is right when it overlaps a sticker by ``iou``.
     """

@@ -1,4 +1,4 @@
-"""Whether the metamorphic relation holds: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
+"""Verdict of a robustness assessment: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
 
 The paper compares two numbers. Here every number comes with the uncertainty of the images it was measured on: source images are
 drawn again with replacement, and their follow-ups with them (a paired bootstrap), so that the relation can also be undecided.
@@ -26,7 +26,7 @@ FEWEST_IMAGES = 10
 
 
 class Finding(StrEnum):
-    """Whether a system keeps to the relation."""
+    """Whether a system keeps to the metamorphic relation."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -35,7 +35,7 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True)
 class RelationCheck:
-    """One relation in one set of circumstances.
+    """One metamorphic relation checked in one set of circumstances.
 
     ``source`` and ``target``: performance; ``change``: target minus source, in [``low``, ``high``] with the specification's
     confidence (NaN without an interval); ``distance`` d and ``epsilon`` epsilon(d); ``reason``: why it is undecided, if not
@@ -61,7 +61,7 @@ class RelationCheck:
 
 @dataclass(frozen=True)
 class Paired:
-    """Source and follow-up images that belong together.
+    """Source and follow-up images of a robustness assessment that belong together.
 
     ``source``: performance on the source images; ``target``: on the follow-ups; ``origin`` (targets,): index of the source image
     of each follow-up; ``distances`` (targets,): d of each pair, or one number for the two sets as a whole.
@@ -81,18 +81,18 @@ class Paired:
 
     @property
     def distance(self) -> float:
-        """d between the sets: the mean over the pairs."""
+        """d between source and follow-up set of a robustness assessment: the mean over the pairs."""
         return float(self.distances.mean())
 
     def distance_of(self, weights: NDArray[np.float64]) -> float:
-        """d of a selection of source images."""
+        """d of a selection of source images of a robustness assessment from their follow-ups."""
         if len(self.distances) == 1:
             return float(self.distances[0])
         return float(np.average(self.distances, weights=weights[self.origin]))
 
 
 def resampled_weights(images: int, resamples: int, seed: int) -> NDArray[np.float64]:
-    """How often each of ``images`` is drawn in each bootstrap resample, (resamples, images)."""
+    """How often a robustness assessment draws each of ``images`` in each bootstrap resample, (resamples, images)."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(images, np.full(images, 1 / images), size=resamples).astype(np.float64)
 
@@ -108,7 +108,7 @@ def check_relation(
     seed: int = 0,
     values: tuple[Samples, Samples] | None = None,
 ) -> RelationCheck:
-    """Whether ``metric`` changes by at most ``epsilon`` (d) from source to target.
+    """Whether performance ``metric`` changes by at most ``epsilon`` (d) from source to follow-ups: the metamorphic relation.
 
     It holds when the interval of the change lies within epsilon on both sides, is violated when the interval lies beyond it, and
     is undecided otherwise. Epsilon is that of each resample's own d. The interval is the percentile interval over source images,
@@ -169,7 +169,7 @@ def check_relation(
 
 
 def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples) -> dict[str, Samples]:
-    """Each of ``metrics`` for every row of ``weights`` (resamples, images), by name."""
+    """Performance ``metrics`` of a robustness assessment for every row of ``weights`` (resamples, images), by name."""
     calculate = performance.several(metrics)
     table = np.array([calculate(row) for row in weights]).reshape(len(weights), len(metrics))
     return dict(zip(metrics, table.T, strict=True))
@@ -177,7 +177,7 @@ def bootstrap(performance: Performance, metrics: Sequence[str], weights: Samples
 
 @dataclass(frozen=True)
 class OverallVerdict:
-    """What all checks say together.
+    """What all checks of a robustness assessment say together.
 
     The relation is meant for every pair of circumstances (Wozniak et al., section 5.8): it is violated overall as soon as it is
     violated somewhere, and holds only if it holds everywhere. ``weights`` maps each finding to its share of the significance.
@@ -188,8 +188,8 @@ class OverallVerdict:
     by_circumstance: Mapping[str, Finding]
 
 
-def overall(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
-    """The verdict over ``checks``; those of circumstances without ``significance`` (the target set as a whole) carry no weight.
+def overall_verdict(checks: Sequence[RelationCheck], significance: Mapping[str, int]) -> OverallVerdict:
+    """Verdict of a robustness assessment over ``checks``; those without ``significance`` (the whole target set) carry no weight.
 
     Raises InvalidInput without checks.
     """

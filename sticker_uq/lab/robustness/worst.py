@@ -1,4 +1,4 @@
-"""The follow-ups that went worst, each beside its source, as pictures for a person."""
+"""The follow-ups that went worst in a robustness assessment, each beside its source, as pictures for a person."""
 
 from __future__ import annotations
 

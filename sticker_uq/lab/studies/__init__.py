@@ -1,1 +1,1 @@
-"""The studies of the papers: detectors (S000), ambiguity and monitors (S001), DiL (S002)."""
+"""Studies as in the papers, on many images: detectors (S000), ambiguity and monitors (S001), DiL (S002)."""

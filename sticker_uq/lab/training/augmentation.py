@@ -20,7 +20,7 @@ _LEAST_VISIBLE = 0.35  # lowest share of a box inside a crop for it to stay labe
 
 @dataclass(frozen=True)
 class Sample:
-    """``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32 px of ``image``; ``labels`` (N,) int64."""
+    """A training sample: ``image`` (H, W, 3) uint8 BGR; ``boxes`` (N, 4) float32 px of ``image``; ``labels`` (N,) int64."""
 
     image: NDArray[np.uint8]
     boxes: NDArray[np.float32]
@@ -30,7 +30,7 @@ class Sample:
 def split_items(
     data: Sequence[Path], val_data: Path | None, seed: int
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """Pictures of all folders of ``data`` to train on, and those to validate on: of ``val_data``, or a tenth chosen by ``seed``.
+    """Pictures of all folders of ``data`` to train on, and to validate on: of ``val_data``, or a tenth chosen by ``seed``.
 
     Pictures of one laptop, by their ``workpiece_id``, are on the same side. Raises InvalidInput as `read_coco` does, and for
     fewer than two pictures or laptops to split.
@@ -66,7 +66,7 @@ def split_items(
 
 
 def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: np.random.Generator) -> Sample:
-    """A random variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
+    """A random training variant of ``item``, resized to ``size`` (width, height) or left in the size of its crop.
 
     Zoomed in on a part or out onto a plain margin, mirrored in both directions, with other brightness,
     contrast, gamma and colour balance, sometimes with its channels swapped.

@@ -37,7 +37,7 @@ class Position:
     history: list[EpochResult] = field(default_factory=list)
 
     def smooth(self, loss: float) -> None:
-        """Update the smoothed loss with that of a step."""
+        """Update the training's smoothed loss with that of a step."""
         self.epoch_loss += loss
         self.loss = loss if math.isnan(self.loss) else 0.98 * self.loss + 0.02 * loss
 
@@ -45,7 +45,7 @@ class Position:
 def save_state(
     out: Path, fingerprint: Mapping[str, Any], position: Position, parts: Mapping[str, Any]
 ) -> None:
-    """Write the state file: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
+    """Write the training's state file: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
     states = {name: part.state_dict() for name, part in parts.items()}
     content = {"fingerprint": dict(fingerprint), "position": asdict(position), **states}
     with atomic_write(out / STATE) as stream:
@@ -55,7 +55,7 @@ def save_state(
 def load_state(
     out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
 ) -> Position:
-    """Fill ``parts`` from the state file of ``out`` and return its position.
+    """Fill ``parts`` from the training's state file of ``out`` and return its position.
 
     Raises InvalidInput when there is none, when it is corrupt, or when it belongs to a training with another
     ``fingerprint``.
@@ -100,7 +100,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def write_metrics(out: Path, history: Sequence[EpochResult]) -> None:
-    """Write one row per epoch to metrics.csv. OSError when the disk fails."""
+    """Write one row per epoch of a training to metrics.csv. OSError when the disk fails."""
     with atomic_write(out / METRICS, "w") as stream:
         writer = csv.DictWriter(stream, [f.name for f in fields(EpochResult)], lineterminator="\n")
         writer.writeheader()

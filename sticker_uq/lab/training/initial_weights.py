@@ -20,7 +20,7 @@ _BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the 
 
 
 def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
-    """Copy torchvision's COCO weights into ``model`` wherever the shapes agree: all but the class layers.
+    """Start a training from torchvision's COCO weights in ``model`` wherever shapes agree: all but the class layers.
 
     Returns their name. When they cannot be downloaded, the packaged weights of the model are loaded, and where there are none
     the weights stay random ("random"); ``say`` is told.
@@ -59,7 +59,7 @@ def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], t
 def fill_from_file(
     model: nn.Module, name: str, path: PathLike, say: Callable[[str], None], take: Taken = "all"
 ) -> str:
-    """Load ``model`` from a weights file; returns a description of the weights.
+    """Start a training of ``model`` from a weights file; returns a description of the weights.
 
     With ``take`` "backbone" only the backbone is loaded and all other layers stay random: members of an ensemble with the same
     start then differ in their pyramids or further layers and in their heads. The same applies to weights of another model with

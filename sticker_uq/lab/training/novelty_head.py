@@ -31,7 +31,7 @@ def train_novelty_head(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyHead:
-    """A head for ``detector`` trained on clean labelled pictures, three of four with random shapes.
+    """A novelty head for ``detector`` trained on clean labelled pictures, three of four with random shapes.
 
     The same seed and pictures give the same head up to rounding in torch's sums. Raises InvalidInput without pictures
     and for one that cannot be read.

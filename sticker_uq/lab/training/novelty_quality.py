@@ -1,4 +1,4 @@
-"""The reference of a novelty network or head, and how well it tells the unknown from the known, on pictures held out for that."""
+"""Training of novelty detection: its reference, and how well it tells the unknown from the known, on held-out pictures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Picture = NDArray[np.uint8]
 
 
 def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """``items`` to learn from, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
+    """``items`` to train novelty detection on, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
     if len(items) < _FEWEST:
         raise InvalidInput(
             f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {_FEWEST}"
@@ -57,7 +57,7 @@ def measured(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """The quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
+    """The quality of the novelty ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
 
     A network is one of its own, a head that of ``detector``. ``on_picture`` is called :func:`pictures_read` times and once more
     for each held-out picture. InvalidInput for a picture that cannot be read.
@@ -111,7 +111,7 @@ def set_reference(
 
 
 def pictures_read(learned: int, held: int) -> int:
-    """How many pictures :func:`set_reference` reads, for a progress bar."""
+    """How many pictures :func:`set_reference` of novelty training reads, for a progress bar."""
     return -(-learned // -(-learned // MOST_IN_REFERENCE)) + held
 
 
@@ -162,7 +162,9 @@ def _auroc(known: Sequence[Sequence[float]], unknown: Sequence[Sequence[float]])
 
 @lru_cache(maxsize=1)
 def photographs() -> tuple[tuple[Picture, ...], ...]:
-    """The photographs that come with scikit-image: of each the views (H, W, 3) uint8 BGR, the whole and its quarters."""
+    """Unknown pictures to measure novelty on: scikit-image's photographs, each as views (H, W, 3) uint8 BGR,
+    whole and quarters.
+    """
     import skimage.data
 
     return tuple(_views(np.asarray(getattr(skimage.data, name)(), np.uint8)) for name in _PHOTOGRAPHS)

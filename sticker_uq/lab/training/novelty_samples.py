@@ -30,7 +30,7 @@ _MIDDLE, _RIM = 0.5, 0.8
 
 
 class Sample(NamedTuple):
-    """A picture and its targets.
+    """A training picture of the novelty network and its targets.
 
     ``picture`` (H, W, 3) uint8; ``targets`` and ``weights`` (4, h, w) float32 of CHANNELS and of the centre of a sticker;
     ``edges`` (4, h, w) float32: at such a centre the distances to the edges of the sticker's visible part, in cells.
@@ -43,7 +43,10 @@ class Sample(NamedTuple):
 
 
 def sample(item: LabelledImage, epoch: int, seed: int) -> Sample:
-    """``item`` with other shapes, position, scale and light in every epoch. InvalidInput if the picture cannot be read."""
+    """Novelty training sample of ``item``: other shapes, position, scale and light in every epoch.
+
+    InvalidInput if the picture cannot be read.
+    """
     rng = np.random.default_rng((seed, epoch, item.image_id))
     image = read_picture(item)
     bare = np.zeros(image.shape[:2], np.uint8)

@@ -33,7 +33,7 @@ _GENTLE = 0.3
 
 
 def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
-    """The blocks of the MobileNetV3 of ``detector``, to start from; InvalidInput where it has none."""
+    """The MobileNetV3 blocks of ``detector`` that novelty training starts from; InvalidInput where it has none."""
     stages = getattr(getattr(detector.model, "backbone", None), "features", None)
     blocks = stages[0] if isinstance(stages, nn.Sequential) else None
     if detector.name != _MOBILE or not isinstance(blocks, nn.Sequential):
@@ -48,7 +48,7 @@ def learn_network(
     seed: int = 0,
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
 ) -> NoveltyNetwork:
-    """A network trained on clean labelled pictures ``items`` of one size for ``epochs`` epochs, each with other shapes.
+    """A novelty network trained on clean labelled pictures ``items`` of one size for ``epochs`` epochs, each with other shapes.
 
     ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
     number of pictures of a step and its loss. The same seed, pictures and number of torch threads give the same network.

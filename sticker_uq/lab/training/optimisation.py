@@ -1,4 +1,4 @@
-"""Optimiser, learning rate schedule and weight averaging."""
+"""Optimiser, learning rate schedule and weight averaging of a training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AVERAGE = 0.998  # weight of the past in the averaged weights, reached graduall
 
 
 def learning_rate(highest: float, step: int, steps: int) -> float:
-    """The rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
+    """Training's rate of step number ``step`` of ``steps``, from 0: linear warm-up, then half a cosine down to a hundredth."""
     warm_up = min(_WARM_UP, steps // 10)
     if step < warm_up:
         return highest * (step + 1) / warm_up
@@ -25,12 +25,12 @@ def learning_rate(highest: float, step: int, steps: int) -> float:
 
 
 def averaging(step: int) -> float:
-    """Weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
+    """Training's weight of the past in the averaged weights after step number ``step``: lower at the beginning."""
     return min(_AVERAGE, (1 + step) / (10 + step))
 
 
 def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
+    """Training's optimiser AdamW (Loshchilov and Hutter 2019) over all parameters, decaying matrices and filters only."""
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]  # of biases and normalisation: no decay
     groups = [
@@ -41,7 +41,7 @@ def build_optimizer(model: nn.Module, rate: float) -> torch.optim.AdamW:
 
 
 def freeze(model: Any, what: Frozen) -> None:
-    """Keep ``what`` of ``model``, which is in training mode, from changing.
+    """Keep ``what`` of ``model``, which is being trained, from changing.
 
     Batch normalisation then uses its stored statistics, as in the detector: statistics from a few hundred
     pictures would replace them long before the weights have adapted.
@@ -56,7 +56,7 @@ def freeze(model: Any, what: Frozen) -> None:
 
 
 def float_tensors(averaged: nn.Module, current: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Weights and batch statistics of both models, in the same order."""
+    """Weights and batch statistics of both trained models, in the same order."""
     latest = current.state_dict()
     pairs = [(t, latest[name]) for name, t in averaged.state_dict().items() if t.is_floating_point()]
     return [mean for mean, _ in pairs], [now for _, now in pairs]

@@ -72,12 +72,12 @@ RECIPES = {
 
 
 def recipe_of(name: str) -> Recipe:
-    """The recipe of the detector ``name``."""
+    """The training recipe of the detector ``name``."""
     return RECIPES.get(detector_entry(name).family, Recipe())
 
 
 def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] | None:
-    """(width, height) to resize pictures to when a part ``progress`` (0..1) of the training is done.
+    """(width, height) to resize training pictures to when a part ``progress`` (0..1) of the training is done.
 
     None where the model resizes by itself.
     """
@@ -91,7 +91,7 @@ def input_size(name: str, model: Any, progress: float = 1.0) -> tuple[int, int] 
 
 
 def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
-    """The sum of the model's losses on ``samples``, a scalar."""
+    """The sum of the trained model's losses on ``samples``, a scalar."""
     targets = [
         {
             "boxes": torch.from_numpy(sample.boxes).to(device),
@@ -103,7 +103,7 @@ def batch_loss(name: str, model: Any, samples: Sequence[Sample], device: torch.d
 
 
 def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: torch.device) -> None:
-    """Scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
+    """Before training, scale the random weights of an SSD without batch normalisation on ``samples`` of its own size."""
     if not recipe_of(name).unit_variance:
         return
     images = ssd_input(model, samples, device)
@@ -112,7 +112,7 @@ def prepare_random(name: str, model: Any, samples: Sequence[Sample], device: tor
 
 
 def ssd_input(model: Any, samples: Sequence[Sample], device: torch.device) -> Tensor:
-    """What enters the backbone of an SSD: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
+    """What enters an SSD's backbone in training: the pictures of ``samples``, all of one size, normalised, (n, 3, H, W)."""
     batch = torch.from_numpy(np.stack([sample.image[..., ::-1] for sample in samples])).to(device)
     # (n, H, W, 3) in memory is already what channels_last means
     images = batch.permute(0, 3, 1, 2).float()

@@ -23,7 +23,7 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8  # mal
 
 
 class Replicas:
-    """``model`` and ``count`` - 1 replicas with the same parameters but their own gradients and batch statistics.
+    """Training replicas: ``model`` and ``count`` - 1 more with its parameters but their own gradients and batch statistics.
 
     The running statistics of batch normalisation in ``model`` come from its own part of each batch.
     """
@@ -38,7 +38,7 @@ class Replicas:
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def gradients(self, parts: Sequence[Any], loss: Loss) -> float:
-        """Set the model's gradients to the mean over ``parts`` (at most one per replica); returns the mean loss."""
+        """Set the trained model's gradients to the mean over ``parts`` (at most one per replica); returns the mean loss."""
 
         def work(model: nn.Module, part: Any) -> float:
             model.zero_grad(set_to_none=True)
@@ -56,13 +56,13 @@ class Replicas:
         return sum(losses) / len(losses)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads of the training replicas."""
         if self._pool:
             self._pool.shutdown()
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for the next step; returning it to the system triples the time of a step."""
+    """Tell glibc to keep freed memory for the next training step; returning it to the system triples the time of a step."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library: slower only

@@ -24,7 +24,9 @@ _CODER = (10.0, 10.0, 5.0, 5.0)  # torchvision's box coder weights for the SSDs
 
 
 def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
-    """For every default box (A, 4): the index of its object in ``boxes`` (N, 4) or -1, and whether it may be background."""
+    """SSD training: for each default box (A, 4) the index of its object in ``boxes`` (N, 4) or -1,
+    and whether it may be background.
+    """
     count = len(anchors)
     if not len(boxes):
         nobody = torch.full((count,), -1, device=anchors.device)
@@ -43,7 +45,7 @@ def match(anchors: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
-    """Regression targets (N, 4) of ``boxes`` with respect to ``anchors``, as torchvision's BoxCoder."""
+    """SSD training's regression targets (N, 4) of ``boxes`` with respect to ``anchors``, as torchvision's BoxCoder."""
     size, other = anchors[:, 2:] - anchors[:, :2], boxes[:, 2:] - boxes[:, :2]
     centre, wanted = anchors[:, :2] + size / 2, boxes[:, :2] + other / 2
     weights = anchors.new_tensor(_CODER)
@@ -51,7 +53,7 @@ def encode(boxes: Tensor, anchors: Tensor) -> Tensor:
 
 
 def ssd_loss(deltas: Tensor, logits: Tensor, anchors: Tensor, targets: list[dict[str, Tensor]]) -> Tensor:
-    """Localisation plus classification loss of a batch, per positive default box.
+    """SSD training's localisation plus classification loss of a batch, per positive default box.
 
     ``deltas`` (n, A, 4), ``logits`` (n, A, classes), ``anchors`` (A, 4) px, ``targets`` n dicts of torchvision's
     ``boxes`` (px) and ``labels``.

@@ -109,7 +109,7 @@ class Training:
         on_epoch: Callable[[EpochResult], None],
         stop: Callable[[], bool],
     ) -> bool:
-        """Train to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
+        """Run the training to the end, or until ``stop()`` is true after a step; returns whether the end was reached.
 
         The state is saved after every epoch and when stopped.
         """
@@ -323,10 +323,11 @@ def train(
     weights or state, a folder that already holds a training, and a loss that is not finite; OSError when the
     disk fails.
     """
-    settings.out.mkdir(parents=True, exist_ok=True)
     if not resume and (settings.out / STATE).exists():
         raise InvalidInput(f"{settings.out / STATE}: exists already; expected another folder, or --resume")
-    return Training(settings, resume=resume, command=command, say=say).run(on_step, on_epoch, stop)
+    training = Training(settings, resume=resume, command=command, say=say)
+    settings.out.mkdir(parents=True, exist_ok=True)  # after everything was read: a refusal leaves nothing
+    return training.run(on_step, on_epoch, stop)
 
 
 def _finite(value: float) -> float | None:

@@ -18,7 +18,9 @@ _Result = TypeVar("_Result")
 
 
 def scale_to_variance(part: nn.Module, run: Callable[[], _Result], deviation: float = 1.0) -> _Result:
-    """Scale every convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0; returns what ``run`` does.
+    """Before training, scale each convolution of ``part`` to outputs with standard deviation ``deviation``, bias 0.
+
+    Returns what ``run`` does.
 
     ``run`` passes a batch through ``part``. Convolutions are scaled in the order in which they are reached, each on what the
     scaled ones before it give. One whose output is constant keeps its filters.

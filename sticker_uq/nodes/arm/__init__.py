@@ -1,1 +1,1 @@
-"""The arm's side of the gate: it moves only while it holds a valid permit."""
+"""ROS side of the arm: an action server and executor for arm drivers, which move only under a valid permit."""

@@ -1,4 +1,4 @@
-"""Stops the arm through the cell when the arm does not end a cancelled goal.
+"""Stops the arm by the cell's ROS service or topic when the arm does not end a cancelled goal; used by the supervisor node.
 
 A service is called until it confirms the stop; a topic is true as long as the stop is demanded. Not a safety
 function in the sense of ISO 10218 / ISO 13849.
@@ -27,7 +27,7 @@ RETRY_S = 1.0
 
 
 class StopState(Enum):
-    """State of a demanded stop."""
+    """State of a demanded stop of the arm."""
 
     NOT_DEMANDED = "not demanded"
     DEMANDED = "demanded"
@@ -36,7 +36,9 @@ class StopState(Enum):
 
 
 class CellStop:
-    """Demands the stop of the arm on ``node``; never waits. Raises :class:`InvalidInput` for an invalid service or topic name."""
+    """The cell's arm stop, demanded by ``node``; never waits. Raises :class:`InvalidInput` for an invalid service or topic
+    name.
+    """
 
     def __init__(self, node: Node, settings: StopSettings) -> None:
         self._node = node
@@ -57,18 +59,18 @@ class CellStop:
 
     @property
     def state(self) -> StopState:
-        """The state of the stop."""
+        """The state of the demanded stop of the arm."""
         return self._state
 
     def destroy(self) -> None:
-        """Destroy client and publisher; a pending call is dropped."""
+        """Destroy client and publisher of the arm stop; a pending call is dropped."""
         if self._client is not None:
             self._node.destroy_client(self._client)
         if self._publisher is not None:
             self._node.destroy_publisher(self._publisher)
 
     def tick(self, demanded: bool) -> None:
-        """Set whether the stop is demanded; called every tick_period_s and on every change."""
+        """Set whether the arm's stop is demanded; called every tick_period_s and on every change."""
         if not demanded:
             self._state = StopState.NOT_DEMANDED
             self._drop_call()

@@ -38,7 +38,7 @@ STATUS_PERIOD_S = 0.05
 
 @dataclass(frozen=True)
 class MotionStep:
-    """A step of the motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
+    """A step of the arm's motion: its phase (``RemoveSticker.Feedback.PHASE_*``), duration in s, and progress 0..1 after it.
 
     ``finished``, if given, is polled at 20 Hz and ends the step when it returns True; ``duration_s`` is then its timeout, after
     which the removal ends with ERROR_TIMEOUT. It may raise :class:`MotionFailed`.
@@ -58,11 +58,11 @@ class Motion(Protocol):
     """The motion of one arm, implemented by its driver."""
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """Start the next step each time the iterator is advanced; raises :class:`MotionFailed`."""
+        """Start the arm's next step each time the iterator is advanced; raises :class:`MotionFailed`."""
         ...
 
     def stop(self) -> None:
-        """Stop at once and stay away from the lid; called whenever a motion ends before its last step."""
+        """Stop the arm at once and stay away from the lid; called whenever a motion ends before its last step."""
         ...
 
 
@@ -118,7 +118,7 @@ class ArmClient:
         )
 
     def destroy(self) -> None:
-        """Destroy the action server and stop the heartbeat."""
+        """Destroy the arm's action server and stop its heartbeat."""
         self._feedback.shutdown(cancel_futures=True)
         self._node.destroy_timer(self._status_timer)
         self._node.destroy_publisher(self._status)

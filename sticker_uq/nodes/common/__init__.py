@@ -1,1 +1,1 @@
-"""Shared by the nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""
+"""rclpy helpers shared by all nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""

@@ -1,4 +1,4 @@
-"""Runs slow work in a thread and delivers its result in the executor's thread."""
+"""Runs a node's slow work in a thread and delivers its result in the executor's thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class BackgroundTask(Generic[R]):
-    """Runs one task at a time in a thread. Call all methods from the executor's thread."""
+    """Runs one task of a node at a time in a thread. Call all methods from the executor's thread."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -29,11 +29,11 @@ class BackgroundTask(Generic[R]):
 
     @property
     def busy(self) -> bool:
-        """Whether a task runs or its result is not yet delivered."""
+        """Whether a node's background task runs or its result is not yet delivered."""
         return self._thread is not None
 
     def start(self, work: Callable[[], R], done: Callable[[R | None, str], None]) -> None:
-        """Run ``work``; the executor calls ``done`` with its result and "", or with None and the error."""
+        """Run ``work`` beside the node; its executor calls ``done`` with the result and "", or with None and the error."""
         if self.busy:
             raise RuntimeError("the task is busy")
         self._done = done

@@ -1,4 +1,4 @@
-"""Lossless conversion of scenes and decisions to messages and back.
+"""Lossless conversion of scenes and decisions to ROS messages and back, for the nodes.
 
 ``scene_from_msg(scene_to_msg(a)).to_bytes() == a.to_bytes()`` for every assessment. An unknown value
 of an enumeration becomes UNKNOWN, which blocks; an unknown label becomes BACKGROUND, which is never removed.
@@ -58,9 +58,7 @@ NOWHERE: Mapping[int, ObjectPose] = {}
 
 
 def ns_to_stamp(stamp_ns: int) -> Time:
-    """``stamp_ns`` as a message; raises :class:`InvalidInput` outside the range of the message (years 1901 to
-    2038).
-    """
+    """``stamp_ns`` as a ROS message; raises :class:`InvalidInput` outside the range of the message (years 1901 to 2038)."""
     seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS)
     if not -(2**31) <= seconds < 2**31:
         raise InvalidInput(f"stamp {stamp_ns} ns does not fit into builtin_interfaces/Time (32 bit seconds)")
@@ -68,20 +66,18 @@ def ns_to_stamp(stamp_ns: int) -> Time:
 
 
 def header_of(stamp_ns: int, frame_id: str) -> Header:
-    """A header with this stamp and frame."""
+    """A ROS header with this stamp and frame."""
     return Header(stamp=ns_to_stamp(stamp_ns), frame_id=frame_id)
 
 
 def box_to_msg(box: sc.FloatArray) -> m.Box:
-    """``box`` (4,) px as a message."""
+    """``box`` (4,) px as a ROS message."""
     x1, y1, x2, y2 = (float(value) for value in box)
     return m.Box(x1=x1, y1=y1, x2=x2, y2=y2)
 
 
 def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessment:
-    """``scene`` as one message; ``sequence`` counts the assessments of a detector. The saliency map is not
-    included.
-    """
+    """``scene`` as one ROS message; ``sequence`` counts the assessments of a detector. The saliency map is not included."""
     header = header_of(scene.stamp_ns, scene.frame_id)
     return m.SceneAssessment(
         header=header,
@@ -109,7 +105,7 @@ def scene_to_msg(scene: sc.SceneAssessment, sequence: int = 0) -> m.SceneAssessm
 
 
 def image_check_to_msg(check: sc.ImageCheck) -> m.ImageCheck:
-    """``check`` as a message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
+    """``check`` as a ROS message; raises :class:`InvalidInput` for a stamp that does not fit into one."""
     return m.ImageCheck(
         header=header_of(check.stamp_ns, check.frame_id),
         problem=check.problem,
@@ -129,7 +125,7 @@ def _exposure_to_msg(exposure: sc.Exposure | None) -> m.Exposure:
 
 
 def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
-    """The clustered objects of ``scene`` without their uncertainty."""
+    """The clustered objects of ``scene`` without their uncertainty, as a ROS message."""
     detections = [
         m.StickerDetection(id=o.id, label=int(o.label), score=o.score, box=box_to_msg(o.box))
         for o in scene.objects
@@ -138,7 +134,7 @@ def detections_to_msg(scene: sc.SceneAssessment) -> m.StickerDetectionArray:
 
 
 def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
-    """The image means of ``scene``."""
+    """The image means of the uncertainty of ``scene``, as a ROS message."""
     uncertainty = scene.uncertainty
     return m.ImageUncertainty(
         header=header_of(scene.stamp_ns, scene.frame_id),
@@ -149,7 +145,7 @@ def uncertainty_to_msg(scene: sc.SceneAssessment) -> m.ImageUncertainty:
 
 
 def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
-    """The distinctive localization of ``scene``; all numbers are NaN when it was not computed."""
+    """The distinctive localization of ``scene`` as a ROS message; all numbers are NaN when it was not computed."""
     nan = float("nan")
     localization = scene.localization or sc.Localization(nan, nan, nan, nan)
     names = (
@@ -174,7 +170,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    """``reason`` as a message, with its words."""
+    """``reason`` as a ROS message, with its words."""
     message = m.Reason(
         code=reason.code,
         subject=reason.subject,
@@ -195,7 +191,7 @@ def _value_to_msg(name: str, value: str | float) -> m.ReasonValue:
 
 
 def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) -> m.Verdict:
-    """The decision about one object, with its pose if that is known."""
+    """The decision about one object as a ROS message, with its pose if that is known."""
     return m.Verdict(
         object_id=verdict.object.id,
         label=int(verdict.object.label),
@@ -210,7 +206,7 @@ def verdict_to_msg(verdict: sc.ObjectVerdict, pose: ObjectPose | None = None) ->
 
 
 def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
-    """``pose`` as a message; all zero, which is no valid pose, for None."""
+    """``pose`` as a ROS message; all zero, which is no valid pose, for None."""
     message = PoseWithCovariance()
     if pose is None:
         message.pose.orientation.w = 0.0
@@ -223,7 +219,7 @@ def pose_to_msg(pose: ObjectPose | None) -> PoseWithCovariance:
 
 
 def decision_to_msg(decision: sc.SceneDecision, poses: Mapping[int, ObjectPose] = NOWHERE) -> m.SceneDecision:
-    """``decision`` as a message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
+    """``decision`` as a ROS message; objects are carried by id, label, box and, where ``poses`` has it by id, pose."""
     return m.SceneDecision(
         header=header_of(decision.stamp_ns, decision.frame_id),
         decision_id=decision.decision_id,

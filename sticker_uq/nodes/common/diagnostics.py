@@ -21,7 +21,7 @@ NOT_AVAILABLE = "n/a"
 
 
 class Level(IntEnum):
-    """Severity of a report, the values of ``diagnostic_msgs/DiagnosticStatus``."""
+    """Severity of a node's diagnostics report, the values of ``diagnostic_msgs/DiagnosticStatus``."""
 
     OK = 0
     WARN = 1
@@ -31,9 +31,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Report:
-    """State of one part of a node: ``values`` map a constant set of keys to numbers or strings; ``None`` becomes
-    n/a.
-    """
+    """Diagnostics of one part of a node: ``values`` map a constant set of keys to numbers or strings; ``None`` becomes n/a."""
 
     level: Level
     message: str
@@ -41,7 +39,7 @@ class Report:
 
 
 class Diagnostics:
-    """Publishes the reports of all registered parts once per second, in every state of the node."""
+    """Publishes a node's /diagnostics: all registered reports once per second, in every state of the node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -50,15 +48,15 @@ class Diagnostics:
         node.create_timer(PERIOD_S, self.publish, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
     def add(self, part: str, report: Callable[[], Report]) -> None:
-        """Register ``report`` as the state of ``part``, which is published as ``<node>: <part>``."""
+        """Register ``report`` as the diagnostics of a node's ``part``, which is published as ``<node>: <part>``."""
         self._parts[part] = report
 
     def remove(self, part: str) -> None:
-        """Stop reporting ``part``."""
+        """Stop the diagnostics of a node's ``part``."""
         self._parts.pop(part, None)
 
     def publish(self) -> None:
-        """Publish all reports now. A report that raises becomes an error of its part."""
+        """Publish all diagnostics of the node now. A report that raises becomes an error of its part."""
         message = DiagnosticArray()
         message.header.stamp = self._node.get_clock().now().to_msg()
         message.status = [self._status(part, report) for part, report in list(self._parts.items())]

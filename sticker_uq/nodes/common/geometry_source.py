@@ -21,7 +21,7 @@ from sticker_uq.scene import InvalidInput, Reason
 
 
 class GeometrySource:
-    """Subscribes on ``node`` to the parts of the calibration and combines them for each image."""
+    """A node's subscriptions to the parts of the cell's calibration, combined for each image."""
 
     def __init__(self, node: Node, settings: PoseSettings) -> None:
         self._settings = settings
@@ -38,14 +38,14 @@ class GeometrySource:
         self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
-        """Destroy the subscriptions."""
+        """Destroy a node's subscriptions to the cell's calibration."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         if self._tf is not None:
             self._tf.destroy()
 
     def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | Reason:
-        """The calibration for the picture of ``frame_id`` at ``stamp_ns``, or the reason why there is none."""
+        """The cell's calibration for the picture of ``frame_id`` at ``stamp_ns``, or the reason why there is none."""
         try:
             camera = self._camera(frame_id, stamp_ns)
             pose = self._camera_pose(frame_id, stamp_ns)
@@ -133,7 +133,7 @@ class _TransformTree:
 
 
 def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
-    """The camera that ``message`` describes, its binning and region of interest included.
+    """The camera in a ROS ``CameraInfo``, its binning and region of interest included.
 
     Raises :class:`InvalidInput` for an invalid calibration.
     """
@@ -154,7 +154,7 @@ def camera_from_msg(message: CameraInfo, rectified: bool = False) -> Camera:
 
 
 def camera_to_msg(camera: Camera, header: Header) -> CameraInfo:
-    """``camera``, without lens distortion, as a message."""
+    """``camera``, without lens distortion, as a ROS ``CameraInfo``."""
     matrix = np.asarray(camera.matrix, float)
     message = CameraInfo(header=header, width=camera.image_size[0], height=camera.image_size[1])
     message.distortion_model = "plumb_bob"

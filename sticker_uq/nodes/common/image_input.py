@@ -1,4 +1,4 @@
-"""The image subscription of the detector: matches the publishers' reliability and diagnoses missing images."""
+"""A node's subscription to camera images: matches the publishers' reliability and diagnoses missing images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRANSPORTS: dict[str, tuple[type, str, str]] = {
 
 
 class ImageInput:
-    """Subscribes to ``topic`` or ``<topic>/compressed`` with queue depth 1 and hands every message to ``deliver``.
+    """A node's image subscription to ``topic`` or ``<topic>/compressed`` with queue depth 1; every message goes to ``deliver``.
 
     With reliability ``auto`` it asks for reliable delivery if every publisher offers it (best effort loses
     large images easily) and for best effort otherwise (a reliable subscription would receive nothing); it
@@ -69,12 +69,12 @@ class ImageInput:
         node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving images."""
         self._node.destroy_subscription(self._subscription)
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
-        """Match the publishers' current reliability, and log a fault once when it appears. For a slow timer."""
+        """Match the image publishers' current reliability, and log a fault once when it appears. For a slow timer."""
         wanted = self._wanted(self._publishers())
         if wanted != self.profile:
             self._node.get_logger().info(
@@ -90,7 +90,7 @@ class ImageInput:
         self._told = fault
 
     def state(self) -> tuple[Level, str]:
-        """Level and description of the input's state, naming topic and QoS policies."""
+        """Level and description of the image subscription's state, naming topic and QoS policies."""
         publishers = self._publishers()
         last = self._arrivals[-1] if self._arrivals else self._since
         quiet = time.monotonic() - last
@@ -119,7 +119,7 @@ class ImageInput:
         return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
 
     def publisher_count(self) -> int:
-        """Publishers of the topic, matched or not."""
+        """Publishers of the image topic, matched or not."""
         return len(self._publishers())
 
     @property

@@ -1,4 +1,4 @@
-"""Conversion of image messages to arrays and back.
+"""Conversion of ROS image messages to arrays and back, for the nodes.
 
 Decoding uses cv_bridge where a working one is installed, otherwise :mod:`sticker_uq.io.images`, with the same result; the checks
 and their error messages are this package's in both cases.
@@ -30,8 +30,7 @@ _BRIDGED = frozenset(ENCODINGS) - {"uyvy", "yuyv"}
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
-    """The picture in ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is
-    invalid.
+    """The picture in the ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is invalid.
 
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """
@@ -42,13 +41,13 @@ def bgr_from_msg(message: Image | CompressedImage) -> Picture:
 
 
 def bgr_with_numpy(message: Image) -> Picture:
-    """The picture in ``message`` through :func:`sticker_uq.io.images.decode_image`."""
+    """The picture in the ROS image ``message`` through :func:`sticker_uq.io.images.decode_image`."""
     big = bool(message.is_bigendian)
     return decode_image(message.encoding, message.width, message.height, message.step, big, message.data)
 
 
 def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
-    """The picture in ``message`` through a ``cv_bridge.CvBridge``.
+    """The picture in the ROS image ``message`` through a ``cv_bridge.CvBridge``.
 
     NumPy decodes where cv_bridge fails: rows whose padding is not a whole number of pixels, which it shears, and swapped
     bytes, for which it uses a method that NumPy 2 has removed.
@@ -66,7 +65,7 @@ def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
 
 @functools.cache
 def cv_bridge() -> tuple[Any, str]:
-    """A working ``CvBridge`` and "", or None and the reason why there is none.
+    """A working ``CvBridge`` for ROS images and "", or None and the reason why there is none.
 
     Tested once: that of a distribution may be built for another NumPy.
     """
@@ -85,17 +84,17 @@ def cv_bridge() -> tuple[Any, str]:
 
 
 def bgr_to_image(image: Picture, stamp: Time, frame_id: str) -> Image:
-    """``image`` (H, W, 3) BGR as a bgr8 message."""
+    """``image`` (H, W, 3) BGR as a bgr8 ROS message."""
     return _to_image(image, "bgr8", stamp, frame_id)
 
 
 def map_to_image(values: NDArray[np.floating[Any]], stamp: Time, frame_id: str) -> Image:
-    """``values`` (H, W) as a 32FC1 message, e.g. a saliency map."""
+    """``values`` (H, W) as a 32FC1 ROS message, e.g. a saliency map."""
     return _to_image(np.asarray(values, np.float32), "32FC1", stamp, frame_id)
 
 
 def bgr_to_compressed(image: Picture, stamp: Time, frame_id: str, quality: int = 90) -> CompressedImage:
-    """``image`` (H, W, 3) BGR as a JPEG message; ``format`` is written as compressed_image_transport does."""
+    """``image`` (H, W, 3) BGR as a JPEG ROS message; ``format`` is written as compressed_image_transport does."""
     message = CompressedImage(format="bgr8; jpeg compressed bgr8", data=_bytes(encode_jpeg(image, quality)))
     message.header.stamp = stamp
     message.header.frame_id = frame_id

@@ -1,4 +1,4 @@
-"""Launch arguments from :class:`CellOptions`, and the processes of a cell as launch actions.
+"""ROS launch actions of a cell: launch arguments from :class:`CellOptions`, and the processes of a cell.
 
 Needs launch and launch_ros, which only a ROS installation has; only launch files import this module.
 """
@@ -24,7 +24,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgument]:
-    """One launch argument per field of :class:`CellOptions`, with its description, choices and default."""
+    """ROS launch arguments, one per field of :class:`CellOptions`, with its description, choices and default."""
     return [
         DeclareLaunchArgument(
             name,
@@ -40,7 +40,7 @@ def declared_arguments(leave_out: Sequence[str] = ()) -> list[DeclareLaunchArgum
 def start_processes(
     processes: Callable[[CellOptions], Sequence[ProcessSpec]], leave_out: Sequence[str] = ()
 ) -> OpaqueFunction:
-    """An action that starts ``processes(options)`` with the options of the launch arguments.
+    """A ROS launch action that starts ``processes(options)`` with the options of the launch arguments.
 
     An invalid or misspelt argument raises :class:`InvalidInput`, which ends the launch with one line.
     """

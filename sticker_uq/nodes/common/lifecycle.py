@@ -1,4 +1,4 @@
-"""Base class of all nodes: a lifecycle node that logs failed transitions, and a process that exits cleanly.
+"""Base class of all ROS nodes: a lifecycle node that logs failed transitions, and a process that exits cleanly.
 
 rclpy swallows exceptions of transitions; here each is logged in one line. Invalid input fails the transition (the node keeps
 its state and can be configured again); an unexpected exception releases all resources and leaves the node unconfigured.
@@ -75,16 +75,16 @@ class ManagedNode(LifecycleNode, Generic[M]):
         self._answer_impossible_transitions()
 
     def configure(self) -> None:
-        """Acquire the resources for the settings; raise :class:`InvalidInput` for invalid settings."""
+        """Acquire the node's resources for the settings; raise :class:`InvalidInput` for invalid settings."""
 
     def activate(self) -> None:
-        """Start processing. Publishers are already enabled."""
+        """Start the node's processing. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
-        """Called after valid parameters were set at run time; ``self.settings`` is already ``new``."""
+        """Called after valid parameters of the node were set at run time; ``self.settings`` is already ``new``."""
 
     def reason_for_lock(self, name: str) -> str | None:
-        """Why the parameter ``name`` cannot be changed now; None when it can."""
+        """Why the node's parameter ``name`` cannot be changed now; None when it can."""
         if name in self._locked_while_active and self.is_active:
             return f"{name} cannot be changed while {self.get_name()} is active: deactivate it first"
         return None
@@ -98,7 +98,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
 
     @property
     def is_active(self) -> bool:
-        """Whether the node is in the state active."""
+        """Whether the node is in the lifecycle state active."""
         return self.state == "active"
 
     @property
@@ -107,7 +107,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return bool(self.get_parameter("autostart").value)
 
     def start(self) -> bool:
-        """Configure and activate; False if that failed, with the reason in :attr:`last_failure`."""
+        """Configure and activate the node; False if that failed, with the reason in :attr:`last_failure`."""
         success = TransitionCallbackReturn.SUCCESS
         return self.trigger_configure() == success and self.trigger_activate() == success
 
@@ -132,7 +132,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
     # Lifecycle callbacks. Order matters: while_active is unwound while the publishers still work.
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Read the parameters, then :meth:`configure`."""
+        """Lifecycle transition: read the parameters, then :meth:`configure`."""
 
         def work() -> None:
             self.settings = self.parameters.read()
@@ -141,7 +141,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self._transition("configure", work, undo=self.while_configured)
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Enable the publishers, then :meth:`activate`."""
+        """Lifecycle transition: enable the publishers, then :meth:`activate`."""
         super().on_activate(state)
         result = self._transition("activate", self.activate, undo=self.while_active)
         if result != TransitionCallbackReturn.SUCCESS:
@@ -149,21 +149,21 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return result
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo :meth:`activate`, then disable the publishers."""
+        """Lifecycle transition: undo :meth:`activate`, then disable the publishers."""
         result = self._transition("deactivate", self.while_active.close)
         super().on_deactivate(state)
         return result
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Undo :meth:`configure`."""
+        """Lifecycle transition: undo :meth:`configure`."""
         return self._transition("cleanup", self.while_configured.close)
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Release all resources, from any state."""
+        """Lifecycle transition: release all resources, from any state."""
         return self._transition("shut down", self._release)
 
     def on_error(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Release all resources, so that the node can be configured again."""
+        """Lifecycle transition: release all resources, so that the node can be configured again."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the rest must be undone; the failure that led here stays told
@@ -291,7 +291,7 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End the process with ``code`` at once.
+    """End a node's process with ``code`` at once.
 
     The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the exit
     status, and native code of a thread that still computes aborts when it returns.

@@ -60,7 +60,7 @@ def read_settings(node: Node, model: type[M]) -> M:
 
 
 class SettingsParameters(Generic[M]):
-    """The parameters of a node that make up one model; made by :func:`declare_settings`."""
+    """The ROS parameters of a node that make up one model; made by :func:`declare_settings`."""
 
     def __init__(
         self, node: Node, model: type[M], locked: Callable[[str], str | None], changed: Callable[[M, M], None]
@@ -78,7 +78,7 @@ class SettingsParameters(Generic[M]):
         node.add_post_set_parameters_callback(self._apply)
 
     def read(self) -> M:
-        """See :func:`read_settings`."""
+        """The node's settings from its parameters: see :func:`read_settings`."""
         problems = [*self._bad_overrides.values(), *unknown_overrides(self._node)]
         if problems:
             raise InvalidInput("; ".join(problems))
@@ -86,9 +86,7 @@ class SettingsParameters(Generic[M]):
         return self._current
 
     def store(self, settings: M) -> None:
-        """Set the parameters to ``settings``, even locked ones, without calling
-        ``changed``.
-        """
+        """Set the node's parameters to ``settings``, even locked ones, without calling ``changed``."""
         self._current = None
         locked, self._locked = self._locked, lambda name: None
         try:

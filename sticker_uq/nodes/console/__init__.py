@@ -1,1 +1,1 @@
-"""Node ``console``: serves the operator page."""
+"""ROS node ``console``: what joins the operator's page to the cell's topics and services. The page is in sticker_uq.console."""

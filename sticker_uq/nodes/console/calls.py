@@ -1,8 +1,9 @@
-"""What the operator's page wants of the supervisor, as service calls from the web server's thread."""
+"""The console node's service calls to the supervisor, from the web server's thread."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from rclpy.client import Client
@@ -21,16 +22,21 @@ _COMMANDS = {
 }
 
 
+_MOST_PENDING = 6
+"""Calls of a service that wait for its response. A service of ROS 2 drops what is more than ten; a hold is always sent."""
+
+
 class SupervisorCalls:
-    """The services of the supervisor, called for ``node``, which waits ``timeout_s`` for each response."""
+    """The supervisor's services as the console node calls them for ``node``, which waits ``timeout_s`` for each response."""
 
     def __init__(self, node: Node, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._answers = node.create_client(ResolveIntervention, "intervention/resolve")
         self.operations = node.create_client(OperateGate, "operate")
+        self._pending: Counter[Client] = Counter()
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer of ``person`` over."""
+        """Hand an operator's answer from the page to the supervisor, in the name of ``person``."""
         answers = [
             ObjectAnswer(answer=ANSWERS.index(a.answer), box=Box(x1=a.x1, y1=a.y1, x2=a.x2, y2=a.y2))
             for a in said.answers
@@ -42,14 +48,26 @@ class SupervisorCalls:
             scene_answer=SCENE_ANSWERS.index(said.scene),
             answers=answers,
         )
-        return await self._call(self._answers, request)
+        return await self._in_turn(self._answers, request)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate."""
+        """Ask the supervisor to hold, release or reset the gate, for the operator's page."""
         request = OperateGate.Request(
             command=_COMMANDS[wanted.command], person=person.name, person_checked=person.checked
         )
-        return await self._call(self.operations, request)
+        call = self._call if wanted.command == "hold" else self._in_turn
+        return await call(self.operations, request)
+
+    async def _in_turn(self, client: Client, request: Any) -> Accepted:
+        """The same as :meth:`_call`, refused while too many others wait."""
+        if self._pending[client] >= _MOST_PENDING:
+            busy = Reason.of("supervisor_busy", count=_MOST_PENDING)
+            return Accepted(accepted=False, reasons=[shown_reason(busy)])
+        self._pending[client] += 1
+        try:
+            return await self._call(client, request)
+        finally:
+            self._pending[client] -= 1
 
     async def _call(self, client: Client, request: Any) -> Accepted:
         """The supervisor's response, or why there is none."""

@@ -46,7 +46,7 @@ _UNDECIDED_S = 2.0
 
 
 class Console(Node):
-    """The node; see the module's docstring. ``port`` is the one that is listened on."""
+    """The ROS node ``console``; see the module's docstring. ``port`` is the one that is listened on."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("console", **arguments)
@@ -76,7 +76,7 @@ class Console(Node):
         self._diagnostics.add("page", self._report)
 
     def destroy_node(self) -> None:
-        """Close the page."""
+        """Close the operator's page."""
         self._server.close()
         super().destroy_node()
 
@@ -198,15 +198,15 @@ class Console(Node):
     # what the page wants
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's image of that stamp as JPEG, empty when it is not kept."""
+        """The camera's image of that stamp as JPEG for the operator's page, empty when it is not kept."""
         return self._album.file(stamp_ns)
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The saliency of that image as PNG, empty when it is not kept."""
+        """The saliency of that image as PNG for the operator's page, empty when it is not kept."""
         return self._maps.file(stamp_ns)
 
     def watched(self, pages: int, heat: int) -> None:
-        """So many pages are open, and so many of them show the saliency."""
+        """The console node learns that so many pages are open, and so many of them show the saliency."""
         self._pages = pages
         self._heat_wanted = heat > 0
         self._pages_changed.trigger()
@@ -220,11 +220,11 @@ class Console(Node):
             self._heats = None
 
     async def answer(self, said: PersonsAnswer, person: Person) -> Accepted:
-        """Hand an answer to the supervisor; called in the web server's thread."""
+        """Hand an answer from the operator's page to the supervisor; called in the web server's thread."""
         return await self.supervisor.answer(said, person)
 
     async def command(self, wanted: PersonsCommand, person: Person) -> Accepted:
-        """Hold, release or reset the gate; called in the web server's thread."""
+        """Hold, release or reset the gate for the operator's page; called in the web server's thread."""
         self.get_logger().info(f"{wanted.command} by {person.name or 'somebody without a name'}")
         reply = await self.supervisor.command(wanted, person)
         if reply.accepted:

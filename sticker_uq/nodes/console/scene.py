@@ -29,7 +29,7 @@ SCENE_ANSWERS = ("none", "rescan", "skip_laptop", "fault", "clean")
 
 
 def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[str, Any]:
-    """One scene and what was decided about it. Stamps are text: JavaScript has no integers of 64 bits."""
+    """For the operator's page, one scene and its decision. Stamps are text: JavaScript has no integers of 64 bits."""
     verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
     objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
     objects += [_drawn_object(verdict) for verdict in verdicts.values()]
@@ -52,7 +52,7 @@ def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[
 
 
 def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
-    """An open question; None when the message says that none is open."""
+    """For the operator's page, an open question; None when the message says that none is open."""
     if not message.request_id:
         return None
     return {
@@ -72,7 +72,9 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
 
 
 def shown_gate(message: GateState) -> dict[str, Any]:
-    """The state of the gate: ``closed`` are the reasons of the bits that close it, ``details`` what is known about them."""
+    """For the operator's page, the gate's state: ``closed`` are the reasons of the bits that close it,
+    ``details`` more about them.
+    """
     codes = BlockReason(message.reasons).codes
     state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
     closed = [shown_reason(Reason(code)) for code in codes]
@@ -85,7 +87,7 @@ def shown_gate(message: GateState) -> dict[str, Any]:
 
 
 def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
-    """A reason with its values, so that the page has words of its own for it; ``text``: what it shows for an unknown code."""
+    """For the operator's page, a reason with its values, so that it has words of its own; ``text``: shown for an unknown code."""
     return {
         "code": reason.code,
         "subject": reason.subject,
@@ -100,12 +102,12 @@ def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
 
 
 def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """The reasons in ``messages``."""
+    """For the operator's page, the reasons in ``messages``."""
     return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
 def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
-    """What a person answered."""
+    """For the operator's page, what a person answered."""
     return {
         "request_id": message.request_id,
         "person": message.person,

@@ -1,1 +1,1 @@
-"""Node ``detector``: one assessment per image."""
+"""ROS node ``detector``: camera images in, one assessment per image out."""

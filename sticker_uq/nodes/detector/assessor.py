@@ -1,4 +1,4 @@
-"""The worker thread of the detector: assesses images and publishes their scenes.
+"""The worker thread of the detector node: assesses images and publishes their scenes.
 
 An error of an image or of perception does not end the worker: it is published as a scene with status FAILED, counted and
 logged. Only a device that this process can no longer use ends the process.
@@ -27,26 +27,26 @@ LOG_PERIOD_S = 5.0
 
 
 class Assessor(Protocol):
-    """The part of :class:`sticker_uq.perception.Perception` that the detector uses."""
+    """The part of :class:`sticker_uq.perception.Perception` that the detector node uses."""
 
     @property
     def settings(self) -> PerceptionSettings:
-        """The settings it was created from."""
+        """The settings that the detector node's perception was created from."""
 
     @property
     def model_hash(self) -> str:
-        """SHA-256 of the weights, hex."""
+        """SHA-256 of the weights that the detector node uses, hex."""
 
     @property
     def device(self) -> str:
-        """What computes, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
+        """What the detector node computes on, in words: "cpu", or as in "cuda:0 NVIDIA H200"."""
 
     @property
     def shortage(self) -> str:
-        """What was reduced for lack of device memory; "" if nothing was."""
+        """What the detector node's perception was reduced by for lack of device memory; "" if nothing was."""
 
     def warm_up(self) -> object:
-        """Run once, so that the first image is not slower than the others."""
+        """Run the detector node's perception once, so that the first image is not slower than the others."""
 
     def assess(
         self,
@@ -56,14 +56,14 @@ class Assessor(Protocol):
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The assessment of ``image``; ``facts``: what was measured when it arrived."""
+        """The detector node's assessment of ``image``; ``facts``: what was measured when it arrived."""
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """A scene with status FAILED, for an image that could not be assessed."""
+        """The detector node's scene with status FAILED, for an image that could not be assessed."""
 
 
 class Worker(threading.Thread):
-    """Takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
+    """The detector node's worker: takes images out of ``mailbox`` and publishes their scenes until the mailbox is closed.
 
     ``serving`` returns the perception for each image, so that the model can be replaced; the lock ``computing`` keeps a worker
     that did not stop in time and its successor from computing at once; ``counters`` are those of all cameras;
@@ -90,7 +90,7 @@ class Worker(threading.Thread):
         self._give_up = give_up
 
     def run(self) -> None:
-        """Work until the mailbox is closed."""
+        """Assess the detector node's images until the mailbox is closed."""
         while (arrival := self._mailbox.take()) is not None:
             with self._computing:
                 try:

@@ -1,4 +1,4 @@
-"""One camera of the detector: its image subscription, its scene publishers and its counters."""
+"""One camera of the detector node: its image subscription, its scene publishers and its counters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOT_CONFIGURED = Report(Level.WARN, "not active", dict.fromkeys(_KEYS))
 
 
 class Arrival(NamedTuple):
-    """A queued image: its camera, its check, and its pixels if it could be decoded."""
+    """An image queued in the detector node: its camera, its check, and its pixels if it could be decoded."""
 
     feed: CameraFeed
     check: ImageCheck
@@ -51,7 +51,7 @@ class Arrival(NamedTuple):
 
 @dataclass
 class Counters:
-    """Counters of the images since activation, and the newest result."""
+    """The detector node's counters of a camera's images since activation, and the newest result."""
 
     assessed: int = 0
     unusable: int = 0
@@ -62,24 +62,24 @@ class Counters:
     overheads_ms: list[float] = field(default_factory=list)
 
     def finished(self, scene: SceneAssessment, busy_ms: float) -> None:
-        """Count ``scene``, published now after ``busy_ms`` of computation."""
+        """Count ``scene`` in the detector node, published now after ``busy_ms`` of computation."""
         self.last_scene = scene
         self.finished_at = [*self.finished_at[-19:], time.monotonic()]
         model_ms = sum(scene.timings.get(stage, 0.0) for stage in MODEL_STAGES)
         self.overheads_ms = [*self.overheads_ms[-19:], busy_ms - model_ms]
 
     def overhead_ms(self) -> float | None:
-        """Median time per image without the networks' own time, until its scene was published, ms."""
+        """The detector node's median time per image without the networks' own time, until its scene was published, ms."""
         return median(self.overheads_ms) if self.overheads_ms else None
 
     def rate(self) -> float:
-        """Rate of the last scenes, Hz; 0 before the second one."""
+        """Rate of the detector node's last scenes, Hz; 0 before the second one."""
         times = self.finished_at
         return (len(times) - 1) / max(times[-1] - times[0], 1e-9) if len(times) > 1 else 0.0
 
 
 class CameraFeed:
-    """Receives the images of ``topic`` and publishes their scenes in its namespace.
+    """A camera of the detector node: receives the images of ``topic`` and publishes their scenes in its namespace.
 
     ``create`` makes a publisher from type, topic and QoS. Call all methods but :meth:`publish` from the executor's thread.
     """
@@ -95,7 +95,7 @@ class CameraFeed:
         self._sequence = 0
 
     def open(self, mailbox: Mailbox[Arrival], settings: DetectorNodeSettings) -> Callable[[], None]:
-        """Start delivering images to ``mailbox``; returns the function that stops it."""
+        """Start delivering the camera's images to the detector's ``mailbox``; returns the function that stops it."""
         self.counters = Counters()
         self._sequence = 0
         receiver = Receiver(
@@ -120,14 +120,14 @@ class CameraFeed:
         return close
 
     def publish(self, scene: SceneAssessment) -> None:
-        """Publish ``scene`` with the next number of this camera; from any thread."""
+        """Publish ``scene`` with the next number of this camera of the detector node; from any thread."""
         with self._publishing:
             self._sequence += 1
             self.outputs.publish(scene, self._sequence)
             self.counters.last_scene = scene
 
     def report(self) -> Report:
-        """Diagnostics of the images of this camera."""
+        """Diagnostics of the images of this camera of the detector node."""
         source = self.input
         level, message = source.state() if source else (Level.WARN, "not active")
         scene = self.counters.last_scene

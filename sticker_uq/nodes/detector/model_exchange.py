@@ -1,4 +1,4 @@
-"""Replaces the model at run time without interrupting the assessment of images."""
+"""Replaces the detector node's model at run time without interrupting the assessment of images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Factory = Callable[[PerceptionSettings], Assessor]
 
 
 class ModelExchange:
-    """Holds the current perception and answers the service ``select_model``.
+    """Holds the detector node's current perception and answers the service ``select_model``.
 
     ``factory`` makes perception from its settings; ``served`` is called with the current settings after every exchange,
     successful or not. Call all methods but :meth:`current` from the executor's thread.
@@ -46,37 +46,37 @@ class ModelExchange:
 
     @property
     def busy(self) -> bool:
-        """Whether a model is being loaded."""
+        """Whether the detector node is loading a model."""
         return self._loading.busy
 
     def current(self) -> Assessor:
-        """The current perception, from any thread; raises RuntimeError without one."""
+        """The detector node's current perception, from any thread; raises RuntimeError without one."""
         serving = self.serving
         if serving is None:
             raise RuntimeError("no model is loaded")
         return serving
 
     def fallback(self) -> str:
-        """That device "auto" of the current perception found no GPU, in words; "" if it did, or a device was named."""
+        """That device "auto" found no GPU for the detector node, in words; "" if it did, or a device was named."""
         serving = self.serving
         if serving is None or serving.settings.device != "auto" or serving.device != "cpu":
             return ""
         return "device is auto and no usable GPU was found: computing on the processor (sticker-uq doctor says why)"
 
     def load(self, settings: PerceptionSettings) -> None:
-        """Load and warm up the first perception."""
+        """Load and warm up the detector node's first perception."""
         self.serving = self._loaded(settings)
         if fallback := self.fallback():
             self._node.get_logger().warning(f"{fallback}; set device to cpu if that is meant")
 
     def clear(self) -> None:
-        """Release the current perception."""
+        """Release the detector node's current perception."""
         self.serving = None
 
     def exchange(
         self, wanted: PerceptionSettings, told: Callable[[bool, Reason], None] = lambda success, reason: None
     ) -> None:
-        """Load ``wanted`` in the background; ``told`` gets success and what happened once it serves or was given up."""
+        """Load the model ``wanted`` in the background; ``told`` gets success and what happened once it serves or was given up."""
 
         def done(perception: Assessor | None, error: str) -> None:
             old = self.serving

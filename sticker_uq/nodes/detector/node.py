@@ -29,7 +29,7 @@ _STAGES = ("encode", "sample", "detect", "dil", "novelty", "cluster", "panel", "
 
 
 class DetectorNode(ManagedNode[DetectorNodeSettings]):
-    """The node; see the module's docstring. ``factory`` makes perception from its settings.
+    """The ROS node ``detector``; see the module's docstring. ``factory`` makes perception from its settings.
 
     ``feeds``: the cameras, that of the topic ``image`` first; ``models``: the current model.
     """
@@ -45,7 +45,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
         self.diagnostics.add("perception", self._report_perception)
 
     def configure(self) -> None:
-        """Load and warm up the model, create the publishers."""
+        """Load and warm up the detector's model, create the publishers."""
         topics = ("image", *more_topics(self.settings.more_image_topics))
         self._check_scene_topics(topics)
         self.models.load(self.settings.perception())
@@ -57,7 +57,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_configured.callback(self.diagnostics.remove, f"images of {feed.topic}")
 
     def activate(self) -> None:
-        """Start the worker, then subscribe to images."""
+        """Start the detector's worker, then subscribe to images."""
         self._counters = Counters()
         mailbox: Mailbox[Arrival] = Mailbox()
         worker = Worker(
@@ -75,7 +75,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_active.callback(feed.open(mailbox, self.settings))
 
     def settings_changed(self, old: DetectorNodeSettings, new: DetectorNodeSettings) -> None:
-        """Perception with new settings is loaded in the background and replaces the current one when it is ready."""
+        """The detector's new settings are loaded in the background and replace the current perception when it is ready."""
         if self.models.serving is not None and old.perception() != new.perception():
             self.models.exchange(new.perception())
 

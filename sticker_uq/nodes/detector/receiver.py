@@ -1,4 +1,4 @@
-"""Decodes and checks images in a thread, so that the executor's thread stays responsive."""
+"""Decodes and checks the detector node's images in a thread, so that the executor's thread stays responsive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Receiver(threading.Thread):
         self._inspector = ImageInspector()
 
     def run(self) -> None:
-        """Work until the inbox is closed."""
+        """Decode the detector node's images until the inbox is closed."""
         while (message := self.inbox.take()) is not None:
             try:
                 self._receive(message)
@@ -52,7 +52,7 @@ class Receiver(threading.Thread):
                 )
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving the detector node's images."""
         self.inbox.close()
         self.join(STOP_TIMEOUT_S)
 

@@ -20,7 +20,7 @@ from sticker_uq_msgs import msg as m
 
 
 class SceneOutputs:
-    """The publishers of the detector for one camera; ``create`` makes one from type, topic and QoS.
+    """The detector node's publishers for one camera; ``create`` makes one from type, topic and QoS.
 
     ``folder``: the namespace of the topics with a trailing slash, or "". Images are drawn only while they have subscribers.
     """
@@ -49,27 +49,27 @@ class SceneOutputs:
         ]
 
     def publish_labels(self, score_floor: float) -> None:
-        """Publish the class names and the lowest score, latched."""
+        """Publish the detector's class names and lowest score, latched."""
         if self._label_info is not None and vision.VISION_MSGS is not None:
             self._label_info.publish(vision.label_info_msg(score_floor, vision.VISION_MSGS))
 
     def saliency_wanted(self) -> bool:
-        """Whether the saliency map has subscribers."""
+        """Whether the detector's saliency map has subscribers."""
         return bool(self._saliency.get_subscription_count())
 
     def publish_check(self, check: ImageCheck) -> None:
-        """Publish the check of an image before it is assessed."""
+        """Publish the detector's check of an image before it is assessed."""
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:
-        """Publish the scene first, then its parts on the topics that have subscribers."""
+        """Publish the detector's scene first, then its parts on the topics that have subscribers."""
         self._scene.publish(conversions.scene_to_msg(scene, sequence))
         for publisher, made_of in self._parts:
             if publisher.get_subscription_count():
                 publisher.publish(made_of(scene))
 
     def publish_pictures(self, scene: SceneAssessment, image: Picture, rate: float) -> None:
-        """Publish the annotated image, at most at ``rate`` Hz, and the saliency map, if they have subscribers."""
+        """Publish the detector's annotated image, at most at ``rate`` Hz, and saliency map, if they have subscribers."""
         stamp = conversions.ns_to_stamp(scene.stamp_ns)
         localization = scene.localization
         if localization is not None and localization.saliency is not None and self.saliency_wanted():

@@ -1,4 +1,4 @@
-"""The detections as vision_msgs 4 messages, for tools that expect them; off where vision_msgs is not installed."""
+"""The detector node's detections as vision_msgs 4 messages, for tools that expect them; off where that is not installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def detections_2d_to_msg(scene: sc.SceneAssessment, vision: ModuleType) -> objec
 
 
 def label_info_msg(threshold: float, vision: ModuleType) -> object:
-    """The names of the class ids and the lowest score of a box, as a ``LabelInfo``."""
+    """The detector's names of the class ids and the lowest score of a box, as a ``LabelInfo``."""
     classes = [vision.VisionClass(class_id=int(c), class_name=c.name.lower()) for c in sc.ObjectClass]
     return vision.LabelInfo(class_map=classes, threshold=threshold)
 

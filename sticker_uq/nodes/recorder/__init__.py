@@ -1,1 +1,1 @@
-"""Node ``recorder``: writes the cell's topics to an mcap file."""
+"""ROS node ``recorder``: writes the cell's topics to an mcap file."""

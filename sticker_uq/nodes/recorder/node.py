@@ -51,7 +51,7 @@ TOPICS: dict[str, tuple[Any, str, QoSProfile]] = {
 
 
 class Recorder(Node):
-    """The node; see the module's docstring.
+    """The ROS node ``recorder``; see the module's docstring.
 
     ``recorded`` counts the messages written per topic, ``lost`` those since the first write error. What was in the writer's
     buffer at that time is lost too.
@@ -99,7 +99,7 @@ class Recorder(Node):
         return Report(Level.OK, "recording", values)
 
     def destroy_node(self) -> None:
-        """Close the recording."""
+        """Close the recorder node's recording."""
         try:
             self._writer.__exit__(None, None, None)
         except OSError as error:

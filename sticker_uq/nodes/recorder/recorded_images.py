@@ -1,4 +1,4 @@
-"""The recorder's subscription to the images of one camera."""
+"""The recorder node's subscription to the images of one camera."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sticker_uq.nodes.common.image_input import TRANSPORTS
 
 
 class RecordedImages:
-    """Passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
+    """The recorder passes every serialised image of ``topic`` to the callback that ``writing(topic, type)`` returns.
 
     Requests reliable delivery, or best effort once a publisher does not offer it. ``name``: the resolved topic.
     """

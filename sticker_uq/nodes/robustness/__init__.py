@@ -1,1 +1,1 @@
-"""Any ROS node as a system under robustness assessment."""
+"""Robustness assessment of any ROS node: images out on one topic, its detections in on another."""

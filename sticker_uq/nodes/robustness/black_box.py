@@ -35,7 +35,7 @@ _NAMES = {label.name.lower(): label for label in ObjectClass}
 
 
 class BlackBoxSettings(BaseModel):
-    """Topics and timeouts of the node under assessment. An invalid value raises pydantic's ``ValidationError``."""
+    """Topics and timeouts of a ROS node under robustness assessment. An invalid value raises pydantic's ``ValidationError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,7 +50,7 @@ class BlackBoxSettings(BaseModel):
 
 
 class BlackBox:
-    """The system behind two topics. An answer belongs to the image whose stamp it carries.
+    """A ROS node under robustness assessment, behind two topics. An answer belongs to the image whose stamp it carries.
 
     Understands ``StickerDetectionArray`` and, where it is installed, ``vision_msgs/Detection2DArray`` (class ids 1 and 2 or the
     names logo and sticker; boxes in px of the image). No answer in time counts as a failed assessment.
@@ -80,7 +80,7 @@ class BlackBox:
             raise
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """Publish ``image`` under a stamp of its own and wait for the detections with that stamp."""
+        """Publish ``image`` to the assessed ROS node under a new stamp and wait for the detections with that stamp."""
         del key
         # a unique stamp for every image, even with a coarse clock
         stamp = max(self._node.get_clock().now().nanoseconds, self._last_ns + _STEP_NS)
@@ -92,7 +92,7 @@ class BlackBox:
         return Answer(self._answers.pop(stamp))
 
     def close(self) -> None:
-        """Destroy the node and its context."""
+        """Destroy the node and context that talk to the assessed ROS node."""
         if hasattr(self, "_node"):
             self._executor.remove_node(self._node)
             self._node.destroy_node()
@@ -146,13 +146,16 @@ class BlackBox:
 
 
 def detections_from_ours(message: StickerDetectionArray) -> Detections:
-    """The boxes of a ``StickerDetectionArray``; the rest of a score counts as background."""
+    """The boxes that an assessed ROS node sent as ``StickerDetectionArray``; the rest of a score counts as background."""
     rows = [(box_from_msg(d.box), {int(d.label): float(d.score)}) for d in message.detections]
     return _detections(rows)
 
 
 def detections_from_vision(message: Any) -> Detections:
-    """The boxes of a ``Detection2DArray`` (upright ones: an angle is ignored); other classes count as background."""
+    """The boxes that an assessed ROS node sent as ``Detection2DArray`` (upright ones: an angle is ignored).
+
+    Other classes count as background.
+    """
     rows = []
     for detection in message.detections:
         centre, width, height = detection.bbox.center.position, detection.bbox.size_x, detection.bbox.size_y

@@ -1,1 +1,1 @@
-"""Nodes of the simulated cell, and images from recordings, folders, videos and cameras."""
+"""ROS nodes in place of hardware: the simulated cell, a simulated operator, and images from recordings and files."""

@@ -41,7 +41,7 @@ _PHASES = (
 
 
 class RecordKeeper:
-    """Keeps the cell's record file up to date; a write error does not stop the cell."""
+    """Keeps the simulated cell's record file up to date; a write error does not stop the cell."""
 
     def __init__(self, node: Node, cell: SimulatedCell) -> None:
         self._node = node
@@ -49,7 +49,7 @@ class RecordKeeper:
         self._failing = False
 
     def write(self) -> None:
-        """Write the records, under the cell's lock; logs the first of several failures in a row."""
+        """Write the simulated cell's records, under its lock; logs the first of several failures in a row."""
         try:
             self._cell.write_record()
         except OSError as error:
@@ -61,7 +61,7 @@ class RecordKeeper:
 
 
 class SimulatedMotion:
-    """The simulated motion; peels at the end of the peeling phase. Implements ``Motion``."""
+    """The simulated arm's motion; peels at the end of the peeling phase. Implements ``Motion``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock, keeper: RecordKeeper) -> None:
         self._node = node
@@ -70,7 +70,7 @@ class SimulatedMotion:
         self._keeper = keeper
 
     def steps(self, goal: RemoveSticker.Goal) -> Iterator[MotionStep]:
-        """The four phases; the sticker is removed from the image between peeling and retreat."""
+        """The simulated arm's four phases; the sticker is removed from the image between peeling and retreat."""
         self.check_pose(goal)
         with self._lock:
             fails = self._cell.motion_fails()
@@ -87,7 +87,7 @@ class SimulatedMotion:
         """Does nothing: the simulated blade leaves the lid at once."""
 
     def check_pose(self, goal: RemoveSticker.Goal) -> None:
-        """Raise :class:`MotionFailed` when the goal's pose does not project into the goal's box."""
+        """Raise :class:`MotionFailed` when the pose of the simulated arm's goal does not project into the goal's box."""
         if not goal.pose_valid:
             return
         settings, where = self._cell.settings, goal.pose.pose.position
@@ -112,7 +112,7 @@ class SimulatedMotion:
 
 
 class CellSim(Node):
-    """The node; see the module's docstring."""
+    """The ROS node ``cell_sim``; see the module's docstring."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__("cell_sim", **arguments)

@@ -28,7 +28,7 @@ _POLL_S = 0.05
 
 
 class ImageSourceNode(ManagedNode[ImageSourceSettings]):
-    """The node; see the module's docstring."""
+    """The ROS node ``image_source``; see the module's docstring."""
 
     def __init__(self, **arguments: Any) -> None:
         fixed = frozenset(ImageSourceSettings.model_fields) - {"rate", "frame_id", "jpeg_quality"}
@@ -38,7 +38,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self._progress = "not started"
 
     def configure(self) -> None:
-        """Open the source."""
+        """Open the recording, folder, video or camera that the node plays."""
         settings = self.settings
         if not settings.source:
             raise InvalidInput(
@@ -56,7 +56,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self.while_configured.callback(self.diagnostics.remove, "source")
 
     def activate(self) -> None:
-        """Play from the beginning, in a thread, because reading a camera blocks."""
+        """Play the node's images from the beginning, in a thread, because reading a camera blocks."""
         self._published = self._unreadable = 0
         stop = threading.Event()
         player = threading.Thread(target=self._play, args=(stop,), name="player", daemon=True)

@@ -1,4 +1,4 @@
-"""The simulated operator, who answers interventions from ground truth.
+"""The simulated operator of the simulated cell, who answers interventions from ground truth.
 
 For unattended demos and tests only.
 """
@@ -31,7 +31,7 @@ _ANSWERS = {
 
 
 class SimulatedOperator:
-    """Subscribes to ``intervention/request`` and ``decision`` on ``node`` and answers with ``intervention/resolve``."""
+    """A simulated operator: gets ``intervention/request`` and ``decision`` on ``node``, answers with ``intervention/resolve``."""
 
     def __init__(self, node: Node, cell: SimulatedCell, lock: threading.Lock) -> None:
         self._node = node

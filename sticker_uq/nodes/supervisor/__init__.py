@@ -1,1 +1,1 @@
-"""Node ``supervisor``: scenes in, permits that expire out; asks the operator where the policy is not sure."""
+"""ROS node ``supervisor``: joins the gate's logic to topics, services and the arm's action: scenes in, permits out."""

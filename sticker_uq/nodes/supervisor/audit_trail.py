@@ -1,17 +1,18 @@
-"""The supervisor's audit log as the node uses it: where it lies, what goes in, how it is."""
+"""The supervisor node's audit log: where it lies, what goes in, what /diagnostics say of it."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rclpy.node import Node
 
-from sticker_uq.gate.audit import AuditLog, Narrator, entries
+from sticker_uq.gate.audit import AuditLog, Entry, Narrator, entries
 from sticker_uq.gate.events import Effect, Event
 from sticker_uq.gate.state import GateState, Phase
-from sticker_uq.messages import text_of
+from sticker_uq.messages import text_of, texts_of
 from sticker_uq.nodes.common.diagnostics import Level, Report
 from sticker_uq.nodes.common.log_folder import default_folder
 from sticker_uq.scene import InvalidInput, Reason
@@ -23,7 +24,7 @@ FLUSH_S = 5.0
 
 
 class AuditTrail:
-    """Opens the log in ``folder`` (empty: the default one) for ``node``.
+    """The supervisor node's audit log in ``folder`` (empty: the default one), opened for ``node``.
 
     Raises :class:`InvalidInput` when it cannot be opened, was damaged or is being written by another supervisor.
     """
@@ -42,31 +43,31 @@ class AuditTrail:
     def step(
         self, event: Event | None, before: GateState, after: GateState, effects: Sequence[Effect]
     ) -> None:
-        """Tell what one step of the gate did; ``event`` is None for a scene."""
-        for kind, data in self._narrator.tell(event, before, after, effects):
+        """Enter what one step of the gate did into the supervisor node's audit log; ``event`` is None for a scene."""
+        for kind, data in self._narrator.entries_of_step(event, before, after, effects):
             self._log.add(kind, data)
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Tell something that is no step of the gate."""
+        """Enter something that is no step of the gate into the supervisor node's audit log."""
         self._log.add(kind, data)
 
     @property
     def head(self) -> str:
-        """Hash of the newest entry on the disk."""
+        """Hash of the newest entry of the supervisor node's audit log on the disk."""
         return self._log.status.head
 
     @property
     def problem(self) -> Reason | None:
-        """Why entries do not reach the disk; None when they do."""
+        """Why entries of the supervisor node's audit log do not reach the disk; None when they do."""
         return self._log.status.problem
 
     def close(self) -> None:
-        """Bring everything to the disk and end."""
+        """Bring the supervisor node's audit log to the disk and end."""
         self._log.flush(FLUSH_S)
         self._log.close(FLUSH_S)
 
     def report(self) -> Report:
-        """How the log is, for /diagnostics."""
+        """The supervisor node's audit log for /diagnostics."""
         status = self._log.status
         values = {
             "head": status.head,
@@ -83,13 +84,23 @@ class AuditTrail:
 
 
 def unfinished(folder: Path) -> tuple[Reason, ...]:
-    """What stood when the last run died without a ``stop``: a fault or a question to the operator; empty when nothing did."""
+    """What was open in the audit log when the supervisor last died without a ``stop``: a fault or a question to the operator;
+    empty when nothing was.
+    """
     standing: tuple[Reason, ...] = ()
     for entry in entries(folder, newest_files=2):
         if entry.kind == "stop":
             standing = ()
         elif entry.kind == "gate":
             code = _STANDING.get(str(entry.data.get("to")))
-            why = map(Reason.from_dict, entry.data.get("reasons", ()))
-            standing = (Reason(code), *why) if code else ()
+            standing = (Reason(code), *_reasons(entry)) if code else ()
     return standing
+
+
+def _reasons(entry: Entry) -> tuple[Reason, ...]:
+    """The reasons of a ``gate`` entry; none where another program wrote something else."""
+    with contextlib.suppress(TypeError, ValueError, AttributeError, LookupError):
+        found = tuple(map(Reason.from_dict, entry.data["reasons"]))
+        texts_of(found)
+        return found
+    return ()

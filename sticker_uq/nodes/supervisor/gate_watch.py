@@ -1,4 +1,4 @@
-"""Watches for other publishers of the gate: those that are received, and those that discovery alone knows."""
+"""The supervisor node's watch for other publishers of the gate: those received, and those that discovery alone knows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sticker_uq_msgs.msg import GateState
 
 
 class GateWatch:
-    """Listens to the topic ``gate`` on ``node`` for publishers besides ``identity``.
+    """The supervisor's subscription to the topic ``gate`` on ``node``, for publishers besides ``identity``.
 
     ``impede`` gets each reason why the gate must stay closed because of them, with None when it has ended. ``listen_s``: time
     after the start, s, before the absence of others counts.
@@ -33,16 +33,16 @@ class GateWatch:
         self._subscription = node.create_subscription(GateState, "gate", self._on_gate, GATE_WATCH)
 
     def destroy(self) -> None:
-        """Unsubscribe."""
+        """End the supervisor's subscription to other publishers of the gate."""
         self._node.destroy_subscription(self._subscription)
 
     def _on_gate(self, message: GateState) -> None:
         """Note who publishes; this node's own messages come back too."""
         self._publishers.received(message.supervisor, not message.reasons & GateState.REASON_NOT_ACTIVE)
-        self.look()
+        self.report_others()
 
-    def look(self) -> None:
-        """Report the other publishers; called with every tick."""
+    def report_others(self) -> None:
+        """Report other publishers of the gate to the supervisor; called with every tick."""
         active = self._publishers.besides(self._identity)
         names = ", ".join(name[:8] or "(nameless)" for name in active)
         others = Reason.of("other_gate_publishers", names=names) if active else None

@@ -48,7 +48,7 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 
 class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
-    """The node; see the module's docstring."""
+    """The ROS node ``supervisor``; see the module's docstring."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(
@@ -59,7 +59,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.diagnostics.add("gate", self._report_gate)
 
     def configure(self) -> None:
-        """Read the policy; create what is subscribed and published in every state."""
+        """Read the policy; create what the supervisor subscribes and publishes in every state."""
         settings = self.settings
         self._core = core = GateController(settings.load_policy(), settings.gate(), settings.watch())
         self.while_configured.callback(setattr, self, "_core", None)
@@ -99,7 +99,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.get_logger().info(f"audit log in {self._audit.folder}")
 
     def activate(self) -> None:
-        """Let scenes in and the gate live."""
+        """Start the supervisor's gate and let scenes in."""
         assert self._core is not None
         self._apply(self.settings)
         self._out.restart_sequence()
@@ -118,13 +118,13 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         self.while_active.callback(self.destroy_subscription, images)
 
     def reason_for_lock(self, name: str) -> str | None:
-        """No threshold changes while the arm has a permit or owes the end of its goal."""
+        """Why the supervisor's limits are locked: none changes while the arm has a permit or owes the end of its goal."""
         if self._core is not None and self._core.state.permit is not None:
             return f"{name} cannot be changed while a permit is out: hold the gate first"
         return super().reason_for_lock(name)
 
     def settings_changed(self, old: SupervisorNodeSettings, new: SupervisorNodeSettings) -> None:
-        """The gate goes on under the new settings and counts anew; another policy is read on the next activation."""
+        """The supervisor's gate goes on under new settings and counts anew; another policy is read on the next activation."""
         if self._core is not None:
             self._core.configure(self._core.policy, new.gate(), new.watch())
             self._audit.note("settings", new.model_dump())
@@ -166,7 +166,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         assert self._core is not None
         if not self.is_active and self._core.state.permit is None:
             return
-        self._gate_watch.look()
+        self._gate_watch.report_others()
         self._impede(BlockReason.AUDIT, self._audit.problem)
         self._arm.discover()
         self._happen(ev.Tick(time.monotonic_ns()))

@@ -1,4 +1,4 @@
-"""The operator's services: answers, hold and release, reset."""
+"""The supervisor node's services for the operator: answers, hold and release, reset."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ from sticker_uq.nodes.common.conversions import box_from_msg, reason_to_msg
 from sticker_uq.scene import Reason
 from sticker_uq_msgs.srv import OperateGate, ResolveIntervention
 
+MOST_ANSWERS = 1000
+"""Answers in one request: comparing all of them with each other takes 0.1 s, in which the gate does nothing else."""
+LONGEST_NAME = 200
+"""Characters of a person's name and of a request_id, which stand in the audit log."""
+
 
 class OperatorServices:
-    """Serves ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
+    """The supervisor's services ``intervention/resolve``, ``hold``, ``reset`` and ``operate`` on ``node``.
 
     Each request becomes an event for ``happen``, whose reply is the response; ``state`` gives the state of the gate.
     ``answered`` gets an answer that was accepted, with the workpiece and the frame that it is about.
@@ -44,13 +49,16 @@ class OperatorServices:
         )
 
     def destroy(self) -> None:
-        """Withdraw the services."""
+        """Withdraw the supervisor's services for the operator."""
         for service in self._services:
             self._node.destroy_service(service)
 
     def _on_answer(
         self, request: ResolveIntervention.Request, response: ResolveIntervention.Response
     ) -> ResolveIntervention.Response:
+        longest = max(len(request.person), len(request.request_id))
+        if len(request.answers) > MOST_ANSWERS or longest > LONGEST_NAME:
+            return _filled(response, ev.Reply(False, (_TOO_LONG,)))
         if request.scene_answer not in set(SceneAnswer):
             return _filled(
                 response, ev.Reply(False, (Reason.of("scene_answer_unknown", number=request.scene_answer),))
@@ -104,15 +112,20 @@ class OperatorServices:
 
     def _operate(self, command: int, person: str, checked: bool) -> ev.Reply:
         if command == OperateGate.Request.COMMAND_HOLD:  # by anybody: nothing may delay it
-            return self._hold(ev.Hold(person, checked))
+            return self._hold(ev.Hold(person[:LONGEST_NAME], checked and len(person) <= LONGEST_NAME))
         if not person:
             return ev.Reply(False, (Reason("person_missing"),))
+        if len(person) > LONGEST_NAME:
+            return ev.Reply(False, (_TOO_LONG,))
         match command:
             case OperateGate.Request.COMMAND_RELEASE:
                 return self._hold(ev.Release(person, checked))
             case OperateGate.Request.COMMAND_RESET:
                 return self._happen(ev.Reset(person, checked))
         return ev.Reply(False, (Reason.of("command_unknown", number=command),))
+
+
+_TOO_LONG = Reason.of("request_too_long", answers=MOST_ANSWERS, characters=LONGEST_NAME)
 
 
 def _filled(response: Any, reply: ev.Reply) -> Any:

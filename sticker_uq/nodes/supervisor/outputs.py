@@ -32,7 +32,7 @@ from sticker_uq_msgs.srv import ResolveIntervention
 
 
 class SupervisorOutputs:
-    """The publishers of the supervisor on ``node``. They speak in every state of the node: a closed gate is news too.
+    """The supervisor's publishers on ``node``. They publish in every state of the node: a closed gate is news too.
 
     ``identity`` names this process to everybody, ``audit_head`` tells the newest entry of its audit log.
     """
@@ -66,16 +66,16 @@ class SupervisorOutputs:
         )
 
     def destroy(self) -> None:
-        """Withdraw all publishers."""
+        """Withdraw all of the supervisor's publishers."""
         for publisher in self._all:
             self._node.destroy_publisher(publisher)
 
     def restart_sequence(self) -> None:
-        """The next gate message is number 1: the supervisor was activated."""
+        """The supervisor's next gate message is number 1: it was activated."""
         self._sequence = 0
 
     def gate(self, gate: PublishGate, policy_hash: str, now_ns: int) -> None:
-        """How the gate stands, under the policy with ``policy_hash``."""
+        """Publish the gate's state, under the policy with ``policy_hash``."""
         self._sequence += 1
         message = GateState(
             header=header_of(now_ns, gate.frame_id),
@@ -102,21 +102,23 @@ class SupervisorOutputs:
         self._monitor_state.publish(String(data=gate.phase.name))
 
     def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
-        """What was decided about a scene, and where its objects lie as far as that is known."""
+        """Publish the supervisor's decision about a scene, and where its objects lie as far as that is known."""
         self._decision.publish(decision_to_msg(decision, poses))
 
     def numbers(self, scene: SceneAssessment) -> None:
-        """Mean Shannon entropy of the objects, bits, and DiL of a scene; NaN where there is none."""
+        """Publish a scene's mean Shannon entropy of the objects, bits, and DiL from the supervisor; NaN where there is none."""
         dil = scene.localization.dil if scene.localization is not None else float("nan")
         self._monitor_uncertainty.publish(Float64(data=float(scene.uncertainty.shannon_entropy)))
         self._monitor_dil.publish(Float64(data=float(dil)))
 
     def drift(self, evidence: float) -> None:
-        """Strongest evidence against what the policy rests on: 0 none, 1 closes the gate; NaN when nothing is watched."""
+        """Publish the supervisor's strongest evidence against the policy's assumption: 0 none, 1 closes the gate; NaN:
+        not watched.
+        """
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
-        """A question to a person."""
+        """Publish the supervisor's question to an operator."""
         self._request.publish(
             InterventionRequest(
                 header=header_of(request.stamp_ns, request.frame_id),
@@ -130,13 +132,13 @@ class SupervisorOutputs:
         )
 
     def no_request(self, now_ns: int) -> None:
-        """No question is open."""
+        """Publish that the supervisor has no question open."""
         self._request.publish(InterventionRequest(header=header_of(now_ns, "")))
 
     def answer(
         self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
     ) -> None:
-        """An answer that was accepted."""
+        """Publish an operator's answer that the supervisor accepted."""
         self._answer.publish(
             InterventionAnswer(
                 header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),
@@ -150,7 +152,7 @@ class SupervisorOutputs:
         )
 
     def done(self, done: DeclareDone) -> None:
-        """A workpiece is finished."""
+        """Publish that the supervisor finished a workpiece."""
         result = WorkpieceDone.RESULT_CLEAN if done.clean else WorkpieceDone.RESULT_LEFT_TO_OPERATOR
         self._done.publish(
             WorkpieceDone(

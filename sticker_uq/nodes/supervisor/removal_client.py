@@ -1,4 +1,4 @@
-"""The supervisor's side of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
+"""The supervisor's action client of the arm: goals go out; what becomes of them, and of the arm itself, comes back as events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ LOOK_PERIOD_S = 0.025
 
 
 class RemovalClient:
-    """Sends goals on ``node`` and reports their fate, and whether the arm is there, to ``happened``; never waits.
+    """The supervisor's client of the arm: sends goals on ``node``, reports their ends and the arm's presence to ``happened``;
+    never waits.
 
     An arm is there while exactly one action server is, and exactly one arm sends its heartbeat on ``arm/status`` at least
     every ``silence_s`` seconds, from a process that lives. A restarted server knows nothing of its goal; of two it is not known
@@ -60,14 +61,14 @@ class RemovalClient:
         )
 
     def destroy(self) -> None:
-        """Withdraw the client; nothing is reported any more."""
+        """Withdraw the supervisor's client of the arm; nothing is reported any more."""
         self._happened = lambda event: None
         self._node.destroy_timer(self._timer)
         self._node.destroy_subscription(self._subscription)
         self._client.destroy()
 
     def discover(self) -> None:
-        """Look for action servers; called with every tick."""
+        """Look for the arm's action servers for the supervisor; called with every tick."""
         found = self._node.get_publishers_info_by_topic(self._status_topic)
         before, self._servers = self._servers, frozenset(bytes(info.endpoint_gid) for info in found)
         self._served = len(self._servers) == 1 and bool(self._client.server_is_ready())
@@ -99,7 +100,9 @@ class RemovalClient:
         self._happened(ArmLost())
 
     def send(self, goal_id: int, target: Target) -> None:
-        """Ask for the removal of ``target``. Whatever its label: it is a sticker, by the policy or by a person's word."""
+        """Ask the arm to remove ``target`` for the supervisor. Whatever its label: it is a sticker,
+        by the policy or a person's word.
+        """
         goal = RemoveSticker.Goal(
             decision_id=target.decision_id,
             object_id=target.object_id,
@@ -115,7 +118,7 @@ class RemovalClient:
         )
 
     def cancel(self, goal_id: int) -> None:
-        """Ask the arm to stop; a goal that it has not accepted yet is cancelled when it does."""
+        """Ask the arm to stop for the supervisor; a goal that it has not accepted yet is cancelled when it does."""
         handle = self._handles.get(goal_id)
         if handle is not None:
             handle.cancel_goal_async()
@@ -137,7 +140,7 @@ class RemovalClient:
 
 
 def removal_code(status: int, error_code: int) -> RemovalCode:
-    """How a removal ended. A result that nobody filled has code 0: only together with the status it means success."""
+    """How the supervisor's removal goal ended. A result that nobody filled has code 0: only with the status it means success."""
     code = RemovalCode(error_code) if error_code in set(RemovalCode) else RemovalCode.UNKNOWN
     if status == GoalStatus.STATUS_SUCCEEDED or code is not RemovalCode.NONE:
         return code

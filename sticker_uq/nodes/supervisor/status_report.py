@@ -1,4 +1,4 @@
-"""How the supervisor stands, in the words of /diagnostics and the log."""
+"""The supervisor node's status, in the words of /diagnostics and the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEVELS = {Phase.FAULT: Level.ERROR, Phase.BLOCKED: Level.WARN, Phase.INTERVENTI
 
 
 def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]) -> Report:
-    """Phase, policy, watch over it and ``counts`` of a configured supervisor."""
+    """Diagnostics of a configured supervisor: phase, policy, its monitoring and ``counts``."""
     state, policy, watch = core.state, core.policy, core.watch
     age_ms = (state.now_ns - state.scene.stamp_ns) / 1e6 if state.scene is not None else None
     values = {
@@ -50,7 +50,7 @@ def gate_report(core: GateController, stop: StopState, counts: Mapping[str, int]
 
 
 def policy_report(policy: Policy) -> Report:
-    """What the policy in force promises, and what it was made for; a warning where it promises nothing."""
+    """Diagnostics of the supervisor's policy: what it promises, and what it was made for; a warning where it promises nothing."""
     made_for = policy.validity
     values = {
         "hash": policy.hash[:12],
@@ -64,12 +64,12 @@ def policy_report(policy: Policy) -> Report:
 
 
 def unconfigured_report() -> Report:
-    """The same values while there are none."""
+    """Diagnostics of the supervisor, the same values while there are none."""
     return Report(Level.WARN, "not configured", dict.fromkeys(_KEYS))
 
 
 def policy_line(policy: Policy) -> str:
-    """Hash, guarantee and validity of a policy for the log."""
+    """Log line of the supervisor's policy: hash, guarantee and validity."""
     parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
     if policy.validity is not None:
         parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")

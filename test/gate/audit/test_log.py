@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sticker_uq.gate.audit import AuditLog, entries, log, verify
+from sticker_uq.gate.audit.chain import MOST_LINE
 from sticker_uq.scene import InvalidInput, Reason
 
 BIG = 10**6
@@ -37,6 +38,17 @@ def test_entries_are_read_again_in_order_over_restarts_and_files(tmp_path: Path)
     found = verify(tmp_path, head=writer.status.head)
     assert found.findings == []
     assert found.files == 3  # each start finds its file full
+
+
+def test_an_entry_that_no_reader_takes_is_written_without_its_data(tmp_path: Path) -> None:
+    writer = AuditLog(tmp_path, BIG)
+    writer.add("workpiece", {"workpiece": "x" * MOST_LINE})
+    writer.add("gate", {"to": "BLOCKED"})
+    writer.close()
+    assert verify(tmp_path).findings == []
+    assert [entry.kind for entry in entries(tmp_path)] == ["workpiece", "gate"]
+    assert next(entries(tmp_path)).data["too_long"] > MOST_LINE
+    AuditLog(tmp_path, BIG).close()  # and the next supervisor starts
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Story:
         before = self.cell.state
         effects = self.cell.send(event)
         self._seen = len(self.cell.effects)
-        self.told += self._narrator.tell(event, before, self.cell.state, effects)
+        self.told += self._narrator.entries_of_step(event, before, self.cell.state, effects)
         return self
 
     def scene(self, *objects: Any, times: int = 1) -> Story:
@@ -54,7 +54,7 @@ class Story:
             self.cell.assess(assessment(*objects, stamp_ns=self.cell.now - 1000))
             effects = self.cell.effects[self._seen :]
             self._seen = len(self.cell.effects)
-            self.told += self._narrator.tell(None, before, self.cell.state, effects)
+            self.told += self._narrator.entries_of_step(None, before, self.cell.state, effects)
         return self
 
     def kinds(self) -> list[str]:
@@ -177,4 +177,4 @@ def test_a_stop_for_an_impediment_is_no_failed_attempt() -> None:
 
 
 def test_nothing_is_told_when_nothing_happens() -> None:
-    assert Narrator().tell(None, GateState(), GateState(), ()) == []
+    assert Narrator().entries_of_step(None, GateState(), GateState(), ()) == []

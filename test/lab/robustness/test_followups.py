@@ -20,7 +20,7 @@ from sticker_uq.lab.robustness.drawing import (
     target_set,
     with_transformation,
 )
-from sticker_uq.lab.robustness.followups import produce
+from sticker_uq.lab.robustness.followups import make_cases
 from sticker_uq.lab.robustness.source_set import SourceSet
 from sticker_uq.lab.robustness.spec import Specification
 from sticker_uq.scene import InvalidInput
@@ -155,7 +155,7 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, 
     one = spec()
     sets = [target_set(one, len(source), 6), circumstance_set(one, one.circumstance("turned"), range(4))]
     told: list[tuple[int, int]] = []
-    made = produce(source, sets, tmp_path, progress=lambda *now: told.append(now))
+    made = make_cases(source, sets, tmp_path, progress=lambda *now: told.append(now))
     assert told[0] == (0, 10)
     assert told[-1] == (10, 10)
     assert [s.name for s in made] == ["target", "turned"]
@@ -175,7 +175,7 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, 
     lost = made[1].cases[0]
     (tmp_path / "cases" / f"{lost.case_id}.json").unlink()
     before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
-    again = produce(source, sets, tmp_path)
+    again = make_cases(source, sets, tmp_path)
     after = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "images").iterdir()}
     assert {name for name in before if before[name] != after[name]} == {lost.path.name}
     assert np.array_equal(cv2.imread(str(lost.path)), cv2.imread(str(again[1].cases[0].path)))
@@ -184,7 +184,7 @@ def test_cases_are_a_data_set_of_their_own_and_are_made_once(source: SourceSet, 
 
 def test_another_data_set_is_not_touched(source: SourceSet, scenes: Path) -> None:
     with pytest.raises(InvalidInput, match="another data set"):
-        produce(source, [target_set(spec(), len(source), 1)], scenes)
+        make_cases(source, [target_set(spec(), len(source), 1)], scenes)
 
 
 def test_a_rendered_image_knows_its_scene_and_a_foreign_one_does_not(source: SourceSet) -> None:
@@ -222,6 +222,6 @@ def test_tags_come_from_the_entries_or_a_table(scenes: Path, tmp_path: Path) -> 
 
 def test_strengths_are_known_for_a_circumstance_set_only(source: SourceSet, tmp_path: Path) -> None:
     one = spec()
-    (made,) = produce(source, [circumstance_set(one, one.circumstance("dark"), [2])], tmp_path)
+    (made,) = make_cases(source, [circumstance_set(one, one.circumstance("dark"), [2])], tmp_path)
     assert math.isnan(made.strength)
     assert made.cases[0].source_id == source.images[2].item.image_id

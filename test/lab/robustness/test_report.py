@@ -21,7 +21,12 @@ from sticker_uq.lab.robustness.result import (
     SweepResult,
     WorstImage,
 )
-from sticker_uq.lab.robustness.robustness_report import breaks_words, figure, summary, write_report
+from sticker_uq.lab.robustness.robustness_report import (
+    breaks_words,
+    figure_text,
+    markdown_summary,
+    write_report,
+)
 from sticker_uq.lab.robustness.verdicts import Finding, RelationCheck
 from sticker_uq.scene import InvalidInput
 from test.lab.robustness.conftest import specification_of
@@ -193,7 +198,7 @@ def test_every_figure_is_in_a_csv_file(folder: Path) -> None:
 
 
 def test_the_summary_is_a_table_of_markdown(folder: Path) -> None:
-    text = summary(Assessment.load(folder))
+    text = markdown_summary(Assessment.load(folder))
     assert text.startswith("# Robustness of cell: violated")
     assert "| defocus | 5 | 0.120 | -0.260 [-0.290, -0.230] (±0.050) | violated |" in text
     assert "| defocus | ap50 | 2.5 px [1.5, 3.5] |" in text
@@ -208,7 +213,13 @@ def test_breaks_in_words() -> None:
 
 
 def test_figures() -> None:
-    assert [figure(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == ["–", "0.123", "1.000", "90", "inf"]
+    assert [figure_text(v) for v in (NAN, 0.12345, 1.0, 90.0, math.inf)] == [
+        "–",
+        "0.123",
+        "1.000",
+        "90",
+        "inf",
+    ]
 
 
 def test_a_folder_without_assessment_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from sticker_uq.lab.robustness.verdicts import (
     Paired,
     RelationCheck,
     check_relation,
-    overall,
+    overall_verdict,
 )
 from sticker_uq.scene import Detections, InvalidInput
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
@@ -170,13 +170,13 @@ def check(name: str, finding: Finding) -> RelationCheck:
 
 def test_overall_is_the_worst_and_says_how_much_significance_each_finding_has() -> None:
     checks = [check("a", Finding.HOLDS), check("b", Finding.UNDECIDED), check("b", Finding.HOLDS)]
-    verdict = overall(checks, {"a": 30, "b": 10})
+    verdict = overall_verdict(checks, {"a": 30, "b": 10})
     assert verdict.finding is Finding.UNDECIDED
     assert verdict.weights == {Finding.HOLDS: 0.75, Finding.VIOLATED: 0.0, Finding.UNDECIDED: 0.25}
-    worse = overall([*checks, check("all", Finding.VIOLATED)], {"a": 30, "b": 10})
+    worse = overall_verdict([*checks, check("all", Finding.VIOLATED)], {"a": 30, "b": 10})
     assert worse.finding is Finding.VIOLATED
     assert worse.weights == verdict.weights
-    assert overall([check("a", Finding.HOLDS)], {"a": 1}).finding is Finding.HOLDS
+    assert overall_verdict([check("a", Finding.HOLDS)], {"a": 1}).finding is Finding.HOLDS
 
 
 def test_performance_is_that_of_the_images() -> None:

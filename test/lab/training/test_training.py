@@ -316,6 +316,7 @@ def test_it_refuses_what_it_cannot_train_on(scenes: Path, tmp_path: Path) -> Non
         train(settings(scenes, tmp_path / "d"), resume=True)
     with pytest.raises(InvalidInput, match="no such file"):
         train(settings(scenes, tmp_path / "e", start=str(tmp_path / "missing.safetensors")))
+    assert [path.name for path in tmp_path.iterdir()] == ["d"], "a refusal leaves no folder"
 
 
 def test_the_backbone_of_another_model_is_taken_and_nothing_else(tmp_path: Path) -> None:

@@ -354,6 +354,33 @@ def test_a_question_is_shown_with_its_own_scene_however_many_come_after(bench: B
     assert console.picture(10**9)
 
 
+def test_a_flood_of_commands_is_refused_at_once_and_hold_gets_through(bench: Bench):
+    heard = []
+
+    def operate(request, response):
+        heard.append(request.command)
+        response.accepted = True
+        return response
+
+    bench.probe.create_service(OperateGate, "operate", operate)
+    console = bench.add(Console(parameter_overrides=overrides(port=0)))
+    bench.until(console.supervisor.operations.service_is_ready, "the service is found")
+
+    async def flood():
+        wanted = [PersonsCommand(command=command) for command in ["release"] * 40 + ["hold"]]
+        return await asyncio.gather(*(console.command(one, ADA) for one in wanted))
+
+    replies = []
+    asking = threading.Thread(target=lambda: replies.extend(asyncio.run(flood())))
+    asking.start()
+    bench.until(lambda: replies, "all replies")
+    asking.join()
+    refused = [reply.reasons[0]["code"] for reply in replies if not reply.accepted]
+    assert refused == ["supervisor_busy"] * 34, "none was lost on the way"
+    assert replies[-1].accepted
+    assert heard.count(OperateGate.Request.COMMAND_HOLD) == 1
+
+
 def test_hold_and_reset_reach_the_supervisor(bench: Bench):
     heard = []
 

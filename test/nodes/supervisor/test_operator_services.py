@@ -7,6 +7,7 @@ from pathlib import Path
 from sticker_uq.gate import BlockReason
 from sticker_uq.gate.audit import entries
 from sticker_uq.nodes.common import qos
+from sticker_uq.nodes.supervisor.operator_services import LONGEST_NAME, MOST_ANSWERS
 from sticker_uq.testing.bench import Bench
 from sticker_uq_msgs.msg import (
     GateState,
@@ -50,6 +51,31 @@ def test_a_person_is_asked_and_answers(bench: Bench) -> None:
     assert told.person_checked
     assert told.header.frame_id == "camera"
     assert told.answers[0].answer == ObjectAnswer.ANSWER_REMOVE
+
+
+def test_what_is_too_long_is_refused_before_anything_compares_or_writes_it(
+    bench: Bench, tmp_path: Path
+) -> None:
+    cell = Cell(bench, audit_folder=str(tmp_path / "audit"))
+    cell.shows(UNSURE)
+    cell.until(lambda: cell.requests and cell.requests[-1].request_id, "a request")
+    for fields in (
+        {"answers": [answer(ObjectAnswer.ANSWER_KEEP)] * (MOST_ANSWERS + 1)},
+        {"person": "A" * (LONGEST_NAME + 1)},
+        {"request_id": "r" * (LONGEST_NAME + 1)},
+    ):
+        assert codes(cell.resolve(**fields).reasons) == ["request_too_long"]
+    name = "A" * 100_000
+    known = OperateGate.Request
+
+    def operate(command: int) -> OperateGate.Response:
+        return bench.call(OperateGate, "operate", known(command=command, person=name, person_checked=True))
+
+    assert operate(known.COMMAND_HOLD).accepted, "nothing keeps anybody from hold"
+    assert codes(operate(known.COMMAND_RELEASE).reasons) == ["request_too_long"]
+    assert cell.node._audit._log.flush(30.0)
+    (held,) = [entry.data for entry in entries(tmp_path / "audit") if entry.kind == "hold"]
+    assert (held["person"], held["person_check"]) == ("A" * LONGEST_NAME, "unchecked")
 
 
 def test_a_laptop_left_to_people_is_done(bench: Bench) -> None:

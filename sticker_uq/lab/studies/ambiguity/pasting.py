@@ -1,4 +1,4 @@
-"""Ambiguous crops back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
+"""Ambiguous crops (AmbiGuess) back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from sticker_uq.scene import FloatArray, IntArray, ObjectClass
 
 @dataclass(frozen=True)
 class PastedScene:
-    """``image`` (H, W, 3) uint8 BGR with ``boxes`` (M, 4) px of the crops ``numbers`` (M,) that were pasted into it."""
+    """A scene with ambiguous crops: ``image`` (H, W, 3) uint8 BGR with ``boxes`` (M,
+    4) px of the pasted crops ``numbers`` (M,).
+    """
 
     image: npt.NDArray[np.uint8]
     boxes: npt.NDArray[np.float32]
@@ -31,7 +33,7 @@ def paste(
     numbers: IntArray,
     rng: np.random.Generator,
 ) -> PastedScene:
-    """``image`` with the crops ``numbers`` of ``crops`` (N, 3, s, s) where none of the objects ``boxes`` lies, as many as fit.
+    """Paste ambiguous crops ``numbers`` of ``crops`` (N, 3, s, s) on ``image`` where no object of ``boxes`` lies, as many as fit.
 
     The borders are seamless (Perez et al. 2003, Poisson blending): the crop keeps its gradients and takes the colour of the lid.
     """

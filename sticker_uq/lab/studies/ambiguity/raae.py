@@ -1,4 +1,5 @@
-"""Regularised adversarial autoencoders of two classes (Weiss et al. 2022, section V-B), many trained side by side.
+"""Autoencoders for ambiguous pictures (AmbiGuess): regularised adversarial ones of two classes (Weiss et al. 2022, V-B),
+many trained side by side.
 
 The encoder lays the pictures of one class around (-3, 0, ...) and those of the other around (3, 0, ...), each as a standard
 normal distribution, so that what lies between the two decodes to pictures of both. The networks are those of the published
@@ -53,7 +54,7 @@ class RaaeSettings:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Whether an autoencoder came out as meant (section V-C of the paper).
+    """Whether an autoencoder for ambiguous pictures came out as meant (Weiss et al. 2022, section V-C).
 
     ``discriminator``: share of codes and of samples of the prior that the discriminator tells apart, 0.5 where it cannot;
     ``classes``: share of nominal pictures whose own class gets the higher label.
@@ -64,13 +65,13 @@ class Acceptance:
 
     @property
     def accepted(self) -> bool:
-        """The paper's test: 0.4 to 0.6 of the one, 0.9 or more of the other."""
+        """AmbiGuess's test of an autoencoder: 0.4 to 0.6 of the one, 0.9 or more of the other."""
         return 0.4 < self.discriminator < 0.6 and self.classes >= 0.9
 
 
 @dataclass(frozen=True)
 class Raae:
-    """A trained autoencoder of the classes ``pair`` for pictures of ``shape`` (C, h, w), 0..1."""
+    """A trained autoencoder for pictures ambiguous between the classes ``pair``, of ``shape`` (C, h, w), 0..1."""
 
     pair: Pair
     shape: tuple[int, ...]
@@ -81,15 +82,15 @@ class Raae:
     acceptance: Acceptance
 
     def encode(self, images: Tensor) -> Tensor:
-        """Codes (N, L) of pictures (N, C, h, w)."""
+        """AmbiGuess's latent codes (N, L) of pictures (N, C, h, w)."""
         return self.encoder(images.flatten(1))
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Pictures (N, C, h, w) of codes (N, L), 0..1."""
+        """AmbiGuess's pictures (N, C, h, w) of latent codes (N, L), 0..1."""
         return torch.sigmoid(self.decoder(codes)).unflatten(1, self.shape)
 
     def label(self, codes: Tensor) -> Tensor:
-        """Probabilities (N, 2) of the two classes at codes (N, L).
+        """AmbiGuess's probabilities (N, 2) of the two classes at latent codes (N, L).
 
         What the discriminator makes of the code under each class, normalised to sum 1: the rule of the paper. (Its code takes
         the softmax of the two logits.)
@@ -149,7 +150,7 @@ def train_raaes(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Raae]:
-    """``settings.keep`` accepted autoencoders of each of ``pairs``, in their order.
+    """``settings.keep`` accepted autoencoders for ambiguous pictures of each of ``pairs``, in their order.
 
     ``images`` (N, C, h, w) 0..1 with classes ``labels`` (N,); pairs that are not accepted are trained anew. ``progress`` gets
     the number of accepted autoencoders and of those wanted after each round. Raises InvalidInput for pictures or pairs that
@@ -180,7 +181,10 @@ def train_raaes(
 def train_round(
     images: FloatArray, labels: IntArray, pairs: Sequence[Pair], settings: RaaeSettings, seed: int
 ) -> list[Raae]:
-    """One autoencoder for every entry of ``pairs``, accepted or not; entries may repeat. All are trained in one batch."""
+    """One autoencoder for ambiguous pictures per entry of ``pairs``, accepted or not; entries may repeat.
+
+    All are trained in one batch.
+    """
     _check(images, labels, pairs)
     pictures = torch.from_numpy(np.ascontiguousarray(images, np.float32))
     shape, size = tuple(pictures.shape[1:]), pictures[0].numel()

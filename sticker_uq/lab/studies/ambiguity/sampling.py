@@ -32,7 +32,7 @@ _ATTEMPTS = 100  # points tried per point wanted, as in the published code
 
 @dataclass(frozen=True)
 class AmbiguousImages:
-    """``images`` (N, C, h, w) float32 0..1, each of the two classes ``pairs`` (N, 2) with ``probabilities`` (N, 2)."""
+    """Ambiguous ``images`` (N, C, h, w) float32 0..1, each of two classes ``pairs`` (N, 2) with ``probabilities`` (N, 2)."""
 
     images: FloatArray
     pairs: IntArray
@@ -42,14 +42,17 @@ class AmbiguousImages:
         return len(self.images)
 
     def vectors(self, classes: int) -> FloatArray:
-        """The probabilistic labels as class vectors (N, ``classes``)."""
+        """The probabilistic labels of ambiguous images as class vectors (N, ``classes``)."""
         found = np.zeros((len(self), classes))
         np.put_along_axis(found, self.pairs, self.probabilities, axis=1)
         return found
 
 
 def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
-    """How fast the picture changes at codes (N, L): the Frobenius norm of the Jacobian of ``decode``, (N,)."""
+    """AmbiGuess's sampling density: how fast the picture changes at codes (N, L), the norm of the Jacobian of ``decode``, (N,).
+
+    The norm is Frobenius'.
+    """
     squared = torch.zeros(len(codes), dtype=codes.dtype)
     for axis in range(codes.shape[1]):
         direction = torch.zeros_like(codes)
@@ -60,7 +63,7 @@ def density(decode: Callable[[Tensor], Tensor], codes: Tensor) -> Tensor:
 
 
 def region(separation: float, latent: int, spread: float = _SPREAD) -> tuple[FloatArray, FloatArray]:
-    """The lowest and the highest corner (L,) of the part of the latent space between the two classes.
+    """AmbiGuess's sampling region: lowest and highest corner (L,) of the latent space between the two classes.
 
     Two standard deviations of each class away from its centre on the axis that separates them, ``spread`` on the others.
     """
@@ -82,7 +85,7 @@ def draw(
     seed: int = 0,
     weighting: Literal["density", "uniform"] = "density",
 ) -> tuple[FloatArray, FloatArray]:
-    """``count`` codes (N, L) with labels (N, 2) whose probabilities differ by at most ``delta_max``.
+    """Draw ``count`` latent codes (N, L) of ambiguous pictures with labels (N, 2) that differ by at most ``delta_max``.
 
     Anchors that are not that ambiguous are left out, the others drawn in proportion to the :func:`density` (or all alike), and
     a point taken anywhere in the cell around its anchor. Raises InvalidInput when the autoencoder has no such points.
@@ -125,7 +128,7 @@ def generate(
     seed: int = 0,
     weighting: Literal["density", "uniform"] = "density",
 ) -> AmbiguousImages:
-    """``count`` ambiguous pictures, as many of each of ``raaes`` but for one; InvalidInput as :func:`draw`."""
+    """Generate ``count`` ambiguous pictures, as many of each of ``raaes`` but for one; InvalidInput as :func:`draw`."""
     if not raaes:
         raise InvalidInput("no autoencoder to draw pictures from, expected at least one")
     images, pairs, probabilities = [], [], []
@@ -142,7 +145,7 @@ def generate(
 
 
 def diversity(images: FloatArray) -> float:
-    """How much pictures (N, C, h, w) differ: the mean over all couples of their root mean squared difference, 0..1.
+    """How much ambiguous pictures (N, C, h, w) differ: the mean over all couples of their root mean squared difference, 0..1.
 
     NaN for fewer than two.
     """

@@ -1,4 +1,4 @@
-"""The statistics of a study from its per-image results: the tables of Lu et al., and the same with intervals."""
+"""The statistics of the detector study from its per-image results: the tables of Lu et al., and the same with intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Analysis:
-    """Tables, one row per thing.
+    """Tables of the detector study's statistics, one row per thing.
 
     ``means``: data set, rate, model, measure, images, mean, low, high (95 % bootstrap over images); ``friedman``; ``pairs``;
     ``tiers``: tier (1 = best) of each model; ``best``: Table 3, the models that are in the first tier at every rate, by data set
@@ -46,7 +46,7 @@ class Analysis:
     pooled: pd.DataFrame
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table by its name."""
+        """Every table of the detector study's statistics by its name."""
         return {
             name: getattr(self, name)
             for name in ("means", "friedman", "pairs", "tiers", "best", "correlations", "pooled")
@@ -60,7 +60,7 @@ def analyse(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Analysis:
-    """The statistics of per-image results as `read_results` gives them, of the clean images.
+    """The detector study's statistics of per-image results as `read_results` gives them, of the clean images.
 
     ``paper``: two-sided tests that a significant Friedman test opens, two-sided correlations; ``simula_rp``: the published
     code's choices, where Friedman's test opens nothing. ``resamples`` of the bootstrap, 0 for no intervals. The statistics of a
@@ -94,7 +94,9 @@ def analyse(
 
 
 def best_models(ordered: pd.DataFrame) -> pd.DataFrame:
-    """Table 3 from tiers: one row per data set and one called "recommended", one column per measure; "-" for none."""
+    """Table 3 of the detector study from tiers: one row per data set and one "recommended", one column per measure;
+    "-" for none.
+    """
     if ordered.empty:
         return pd.DataFrame({"dataset": []})
     measures = list(dict.fromkeys(ordered["measure"]))

@@ -1,4 +1,4 @@
-"""How good the boxes of one image are, beside average precision: LRP and PDQ."""
+"""Box quality of one image in the detector study, beside average precision: LRP and PDQ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _SMALLEST = 1e-14
 
 @dataclass(frozen=True)
 class BoxQuality:
-    """Of one image: matched pairs, wrong detections, missed objects; sums over the pairs of localization error and pPDQ."""
+    """Box quality of one image: matched pairs, wrong detections, missed objects; sums of localization error and pPDQ over
+    pairs.
+    """
 
     true_positives: int
     false_positives: int
@@ -49,7 +51,7 @@ class BoxQuality:
 
 
 def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
-    """The quality of the clustered ``objects`` with a score from DECISION_SCORE on, against the labels of ``truth``.
+    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of ``truth``.
 
     LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the
     corners of a box are Gaussian with the variances over the passes.

@@ -1,4 +1,4 @@
-"""What a report of a study says to somebody who has not read the paper: its tables with headings, notes and a few sentences."""
+"""Captions of the detector study's report for somebody who has not read the paper: headings, notes and a few sentences."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _QUESTIONS = {
 
 @dataclass(frozen=True)
 class CaptionedTable:
-    """A table for people: ``name`` of its CSV file, a ``note`` on how to read it."""
+    """A table of the detector study's report: ``name`` of its CSV file, a ``note`` on how to read it."""
 
     title: str
     name: str
@@ -57,8 +57,8 @@ class CaptionedTable:
     note: str
 
 
-def lead(study: Study) -> str:
-    """What was studied, in a paragraph."""
+def study_findings(study: Study) -> str:
+    """What the detector study studied, in a paragraph."""
     settings = study.settings
     sets = ", ".join(
         f"{d.name} ({study.images.loc[study.images['dataset'] == d.name, 'image'].nunique()} images)"
@@ -78,7 +78,7 @@ def lead(study: Study) -> str:
 
 
 def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
-    """Questions and answers about the first tiers at the reference rate, for every data set; none for a single model.
+    """The detector study's questions and answers about first tiers at the reference rate, per data set; none for a single model.
 
     Models with less than ACCURACY_FLOOR are left out of the answers, and named.
     """
@@ -114,7 +114,7 @@ def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTable]:
-    """The tables that a person reads, in order; empty ones are left out."""
+    """The tables of the detector study's report that a person reads, in order; empty ones are left out."""
     rate = reference_rate(study)
     pairs, quality = tables["pairs"], tables["quality"]
     if not pairs.empty:
@@ -186,7 +186,9 @@ def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTab
 
 
 def heading(name: str) -> str:
-    """The head of a column: the measure with its unit and an arrow to what is better, or the column's name in words."""
+    """A column's head in the detector study's report: the measure with unit and an arrow to what is better,
+    or its name in words.
+    """
     if name not in BY_NAME:
         return _WORDS.get(name, name)
     about = BY_NAME[name]
@@ -198,7 +200,7 @@ def _times(number: int) -> str:
 
 
 def as_text(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and cells as a person reads them; NAME_low and NAME_high become the brackets of NAME."""
+    """Header and cells of a table of the detector study as a person reads them; NAME_low, NAME_high become brackets of NAME."""
     names = [
         str(n)
         for n in table.columns

@@ -19,7 +19,8 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Correlation:
-    """Rank correlation ``rho`` -1..1 of mAP with one metric over ``images``; ``p_holm`` corrected over the metrics of a model.
+    """Rank correlation ``rho`` -1..1 of mAP with one uncertainty metric over ``images``;
+    ``p_holm`` corrected over the metrics of a model.
 
     ``pearson`` and ``pearson_p_holm``: the same of the values instead of their ranks, which the published code has too. NaN where
     one of the two does not vary.
@@ -35,7 +36,9 @@ class Correlation:
 
 @dataclass(frozen=True)
 class PooledCorrelation:
-    """Rank correlation over all data sets and rates of ``images`` images, with the 95 % interval of the cluster bootstrap."""
+    """Rank correlation of mAP with uncertainty over all data sets and rates of ``images`` images, 95 % interval of the cluster
+    bootstrap.
+    """
 
     images: int
     rows: int
@@ -47,7 +50,7 @@ class PooledCorrelation:
 def spearman(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Spearman's rho and its p; NaN for fewer than 3 values or where one of the two does not vary."""
+    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.spearmanr(first, second, alternative=alternative)
@@ -57,7 +60,7 @@ def spearman(
 def pearson(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Pearson's correlation and its p; NaN for fewer than 3 values or where one of the two does not vary."""
+    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.pearsonr(first, second, alternative=alternative)
@@ -67,7 +70,7 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """The correlation of ``accuracy`` (N,) with each of ``metrics`` (N,) of one model, Holm over the metrics.
+    """Rank correlation of ``accuracy`` (N,) with each uncertainty metric of ``metrics`` (N,) of one model, Holm over the metrics.
 
     Pairs in which one of the two was not measured are left out.
     """
@@ -87,7 +90,8 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """The correlation over all rows, its interval from drawing whole images (``images`` (N,): the image of each row).
+    """Correlation of mAP and uncertainty over all rows, interval from drawing whole images (``images`` (N,): the image of each
+    row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
     """

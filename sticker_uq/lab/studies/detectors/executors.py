@@ -1,4 +1,4 @@
-"""Where the tasks of a study run: in this process, in several processes, or on a Ray cluster, with the same results."""
+"""Where the detector study's tasks run: in this process, in several processes, or on a Ray cluster, with the same results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from sticker_uq.lab.processes import start_worker
 from sticker_uq.lab.studies.detectors.study_plan import StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import Task, perform
+from sticker_uq.lab.studies.detectors.study_tasks import Task, perform_task
 from sticker_uq.scene import InvalidInput
 
 Executor = Callable[[Sequence[Task], StudySettings], Iterator[dict[str, Any]]]
@@ -27,7 +27,9 @@ _OBJECT_STORE = 100 * 2**20
 
 @contextmanager
 def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
-    """``ray_address``: a Ray cluster ("auto", its address, or "local", one of ``jobs`` processes), else ``jobs`` processes.
+    """Executor of the detector study's tasks.
+
+    ``ray_address``: a Ray cluster ("auto", its address, or "local", one of ``jobs`` processes), else ``jobs`` processes.
 
     Processes and cluster serve all calls until the context ends. Raises InvalidInput when Ray is wanted and not installed.
     """
@@ -52,13 +54,13 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
 
 
 def _here(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, Any]]:
-    return (perform(task, settings) for task in tasks)
+    return (perform_task(task, settings) for task in tasks)
 
 
 def _in_processes(
     tasks: Sequence[Task], settings: StudySettings, pool: ProcessPoolExecutor
 ) -> Iterator[dict[str, Any]]:
-    for done in as_completed([pool.submit(perform, task, settings) for task in tasks]):
+    for done in as_completed([pool.submit(perform_task, task, settings) for task in tasks]):
         yield done.result()
 
 
@@ -88,7 +90,7 @@ def _cluster(address: str, jobs: int) -> Iterator[None]:
 
 def _on_ray(tasks: Sequence[Task], settings: StudySettings) -> Iterator[dict[str, Any]]:
     ray: Any = importlib.import_module("ray")
-    remote = ray.remote(perform)
+    remote = ray.remote(perform_task)
     plan, waiting = ray.put(settings), list(tasks)[::-1]
     most = max(int(ray.cluster_resources().get("CPU", 1)) * _UNDER_WAY, 1)
     running: list[Any] = []

@@ -1,4 +1,6 @@
-"""Pictures worth looking at, with what every model makes of them: where it is worst, least sure, most changed by an attack."""
+"""Pictures of the detector study worth looking at, with what every model makes of them: worst, least sure, most changed by an
+attack.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ _Unit = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture that is on the page without a script: ``why``, its ``caption`` and the ``boxes`` that the passes cluster into."""
+    """A picture on the detector study's page without a script: ``why``, its ``caption`` and the ``boxes`` that the passes cluster
+    into.
+    """
 
     dataset: str
     model: str

@@ -1,4 +1,4 @@
-"""The labelled pictures of a study's data sets, those of recordings as files of the study."""
+"""The labelled pictures of the detector study's data sets, those of recordings as files of the study."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RECORDING = "metadata.yaml"
 
 
 def with_topics(datasets: Sequence[DataSet], topics: Sequence[str]) -> tuple[DataSet, ...]:
-    """``datasets`` with the image topics of their recordings, from [NAME=]TOPIC; the one without NAME is for all others.
+    """The detector study's ``datasets`` with image topics of their recordings, from [NAME=]TOPIC; without NAME for all others.
 
     Raises InvalidInput for a NAME that is no recording, or that comes twice.
     """
@@ -45,7 +45,7 @@ def _is_recording(data: DataSet) -> bool:
 
 
 def labelled_images(data: DataSet, folder: Path) -> list[LabelledImage]:
-    """The pictures of ``data`` with their labels, in order.
+    """The labelled pictures of the detector study's data set ``data``, in order.
 
     Those of a COCO folder lie there. Those of a recording (rosbag2 folder with the ``annotations.json`` that
     `sticker-uq calibrate` reads, see `LabelledSource`) are taken out of it, once, as PNG files below ``folder``, where every

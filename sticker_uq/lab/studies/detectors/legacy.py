@@ -23,7 +23,9 @@ _DIGITS = 5
 
 
 def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
-    """Means over the clusters of VR, SE, MI, TV and PS by our names, and ``clusters``; NaN where nothing was clustered."""
+    """Uncertainty metrics as the published code has them: VR, SE, MI, TV, PS over clusters, ``clusters``;
+    NaN without any cluster.
+    """
     chosen = (samples.probabilities.argmax(axis=1) == ObjectClass.STICKER) & (
         samples.probabilities[:, ObjectClass.STICKER] >= MIN_SCORE
     )

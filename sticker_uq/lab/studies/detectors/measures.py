@@ -1,4 +1,4 @@
-"""What a study compares, by one name everywhere, with the direction that is good and the names other files give it."""
+"""The measures that the detector study compares: one name everywhere, the direction that is good, the names in other files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Profile = Literal["paper", "simula_rp"]
 
 @dataclass(frozen=True)
 class Measure:
-    """A column of per-image results. ``short``: as the paper writes it; ``unit``: empty for a share."""
+    """A measure of the detector study, a column of results. ``short``: as the paper writes it; ``unit``: empty for a share."""
 
     name: str
     short: str
@@ -51,7 +51,7 @@ COLUMNS = {"image_name": "image", "dropout": "dropout_rate", **_ALIASES}
 
 
 def check_profile(profile: str) -> Profile:
-    """``profile`` if it is one; raises InvalidInput otherwise."""
+    """``profile`` if it is one of the detector study's; raises InvalidInput otherwise."""
     known: dict[str, Profile] = {"paper": "paper", "simula_rp": "simula_rp"}
     if profile in known:
         return known[profile]
@@ -63,11 +63,11 @@ PAPER_MODELS = MODEL_NAMES[:6]
 
 
 def in_order(models: set[str]) -> list[str]:
-    """``models`` in the order of the paper (M1..M6), others after them by name."""
+    """``models`` of the detector study in the order of the paper (M1..M6), others after them by name."""
     known = [name for name in PAPER_MODELS if name in models]
     return known + sorted(models.difference(PAPER_MODELS))
 
 
 def label(model: str) -> str:
-    """M1..M6 for the paper's models, any other name as it is."""
+    """A model's label in the detector study: M1..M6 for the paper's models, any other name as it is."""
     return f"M{PAPER_MODELS.index(model) + 1}" if model in PAPER_MODELS else model

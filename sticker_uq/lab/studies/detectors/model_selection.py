@@ -1,4 +1,4 @@
-"""Which model to take for what: the paper's guideline (Lu et al., figure 6) on the results of a study."""
+"""Selection of a detector: the paper's guideline (Lu et al., figure 6) on the results of the detector study."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEYS = ["dataset", "dropout_rate", "model", "image"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model in a ranking.
+    """A detector in the ranking of model selection.
 
     ``score``: weighted mean of its tiers, 1 is best everywhere; ``tiers`` by requirement, means over measures and data sets;
     ``ms``: median time of encoding and T passes; ``tied``: other models with the same score; ``clean`` and ``attacked``: mean mAP
@@ -51,7 +51,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Candidates, the best first, and the models that see too little to be ranked, with their mean mAP on clean images."""
+    """Ranking of detectors, the best first, and the models that see too little to be ranked,
+    with their mean mAP on clean images.
+    """
 
     candidates: list[Candidate]
     too_weak: Mapping[str, float]
@@ -60,7 +62,7 @@ class Ranking:
 def rank(
     study: Study, weights: Mapping[str, float], rate: float, accuracy_floor: float = ACCURACY_FLOOR
 ) -> Ranking:
-    """The models of ``study`` at the dropout rate ``rate``, the best first, for requirements with positive ``weights``.
+    """Rank the detectors of ``study`` at the dropout rate ``rate``, the best first, for requirements with positive ``weights``.
 
     Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
     have the same score. Among models with one score the quicker comes first. A model with a mean mAP below ``accuracy_floor`` on
@@ -123,7 +125,7 @@ def rank(
 
 
 def advice(ranking: Ranking) -> str:
-    """The recommendation in a sentence, with the models that are statistically as good, and those that were not ranked."""
+    """The recommended detector in a sentence, with the models that are statistically as good, and those that were not ranked."""
     best = ranking.candidates[0]
     weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
     return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")
@@ -138,7 +140,7 @@ def _advice(best: Candidate) -> str:
 
 
 def parameters(study: Study, model: str, rate: float) -> dict[str, object]:
-    """The detector node's parameters for a model of ``study``; its weights by their absolute path.
+    """The detector node's parameters for a model of the detector ``study``; its weights by their absolute path.
 
     Raises InvalidInput when the weights are not there any more.
     """

@@ -1,4 +1,4 @@
-"""From which model beats which to tiers, the best models, and the paper's Table 3."""
+"""From which detector beats which to tiers, the best models, and Table 3 of the detector study."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tiers = tuple[tuple[str, ...], ...]
 
 
 def tiers(models: Sequence[str], pairs: Iterable[Pair], profile: Profile) -> Tiers:
-    """``models`` in tiers by "better" of ``pairs``.
+    """The detector study's ``models`` in tiers by "better" of ``pairs``.
 
     ``paper``: the first tier holds the models that no other beats, the second those that none of the rest beats, and so on;
     models that beat each other in a circle are tied. It does not depend on the order of the models. ``simula_rp``: the published
@@ -27,14 +27,14 @@ def tiers(models: Sequence[str], pairs: Iterable[Pair], profile: Profile) -> Tie
 
 
 def best_everywhere(tops: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The models that are in every one of ``tops``, in the order of the first: a cell of Table 3; may be empty."""
+    """The detectors that are in every one of ``tops``, in the order of the first: a cell of Lu et al.'s Table 3; may be empty."""
     if not tops:
         return ()
     return tuple(model for model in tops[0] if all(model in top for top in tops))
 
 
 def recommended(cells: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """The last row of Table 3: the models that are best on every data set, or else the set that is best on most of them."""
+    """The last row of the detector study's Table 3: the models best on every data set, or else the set best on most of them."""
     shared = best_everywhere(cells)
     if shared:
         return shared

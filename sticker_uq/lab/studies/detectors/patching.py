@@ -1,4 +1,4 @@
-"""One picture with adversarial patches on its stickers, made for this picture and this model."""
+"""One picture of the detector study with adversarial patches on its stickers, made for this picture and this model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from sticker_uq.uncertainty import iou_matrix
 
 
 def patch_picture(detector: StochasticDetector, item: LabelledImage, steps: int, seed: int) -> Adversarial:
-    """``item`` with a patch (DPatch, Liu et al. 2019) on one or two of its stickers, made in ``steps`` against ``detector``.
+    """The detector study's ``item`` with a patch on one or two stickers, made in ``steps`` against ``detector``.
+
+    The patch is a DPatch (Liu et al. 2019).
 
     ``targets``: stickers with a patch; ``fooled``: those of them that the model without dropout no longer detects. A picture
     without stickers stays as it is. Raises InvalidInput for a picture that cannot be read.

@@ -1,4 +1,4 @@
-"""Mean ranks of the models and who is tied with whom: what a critical-difference plot shows."""
+"""Mean ranks of the detectors and who is tied with whom: what the study's critical-difference plot shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sticker_uq.lab.studies.detectors.results import conditions, measures_of, pa
 
 
 def mean_ranks(table: pd.DataFrame, analysis: Analysis, profile: Profile) -> pd.DataFrame:
-    """One row per data set, measure and model: mean ``rank`` over the clean images at all rates above 0, 1 is best, ties shared.
+    """The detectors' mean ranks, a row per data set, measure and model: over clean images at rates above 0, 1 is best,
+    ties shared.
 
     ``tied``: the bars of the plot, each a pair of ranks; a bar covers the longest runs of models, in the order of their ranks,
     of which none is better than another at every rate. Empty for a single model.

@@ -1,4 +1,4 @@
-"""The pictures that a study's models looked at, small enough for a report, with the labels that belong to them."""
+"""The pictures of the detector study's report: what its models looked at, small enough, with the labels that belong to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ Box = tuple[int, float, float, float, float]
 
 @dataclass(frozen=True)
 class Picture:
-    """``data``: JPEG as base64, at most `WIDTH` px wide; ``width``, ``height``, ``truth``: of the original, px."""
+    """A picture of the detector study's report. ``data``: JPEG as base64, at most `WIDTH` px wide; ``width``, ``height``,
+    ``truth``: of the original, px.
+    """
 
     number: int
     width: int
@@ -36,12 +38,12 @@ class Picture:
 
     @property
     def cost(self) -> int:
-        """Bytes that it takes in a report, about."""
+        """Bytes that the picture takes in the detector study's report, about."""
         return len(self.data) + 60 * len(self.truth) + 100
 
 
 class Pictures:
-    """The pictures of a study in ``folder``, each made when it is asked for and kept."""
+    """The pictures of a detector study in ``folder``, each made when it is asked for and kept."""
 
     def __init__(self, study: Study, folder: Path) -> None:
         settings = study.settings
@@ -54,7 +56,7 @@ class Pictures:
         self._made: dict[tuple[str, str, str, str], Picture | None] = {}
 
     def find(self, dataset: str, image: str, model: str, variant: str) -> Picture | None:
-        """What ``model`` saw as ``variant`` of ``image``; None when it is not there any more or cannot be read."""
+        """The study's picture that ``model`` saw as ``variant`` of ``image``; None when it is gone or cannot be read."""
         circumstance = self._circumstances.get(variant)
         # all models see one clean picture and one of a circumstance; an attack that came from another model is the other's
         if variant == CLEAN or circumstance:

@@ -1,4 +1,6 @@
-"""Per-image results: one row per image, model, data set, dropout rate and variant, from this bench or from elsewhere."""
+"""Per-image results of the detector study: a row per image, model, data set, dropout rate and variant,
+of this bench or others.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _DEFAULTS = {"dataset": "all", "dropout_rate": np.nan, "variant": CLEAN}
 
 
 def read_results(path: Path) -> pd.DataFrame:
-    """The rows of a .csv or .parquet file, columns by our names (mAP, VR, image_name and so on are understood).
+    """The detector study's results in a .csv or .parquet file, columns by our names (mAP, VR,
+    image_name and so on are understood).
 
     A file without data set, dropout rate or variant is about one of each. Raises InvalidInput for a file that cannot be read,
     lacks image, model or every measure, or says two things about one image.
@@ -56,19 +59,20 @@ def read_results(path: Path) -> pd.DataFrame:
 
 
 def measures_of(table: pd.DataFrame) -> list[Measure]:
-    """The measures that ``table`` has a column for, in the order of the paper."""
+    """The measures of the detector study that ``table`` has a column for, in the order of the paper."""
     return [measure for measure in MEASURES if measure.name in table]
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
-    """(data set, dropout rate, rows) of every condition of ``table``, rates rising; rows of clean images only."""
+    """(data set, dropout rate, rows) of every condition of the study's ``table``, rates rising; rows of clean images only."""
     clean = table[table["variant"] == CLEAN]
     groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
     return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
 
 
 def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
-    """One row per image and one column per model (order of the paper) of ``measure``, and how many images were left out.
+    """The study's ``measure`` with a row per image and a column per model (order of the paper),
+    and how many images were left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
     to cluster in it (PS not a number or -1), as published, except without dropout.

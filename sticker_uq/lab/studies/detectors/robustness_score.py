@@ -1,4 +1,6 @@
-"""Robustness scores: how good a model is on clean and attacked pictures, less how much the attack changes it (eq 14-16)."""
+"""Robustness scores of detectors (Lu et al., eq 14-16): how good on clean and attacked pictures, less how much attacks change
+that.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,24 @@ _CELL = ["dataset", "dropout_rate", "model", "image"]
 
 
 def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """RS_mAP -1..1 of N images: ``clean`` (N,), ``attacked`` (N, K). Mean of all K + 1 values minus mean change (eq 14)."""
+    """Robustness score RS_mAP -1..1 of N images: ``clean`` (N,), ``attacked`` (N, K).
+    Mean of all K + 1 less mean change (eq 14).
+    """
     everything = np.column_stack([clean, attacked])
     return np.asarray(everything.mean(axis=1) - np.abs(attacked - clean[:, None]).mean(axis=1))
 
 
 def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """RS of one uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15). Higher is better."""
+    """Robustness score of one uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15).
+    Higher is better.
+    """
     squashed, moved = clean / (1 + clean), attacked / (1 + attacked)
     everything = np.column_stack([squashed, moved])
     return np.asarray(1 - (everything.mean(axis=1) + np.abs(moved - squashed[:, None]).mean(axis=1)))
 
 
-def scored(profile: Profile) -> tuple[Measure, ...]:
-    """The uncertainty metrics behind RS_UQM.
+def scored_measures(profile: Profile) -> tuple[Measure, ...]:
+    """The uncertainty metrics behind the robustness score RS_UQM.
 
     In the profile ``paper`` TV and PS are relative to the area of the box: in px^2 they are so large that u / (1 + u) is always
     about 1, and two of five terms say nothing.
@@ -47,7 +53,7 @@ def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
         return pd.DataFrame(columns=[*_CELL, "rs_map", "rs_uqm"])
     result = pd.DataFrame(index=clean.index)
     names = []
-    for measure in (ACCURACY, *scored(profile)):
+    for measure in (ACCURACY, *scored_measures(profile)):
         table = attacked.pivot(index=_CELL, columns="variant", values=measure.name).reindex(clean.index)
         own, moved = clean[measure.name].to_numpy(float), table.to_numpy(float)
         result[f"{measure.name}_clean"] = own

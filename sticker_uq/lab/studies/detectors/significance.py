@@ -1,4 +1,4 @@
-"""Which of two models is better: paired tests, effect sizes, corrections (Lu et al., section 4.6).
+"""Which of two detectors is better: paired tests, effect sizes, corrections (Lu et al., section 4.6).
 
 Everything is paired by image. Values that cannot be computed are NaN.
 """
@@ -29,7 +29,9 @@ RELEVANT = ("medium", "large")
 
 @dataclass(frozen=True)
 class Friedman:
-    """Friedman's test over the models. ``statistic``: chi-square with ``models`` - 1 degrees of freedom, corrected for ties."""
+    """Friedman's test over the detectors. ``statistic``: chi-square with ``models`` - 1 degrees of freedom,
+    corrected for ties.
+    """
 
     images: int
     models: int
@@ -39,7 +41,7 @@ class Friedman:
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of models, d = first - second over ``images``.
+    """One pair of detectors tested, d = first - second over ``images``.
 
     ``alternative`` that was tested; ``p`` of Wilcoxon's signed-rank test and ``p_holm`` corrected over all pairs; ``rbc``:
     matched-pairs rank-biserial correlation -1..1 with its ``band``; ``effect_r``: \\|z\\|/sqrt(n); ``better``: the model that is
@@ -61,7 +63,7 @@ class Pair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Friedman's test of ``values`` (N, K): N images seen by K models. NaN for less than three models or without differences."""
+    """Friedman's test of ``values`` (N, K): N images seen by K detectors. NaN for less than three or without differences."""
     images, models = values.shape
     if models < 3 or images < 2:
         return Friedman(images, models, math.nan, math.nan)
@@ -71,7 +73,9 @@ def friedman(values: FloatArray) -> Friedman:
 
 
 def direction(difference: FloatArray) -> Alternative:
-    """The published rule: one-sided where 0 is more than two median absolute deviations from the median difference."""
+    """The published rule for comparing two detectors: one-sided where 0 is more than two median absolute deviations from the
+    median difference.
+    """
     median = float(np.median(difference))
     reach = _DEVIATIONS * float(np.median(np.abs(difference - median)))
     if median - reach <= 0.0 <= median + reach:
@@ -80,7 +84,9 @@ def direction(difference: FloatArray) -> Alternative:
 
 
 def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") -> float:
-    """p of Wilcoxon's signed-rank test of ``difference`` (N,), zeros by Pratt's method; 1 where all are zero, NaN for N = 0."""
+    """Wilcoxon's signed-rank test of two detectors' ``difference`` (N,): p, zeros by Pratt's method; 1 where all are zero,
+    NaN for N = 0.
+    """
     if not len(difference):
         return math.nan
     if not np.any(difference):
@@ -122,14 +128,14 @@ def published_md(difference: FloatArray) -> float:
 
 
 def band(value: float) -> str:
-    """How large a rank-biserial correlation is: negligible, small, medium, large; "no" for none."""
+    """How large a rank-biserial correlation of two detectors is: negligible, small, medium, large; "no" for none."""
     if math.isnan(value) or value == 0.0:
         return "no"
     return next((name for limit, name in _BANDS if abs(value) < limit), "large")
 
 
 def holm(p: FloatArray) -> NDArray[np.float64]:
-    """Holm-Bonferroni adjusted ``p`` (N,); an undefined one stays NaN but counts in the family, ranked last."""
+    """Holm-Bonferroni adjusted ``p`` (N,) of detector pairs; an undefined one stays NaN but counts in the family, ranked last."""
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")  # NaN last
     factors = len(values) - np.arange(len(values))
@@ -141,7 +147,7 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
 
 
 def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
-    """Every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
+    """Test every pair of the K detectors ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
 
     Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
     """

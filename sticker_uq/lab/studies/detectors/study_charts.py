@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> Markup:
-    """Each measure over the dropout rate, one line per model, with the 95 % interval over the images as a band."""
+    """Detector study chart: each measure over the dropout rate, a line per model, the 95 % interval over the images as a band."""
     own = means[means["dataset"] == dataset]
     shown = [m for m in measures if (means["measure"] == m).any()]
     models, rates = in_order(set(own["model"])), sorted(set(own["dropout_rate"]))
@@ -49,20 +49,20 @@ def rate_curves(means: pd.DataFrame, dataset: str, measures: Sequence[str]) -> M
 
 
 def tier_map(tiers: pd.DataFrame, dataset: str) -> Markup:
-    """Mean tier (1 = best) over the rates, models by measures: light is good."""
+    """Detector study chart: mean tier (1 = best) over the rates, models by measures: light is good."""
     table = _mean_table(tiers, dataset, "tier")
     worst = max(float(np.nanmax(table.to_numpy())), 2.0)
     return _heat_map(table, "{:.1f}", "viridis_r", (1.0, worst), "mean tier")
 
 
 def correlation_map(correlations: pd.DataFrame, dataset: str) -> Markup:
-    """Mean Spearman correlation of mAP with each uncertainty metric over the rates; an empty field is undefined."""
+    """Detector study chart: mean Spearman correlation of mAP with each uncertainty metric over the rates; empty: undefined."""
     table = _mean_table(correlations, dataset, "rho")
     return _heat_map(table, "{:.2f}", "RdBu", (-1.0, 1.0), "Spearman's rho with mAP")
 
 
 def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
-    """mAP of the model in each column on the attacks on the model in each row; dark is broken."""
+    """Detector study chart: mAP of the model in each column on the attacks on the model in each row; dark is broken."""
     own = transfer[transfer["dataset"] == dataset].set_index("attacked")
     table = own.drop(columns=["dataset", "dropout_rate"])
     return _heat_map(
@@ -71,7 +71,8 @@ def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
 
 
 def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
-    """Mean ranks of the models (Demsar 2006), one line for each measure; a bar joins models that are not better than each other.
+    """Detector study chart: mean ranks of the models (Demsar 2006), a line per measure; a bar joins models that are not better
+    than each other.
 
     "Better" is that of the tiers: significant after Holm's correction and of medium or large effect, at every rate.
     """

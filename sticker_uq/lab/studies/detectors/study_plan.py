@@ -1,4 +1,4 @@
-"""What a study runs: models, data sets, dropout rates, variants. One validated value, which decides the result."""
+"""Plan of a detector study: models, data sets, dropout rates, variants. One validated value, which decides the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MODEL = re.compile(
 
 
 class ModelChoice(BaseModel):
-    """One model. ``label``: what it is called, by default as its architecture; without ``weights``, the packaged ones."""
+    """One model of a detector study. ``label``: its name, by default its architecture; without ``weights``, the packaged ones."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,9 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by their absolute path; raises InvalidInput otherwise."""
+        """A study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path;
+        raises InvalidInput otherwise.
+        """
         found = _MODEL.match(text)
         names = detector_names()
         if found is None or found["name"] not in names:
@@ -59,7 +61,7 @@ class ModelChoice(BaseModel):
 
 
 class Circumstance(BaseModel):
-    """A transformation of every image, with its strength in its own unit."""
+    """A transformation of every image of a detector study, with its strength in its own unit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,12 +70,12 @@ class Circumstance(BaseModel):
 
     @property
     def variant(self) -> str:
-        """What rows call it."""
+        """What the detector study's rows call the circumstance."""
         return f"{self.name}={self.strength:g}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
+        """A detector study's circumstance from NAME=STRENGTH; raises InvalidInput for an unknown transformation or strength."""
         name, _, strength = text.partition("=")
         try:
             value = float(strength)
@@ -84,7 +86,10 @@ class Circumstance(BaseModel):
 
 
 class DataSet(BaseModel):
-    """A COCO folder or labelled recording and what it is called. ``topic``: of a recording's images, where there are several."""
+    """A data set of a detector study: COCO folder or labelled recording, and its name.
+
+    ``topic``: of a recording's images, where there are several.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -94,14 +99,14 @@ class DataSet(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
+        """A study's data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
         name, equals, folder = text.partition("=")
         path = Path(folder if equals else text).absolute()
         return cls(name=name if equals else path.name or "data", folder=path)
 
 
 class StudySettings(BaseModel):
-    """Everything that decides the result of a study. A bad value raises pydantic's ``ValidationError``."""
+    """Everything that decides the result of a detector study. A bad value raises pydantic's ``ValidationError``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -138,7 +143,7 @@ class StudySettings(BaseModel):
         return self
 
     def detector(self, model: ModelChoice) -> DetectorSettings:
-        """Settings of the detector of ``model`` without dropout."""
+        """Settings of the detector study's ``model`` without dropout."""
         return DetectorSettings(
             model=model.name,
             weights=model.weights,
@@ -154,10 +159,10 @@ class StudySettings(BaseModel):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the adversarial variants."""
+        """Names of the detector study's adversarial variants."""
         return tuple(f"{ADVERSARIAL}{number:02d}" for number in range(self.adversarial))
 
     @property
     def patched(self) -> tuple[str, ...]:
-        """Names of the variants with patches."""
+        """Names of the detector study's variants with patches."""
         return tuple(f"{PATCHED}{number:02d}" for number in range(self.patches))

@@ -1,4 +1,4 @@
-"""The report of a study: one HTML file for people, a Markdown summary for a pull request, every figure as CSV."""
+"""The report of a detector study: one HTML file for people, a Markdown summary for a pull request, every figure as CSV."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sticker_uq.evaluation.reporting.charts import reliability_diagram
 from sticker_uq.evaluation.reporting.document import Block, Table, as_markdown, templates
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
-from sticker_uq.lab.studies.detectors.captions import as_text, in_short, lead, shown
+from sticker_uq.lab.studies.detectors.captions import as_text, in_short, shown, study_findings
 from sticker_uq.lab.studies.detectors.explorer import FAINT, Explorer, explore
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, in_order
 from sticker_uq.lab.studies.detectors.ranks import mean_ranks
@@ -52,14 +52,14 @@ MOST_BYTES = 9_500_000
 
 @dataclass(frozen=True)
 class Written:
-    """What was written: the statistics and the text of the summary."""
+    """What the report of a detector study wrote: the statistics and the text of the summary."""
 
     analysis: Analysis
     summary: str
 
 
 def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Written:
-    """Write report.html, summary.md and tables/*.csv of a study into its ``folder``. Raises OSError when the disk refuses."""
+    """Write report.html, summary.md and tables/*.csv of a detector study into its ``folder``. OSError when the disk refuses."""
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
     clean = study.images[study.images["variant"] == CLEAN]
@@ -88,7 +88,7 @@ def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Writ
 
 
 def _summary(study: Study, analysis: Analysis, tables: Mapping[str, pd.DataFrame]) -> str:
-    blocks: list[Block] = [f"# Study of {len(study.settings.models)} models", lead(study)]
+    blocks: list[Block] = [f"# Study of {len(study.settings.models)} models", study_findings(study)]
     if answers := in_short(study, analysis):
         blocks.append("\n".join(f"- {question}: {answer}" for question, answer in answers))
     for told in shown(study, tables):
@@ -102,7 +102,7 @@ def _html(
     """The page, and the figures of the pictures on it."""
     render = partial(
         templates("sticker_uq.lab.studies.detectors").get_template("study.html").render,
-        lead=lead(study),
+        lead=study_findings(study),
         answers=in_short(study, analysis),
         tables=[(told, *as_text(told.table)) for told in shown(study, tables)],
         rate=reference_rate(study),

@@ -1,4 +1,4 @@
-"""A whole study: what is missing is computed, on this machine or on a Ray cluster, and kept piece by piece."""
+"""Runs a whole detector study: what is missing is computed, on this machine or on a Ray cluster, and kept piece by piece."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Study:
 
     @classmethod
     def load(cls, folder: Path) -> Study:
-        """A finished study from its folder; raises InvalidInput when there is none."""
+        """A finished detector study from its folder; raises InvalidInput when there is none."""
         try:
             plan = read_json(folder / PLAN)
             images, objects, attacks = (pd.read_parquet(folder / name) for name in (IMAGES, OBJECTS, ATTACKS))
@@ -64,7 +64,7 @@ def run_study(
     execute: Executor,
     progress: Progress = lambda stage, done, total: None,
 ) -> Study:
-    """Compute what ``folder`` does not hold yet, write the three tables to it, and return them.
+    """Compute what the detector study's ``folder`` does not hold yet, write the three tables to it, and return them.
 
     Every finished cell stays in ``folder``/cells.sqlite, so that a run that was killed goes on where it was, and a run with more
     rates, images or models computes those only. The tables are sorted and do not depend on how the work was spread. Raises
@@ -91,7 +91,7 @@ def run_study(
 
 
 class Work:
-    """All tasks of a study, in a fixed order."""
+    """All tasks of a detector study, in a fixed order."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Work:
         }
 
     def attacks(self) -> list[Attack]:
-        """Every attack on every picture."""
+        """The detector study's tasks: every attack on every picture."""
         return [
             Attack(
                 model,
@@ -128,7 +128,7 @@ class Work:
         ]
 
     def assessments(self) -> list[Assess]:
-        """The assessment of every picture by every model."""
+        """The detector study's tasks: the assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (
@@ -214,7 +214,7 @@ class Work:
         )
 
     def file(self, model: ModelChoice, dataset: str, item: LabelledImage, variant: str) -> Path:
-        """Where the attack ``variant`` on ``model`` is kept."""
+        """Where the detector study keeps the attack ``variant`` on ``model``."""
         # named by what decides it: pictures of other settings in the same folder are other files
         name = f"{item.path.stem}-{self._attack_key(model, dataset, item, variant)[:8]}.png"
         return self._folder / ATTACKED / model.label / dataset / variant / name

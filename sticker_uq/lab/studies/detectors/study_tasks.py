@@ -1,4 +1,4 @@
-"""The pieces of work of a study, each a function of its arguments alone: attacking one picture, assessing one picture."""
+"""The tasks of a detector study, each a function of its arguments alone: attacking one picture, assessing one picture."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Attack:
-    """Attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
+    """Task of a detector study: attack ``item`` of a data set against ``model`` and store the picture in ``file``."""
 
     model: ModelChoice
     dataset: str
@@ -40,7 +40,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Assess:
-    """Assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
+    """Task of a detector study: assess ``item`` with ``model`` at every one of ``rates``; ``keys``: of the result at each rate.
 
     ``file``: the attacked picture instead of the clean one, if any; ``circumstance`` that it is put into, if any.
     """
@@ -58,8 +58,8 @@ class Assess:
 Task = Attack | Assess
 
 
-def perform(task: Task, settings: StudySettings) -> dict[str, Any]:
-    """What is to be kept of ``task``, by key. Raises InvalidInput for a picture that cannot be read."""
+def perform_task(task: Task, settings: StudySettings) -> dict[str, Any]:
+    """Do a task of a detector study; what is to be kept, by key. Raises InvalidInput for a picture that cannot be read."""
     return _attack(task, settings) if isinstance(task, Attack) else _assess(task, settings)
 
 
@@ -128,7 +128,7 @@ def _assess(task: Assess, settings: StudySettings) -> dict[str, Any]:
 def variant_picture(
     item: LabelledImage, variant: str, file: Path | None, circumstance: Circumstance | None, seed: int
 ) -> tuple[Picture, LabelledImage]:
-    """What a model sees as ``variant`` of ``item``, and its labels.
+    """What a model sees as ``variant`` of the detector study's ``item``, and its labels.
 
     The picture in ``file`` instead of the clean one, if any; a ``circumstance`` that it is put into, if any, with the ``seed`` of
     the study. Raises InvalidInput for a picture that cannot be read.
@@ -153,12 +153,12 @@ def _detectors(settings: Any, rates: tuple[float, ...]) -> dict[float, Stochasti
 
 
 def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
-    """Identity of the weights of ``model``; raises InvalidInput when it has none."""
+    """Identity of the weights of a detector study's ``model``; raises InvalidInput when it has none."""
     return next(iter(_detectors(settings.detector(model), settings.rates).values())).weights_hash
 
 
 def check_name(item: LabelledImage, names: set[str], dataset: str) -> None:
-    """Raise InvalidInput when two images of a data set have one name: rows are told apart by it."""
+    """Raise InvalidInput when two images of a study's data set have one name: rows are told apart by it."""
     if item.path.name in names:
         raise InvalidInput(
             f"data set {dataset}: two images are called {item.path.name}, expected every name once"

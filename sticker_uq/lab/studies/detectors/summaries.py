@@ -1,4 +1,4 @@
-"""The tables of a study beside the statistics: headline, quality of boxes and probabilities, attacks, transfer."""
+"""Summary tables of a detector study beside the statistics: headline, quality of boxes and probabilities, attacks, transfer."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ _HEADLINE = ("map", "shannon_entropy", "relative_total_variance", "rs_map", "rs_
 
 
 def reference_rate(study: Study) -> float:
-    """The rate of the study that is nearest to the one cells run with."""
+    """The dropout rate of the detector study that is nearest to the one cells run with."""
     rates = [rate for rate in study.settings.rates if rate] or list(study.settings.rates)
     return min(rates, key=lambda rate: abs(rate - REFERENCE_RATE))
 
 
 def accuracies(study: Study, rate: float) -> dict[str, float]:
-    """Mean mAP of every model on the clean images, 0..1, over all data sets."""
+    """Mean mAP of every model of the detector study on the clean images, 0..1, over all data sets."""
     chosen = (study.images["dropout_rate"] == rate) & (study.images["variant"] == CLEAN)
     found = study.images[chosen].groupby("model")["map"].mean()
     return {model: float(found[model]) for model in in_order(set(found.index))}
 
 
 def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataFrame:
-    """One row per data set and model at the reference rate: mAP, uncertainty and scores with intervals, mAP attacked, time."""
+    """Detector study table: per data set and model at the reference rate mAP, uncertainty, scores with intervals,
+    mAP attacked, time.
+    """
     rate = reference_rate(study)
     rows = []
     means = analysis.means[analysis.means["dropout_rate"] == rate]
@@ -57,7 +59,7 @@ def headline(study: Study, analysis: Analysis, scores: pd.DataFrame) -> pd.DataF
 
 
 def quality(study: Study) -> pd.DataFrame:
-    """Per data set, model and rate, clean images: mAP beside PDQ, LRP, D-ECE and LaECE over the whole set, DiL, recall."""
+    """Detector study table: per data set, model and rate, clean images: mAP, PDQ, LRP, D-ECE, LaECE over the set, DiL, recall."""
     rows = []
     clean = study.images[study.images["variant"] == CLEAN]
     keys = ["dataset", "model", "dropout_rate"]
@@ -90,7 +92,7 @@ def quality(study: Study) -> pd.DataFrame:
 
 
 def reliability_table(study: Study) -> pd.DataFrame:
-    """The bins of the reliability diagrams: clusters on clean images of every model and data set at the reference rate."""
+    """Detector study table: bins of reliability diagrams, of clusters on clean images per model and data set, reference rate."""
     objects = study.objects
     if objects.empty:
         return pd.DataFrame()
@@ -152,7 +154,9 @@ def transfer_table(study: Study) -> pd.DataFrame:
 
 
 def circumstance_table(study: Study) -> pd.DataFrame:
-    """Mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate; empty without any."""
+    """Detector study table: mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate;
+    empty without any.
+    """
     names = [*(c.variant for c in study.settings.circumstances), *study.settings.patched]
     rows = study.images[
         study.images["variant"].isin([CLEAN, *names])

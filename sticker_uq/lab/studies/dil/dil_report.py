@@ -16,7 +16,9 @@ Tables = Mapping[str, Mapping[str, pd.DataFrame]]
 
 
 def write_study(study: Tables, out: Path) -> list[Path]:
-    """Write `study.md`, `study.html` and one CSV file per detector and table to the folder ``out``; the files written."""
+    """Write `study.md`, `study.html` and a CSV file per detector and table of a DiL study to the folder ``out``;
+    the files written.
+    """
     title = "Distinctive localization on abnormal scenes"
     page = as_html(
         title, [f"# {title}", "Brackets are 95 % bootstrap intervals over scenes.", *blocks(study)]
@@ -35,7 +37,7 @@ def write_study(study: Tables, out: Path) -> list[Path]:
 
 
 def blocks(study: Tables) -> list[Block]:
-    """The tables below the names of the detectors and their own titles."""
+    """The tables of a DiL study below the names of the detectors and their own titles."""
     found: list[Block] = []
     for detector, tables in study.items():
         found.append(f"## {detector}")
@@ -46,7 +48,7 @@ def blocks(study: Tables) -> list[Block]:
 
 
 def figure(value: object) -> str:
-    """A value as the tables show it: three decimals, a dash for what is not known."""
+    """A value as the DiL study's tables show it: three decimals, a dash for what is not known."""
     if isinstance(value, float):
         return "-" if pd.isna(value) else f"{value:.3g}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
     return str(value).replace("_", " ")

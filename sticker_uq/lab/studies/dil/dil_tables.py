@@ -1,4 +1,4 @@
-"""The tables of the DiL paper on abnormal scenes: what each case does to a detector, and what notices it.
+"""The tables of the DiL study on abnormal scenes: what each case does to a detector, and what notices it.
 
 Table 2 (misclassification, CL, BL, DiL, mAP), figure 4 (missed objects against Monte-Carlo dropout), figure 5 (rates over
 cut-offs) and table 3 (thresholds), each for one detector.
@@ -44,8 +44,8 @@ Records = Mapping[str, Sequence[SceneRecord]]
 Images = Mapping[str, Sequence[AbnormalImage]]
 
 
-def effects(records: Records, images: Images, decision_threshold: float) -> pd.DataFrame:
-    """What each case does (DiL paper, table 2), one row per case.
+def case_effects(records: Records, images: Images, decision_threshold: float) -> pd.DataFrame:
+    """What each abnormal case does to a detector (DiL paper, table 2), one row per case.
 
     Misclassification is the share of scenes in which an object is missed, a box shows none, or a class is wrong, at
     ``decision_threshold``; CL and BL are means per pixel; the means have 95 % bootstrap intervals.
@@ -76,8 +76,8 @@ def effects(records: Records, images: Images, decision_threshold: float) -> pd.D
     return pd.DataFrame(rows)
 
 
-def separation(records: Records) -> pd.DataFrame:
-    """Area under the ROC curve of clean scenes against those of each abnormal case, one row per signal, with intervals."""
+def case_separation(records: Records) -> pd.DataFrame:
+    """DiL study: area under the ROC curve of clean scenes against each abnormal case, one row per signal, with intervals."""
     clean = records[CLEAN]
     return pd.DataFrame(
         [
@@ -92,8 +92,8 @@ def separation(records: Records) -> pd.DataFrame:
     )
 
 
-def missed_detection(records: Records) -> pd.DataFrame:
-    """Area under the ROC curve of scenes without a missed sticker against scenes with one (DiL paper, figure 4).
+def missed_sticker_separation(records: Records) -> pd.DataFrame:
+    """DiL study: area under the ROC curve of scenes without a missed sticker against scenes with one (DiL paper, figure 4).
 
     One row per signal, with intervals: over all cases together, and within each case that has both.
     """
@@ -110,7 +110,7 @@ def missed_detection(records: Records) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def rates(records: Records, signal: str) -> pd.DataFrame:
+def detection_rates(records: Records, signal: str) -> pd.DataFrame:
     """Detection of abnormal scenes with ``signal`` above percentiles of clean ones (DiL paper, figure 5), a row per cut-off.
 
     The cut-offs come from every other clean scene; TNR and FPR are those of the rest.
@@ -130,8 +130,10 @@ def rates(records: Records, signal: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def thresholds(records: Records, images: Images, decision_threshold: float, alpha: float) -> pd.DataFrame:
-    """Recall, precision, F1 and TPR with the fixed, the paper's and the regional threshold, with their gains over the fixed one.
+def threshold_table(
+    records: Records, images: Images, decision_threshold: float, alpha: float
+) -> pd.DataFrame:
+    """DiL study: recall, precision, F1, TPR with the fixed, the paper's and the regional threshold, gains over the fixed one.
 
     A row per case and rule (DiL paper, table 3); the paper's rule uses the DiL of its own saliency technique.
     """

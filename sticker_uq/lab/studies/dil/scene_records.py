@@ -1,4 +1,4 @@
-"""Signals and detections of every scene of the abnormal cases, cached so that a study assesses each picture once."""
+"""The DiL study's signals and detections of every abnormal scene, cached so that it assesses each picture once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _BITS = 3.0
 
 @dataclass(frozen=True)
 class SceneRecord:
-    """Signals and detections of one scene by one detector.
+    """The DiL study's signals and detections of one scene by one detector.
 
     ``case`` and ``source`` say which; ``missed``: stickers that no predicted box shows; ``stickers``: how many it has;
     ``signals``: by name, 0 where Monte-Carlo dropout found no object to measure; ``boxes`` (N, 4) and ``probabilities``
@@ -82,14 +82,14 @@ class SceneRecord:
 
     @property
     def detections(self) -> Detections:
-        """The detections without dropout."""
+        """The DiL study's detections of the scene without dropout."""
         return Detections(
             np.asarray(self.boxes, np.float32).reshape(-1, 4),
             np.asarray(self.probabilities, np.float32).reshape(-1, 3),
         )
 
     def signal(self, name: str) -> float:
-        """The signal ``name``: one of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
+        """The DiL study's signal ``name``: of DIL_SIGNALS, MC_SIGNALS, DETERMINISTIC_UNCERTAINTY and SUMMED_ENTROPY.
 
         Where there is a network or head also NOVELTY and ANOMALY_SCORE; with a network BACKGROUND_NOVELTY,
         MISSED_STICKER_PROBABILITY and MISSED_STICKER_SCORE.
@@ -132,7 +132,7 @@ def record_case(
     progress: Callable[[], None] = lambda: None,
     head: NoveltyNetwork | NoveltyHead | None = None,
 ) -> list[SceneRecord]:
-    """Records of ``images``; from the file ``cache`` when that was made of the same pictures, detector, head and settings.
+    """The DiL study's records of ``images``; from the file ``cache`` when made of the same pictures, detector, head and settings.
 
     The detector's settings decide the T passes. Raises InvalidInput for a picture that cannot be read.
     """

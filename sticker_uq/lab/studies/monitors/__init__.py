@@ -1,1 +1,1 @@
-"""The studies of monitors (S001, Weiss et al. 2022) and of networks trained for one decision (S003, Ullah et al.)."""
+"""Studies of monitors (S001, Weiss et al. 2022) and of networks trained for one decision (S003, Ullah et al.)."""

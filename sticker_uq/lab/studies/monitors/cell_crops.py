@@ -1,4 +1,4 @@
-"""Crops of the cell's own objects: lid, logo and sticker, from rendered scenes or from a COCO folder."""
+"""Crops of the cell's own objects for the studies of monitors: lid, logo and sticker, from rendered scenes or a COCO folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ Picture = tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64]]
 
 
 def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) -> Material:
-    """Crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide, two thirds of the scenes to train with."""
+    """Monitor study material: crops of ``scenes`` rendered scenes from ``seed`` on, ``size`` px wide,
+    two thirds to train with.
+    """
 
     def rendered() -> Iterable[Picture]:
         for number in range(scenes):
@@ -48,12 +50,12 @@ def cell_material(scenes: int = 240, seed: int = 4_000_000, size: int = SIZE) ->
 
 
 def study_material() -> Material:
-    """The larger crops of more scenes, and the deeper classifier, that the study of monitors is made with."""
+    """Monitor study material: the larger crops of more scenes, and the deeper classifier, that the study is made with."""
     return replace(cell_material(STUDY_SCENES, size=STUDY_SIZE), training=_TRAINING)
 
 
 def coco_material(folder: Path, seed: int = 0) -> Material:
-    """Crops of the pictures of a COCO folder, two thirds of the pictures, drawn with ``seed``, to train with."""
+    """Monitor study material: crops of a COCO folder, two thirds of the pictures, drawn with ``seed``, to train with."""
     items = read_coco(folder)
     order = np.random.default_rng(seed).permutation(len(items))
     chosen: Sequence[LabelledImage] = [items[i] for i in order]
@@ -97,7 +99,9 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
 def crops_of(
     pictures: Iterable[tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64], object]], seed: int
 ) -> tuple[FloatArray, IntArray]:
-    """Crops (N, 3, SIZE, SIZE) of the objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with classes (N,)."""
+    """Monitor study crops (N, 3, SIZE, SIZE) of the objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with
+    classes (N,).
+    """
     crops, labels = [], []
     for number, (image, boxes, classes, _) in enumerate(pictures):
         found = _crops(image, boxes, classes, np.random.default_rng([seed, number]), SIZE)

@@ -1,4 +1,4 @@
-"""The tables of a study as Markdown: mean and standard deviation over the seeds."""
+"""The tables of a study of monitors as Markdown: mean and standard deviation over the seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sticker_uq.lab.studies.monitors.monitor_measures import Ambiguity
 
 
 def classifier_report(result: StudyResult) -> str:
-    """Table I, Table II and error detection of ``result`` as Markdown."""
+    """Table I, Table II and error detection of a monitor study's ``result`` as Markdown."""
     seeds, settings = result.seeds, result.settings
     own, nominal = result.diversity
     counts = ", ".join(f"{count} {name}" for name, count in seeds[0].counts.items())
@@ -74,7 +74,7 @@ def classifier_report(result: StudyResult) -> str:
 
 
 def missed_rate(missed: int, wrong: int) -> str:
-    """The share of ``wrong`` objects that were ``missed``, with its Clopper-Pearson interval."""
+    """Monitor study: the share of ``wrong`` objects that were ``missed``, with its Clopper-Pearson interval."""
     low, high = clopper_pearson(missed, wrong)
     return f"{missed / wrong if wrong else float('nan'):.2f} ({low:.2f} to {high:.2f})"
 

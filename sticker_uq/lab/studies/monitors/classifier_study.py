@@ -1,4 +1,4 @@
-"""The study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
+"""The monitor study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from sticker_uq.lab.studies.monitors.monitor_measures import (
     nominal_row,
     threshold_at,
 )
+from sticker_uq.lab.studies.monitors.paper_networks import ARCHITECTURES, CONVOLUTIONAL, builder
 from sticker_uq.monitors import MONITORS, measure_cost, monitor_named
-from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
+from sticker_uq.monitors.crop_network import Training, class_vectors, train_network
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 SETS = ("ambiguous", "adversarial", "corrupted", "invalid")
 PUBLISHED = f"ambiguous, delta_max {TEST_DELTA:g}"
 """The row of Table I of ambiguous crops that are as ambiguous as those of the paper."""
-_FORMAT = 5
+_FORMAT = 6
 _TESTING = 1000  # seed of the autoencoders that draw what is tested with
 _PARTS = ("images", "pairs", "probabilities")
 
@@ -52,10 +53,10 @@ _PARTS = ("images", "pairs", "probabilities")
 class StudySettings:
     """``seeds`` of the classifier, each with an ensemble of ``members``; ``passes``: T of Monte-Carlo dropout; ``ambiguous``:
     ambiguous crops to train and half as many to test with; ``delta_max``: largest difference of the probabilities of the two
-    classes of the latter; ``alarms``: share of nominal crops that the threshold of a
-    monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each ambiguous crop, drawn by its
-    probabilities as one annotator would say it, else the probabilities themselves; ``training`` of the classifiers,
-    None: as the material says.
+    classes of the latter; ``architectures``: kinds of classifier, each trained with every seed; ``alarms``: share of nominal
+    crops that the threshold of a monitor may refuse, for the rate of misses; ``drawn``: a classifier learns one class of each
+    ambiguous crop, drawn by its probabilities as one annotator would say it, else the probabilities themselves; ``training``
+    of the classifiers, None: as the material says.
     """
 
     seeds: int = 5
@@ -66,11 +67,15 @@ class StudySettings:
     alarms: float = 0.05
     drawn: bool = True
     training: Training | None = None
+    architectures: tuple[str, ...] = (CONVOLUTIONAL,)
 
     def __post_init__(self) -> None:
         for name in ("seeds", "members", "passes", "ambiguous"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"--{name} {getattr(self, name)}: expected 1 or more")
+        for name in self.architectures:
+            if name not in ARCHITECTURES:
+                raise InvalidInput(f"--architecture {name}: expected one of {', '.join(ARCHITECTURES)}")
         if not 0 < self.delta_max <= 1:
             raise InvalidInput(f"--delta-max {self.delta_max:g}: expected more than 0 and at most 1")
         if not 0 < self.alarms < 1:
@@ -96,7 +101,9 @@ class SeedResult:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``: of ambiguous and of nominal crops."""
+    """Result of a monitor study. ``clean_accuracy``: of a classifier that saw no ambiguous crop; ``diversity``:
+    of ambiguous and of nominal crops.
+    """
 
     material: str
     settings: StudySettings
@@ -111,30 +118,33 @@ def run_study(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> StudyResult:
-    """The study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
+    """The monitor study on ``material``. With ``out`` each finished seed stays there, and the same study goes on from it."""
     tell = progress or (lambda _: None)
     tell("autoencoders")
     ambiguous = ambiguous_crops(material, settings, out)
-    results = []
-    for seed in range(settings.seeds):
-        tell(f"seed {seed + 1} of {settings.seeds}")
-        results.append(_kept(material, settings, ambiguous, seed, out))
-    plain = train_classifier(
-        material.train, _one_hot(material), seed=0, training=settings.training or material.training
-    )
-    clean = observe_crops(plain, material.test, 1, 0).predicted == material.test_labels
+    results, clean = [], []
+    training = settings.training or material.training
+    for architecture in settings.architectures:
+        for seed in range(settings.seeds):
+            tell(f"{architecture}, seed {seed + 1} of {settings.seeds}")
+            results.append(_kept(material, settings, ambiguous, seed, out, architecture))
+        tell(f"{architecture} without ambiguous crops")
+        plain = train_network(
+            builder(architecture, training.deep), material.train, _one_hot(material), 0, training
+        )
+        clean.append(observe_crops(plain, material.test, 1, 0).predicted == material.test_labels)
     return StudyResult(
         material.name,
         settings,
         results,
-        float(clean.mean()),
+        float(np.mean(clean)),
         (diversity(ambiguous.testing.images), diversity(material.test)),
     )
 
 
 @dataclass(frozen=True)
 class AmbiguousCrops:
-    """Ambiguous crops to train with, to test with, and as ambiguous as those that the paper tested with.
+    """Ambiguous crops of a monitor study: to train, to test, and as ambiguous as those that the paper tested with.
 
     What is tested with comes of other autoencoders than what is trained with: a classifier learns by heart which class is the
     likelier one in the pictures of an autoencoder that it knows.
@@ -146,7 +156,7 @@ class AmbiguousCrops:
 
 
 def ambiguous_crops(material: Material, settings: StudySettings, out: Path | None) -> AmbiguousCrops:
-    """The ambiguous crops of the study, from the disk where the same one left them."""
+    """The ambiguous crops of the monitor study, from the disk where the same one left them."""
     path = None
     names = [one.name for one in dataclasses.fields(AmbiguousCrops)]
     if out is not None:
@@ -178,22 +188,28 @@ def ambiguous_crops(material: Material, settings: StudySettings, out: Path | Non
 
 
 def train_members(
-    material: Material, training: AmbiguousImages, settings: StudySettings, seed: int
+    material: Material,
+    training: AmbiguousImages,
+    settings: StudySettings,
+    seed: int,
+    architecture: str = CONVOLUTIONAL,
 ) -> list[Any]:
-    """The classifier of ``seed`` and the members of its ensemble, on nominal and ambiguous crops."""
+    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops."""
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
     if settings.drawn:
         ambiguous = np.eye(len(material.classes))[draw_labels(ambiguous, seed)]
     vectors = np.concatenate([_one_hot(material), ambiguous])
+    chosen = settings.training or material.training
+    build = builder(architecture, chosen.deep)
     return [
-        train_classifier(crops, vectors, 1000 * seed + number, settings.training or material.training)
+        train_network(build, crops, vectors, 1000 * seed + number, chosen)
         for number in range(settings.members + 1)
     ]
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
-    """One class of each probabilistic label (N, K), drawn by its probabilities, (N,)."""
+    """One class of each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
     drawn = np.random.default_rng(seed).random((len(vectors), 1))
     # scaled, for a row that sums to a little less than 1 must have a class too
     return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))
@@ -204,10 +220,11 @@ def run_seed(
     settings: StudySettings,
     ambiguous: AmbiguousCrops,
     seed: int,
+    architecture: str = CONVOLUTIONAL,
 ) -> SeedResult:
-    """Everything of one seed: classifiers, attacks on the first one, monitors fitted on its training crops, their scores."""
+    """Everything of one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their scores."""
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
-    model, *members = train_members(material, training, settings, seed)
+    model, *members = train_members(material, training, settings, seed, architecture)
     crops = np.concatenate([material.train, training.images])
     drawn = draw_labels(training.vectors(len(material.classes)), seed)
     labels = np.concatenate([material.train_labels, drawn])
@@ -269,25 +286,33 @@ def _kept(
     ambiguous: AmbiguousCrops,
     seed: int,
     out: Path | None,
+    architecture: str,
 ) -> SeedResult:
-    """The result of one seed, from the disk where the same study left it."""
+    """The result of one seed of a kind of classifier, from the disk where the same study left it."""
     if out is None:
-        return run_seed(material, settings, ambiguous, seed)
-    named = {**asdict(settings), "seeds": 0, "format": _FORMAT, "material": material.name}
+        return run_seed(material, settings, ambiguous, seed, architecture)
+    named = {
+        **asdict(settings),
+        "seeds": 0,
+        "architectures": architecture,
+        "format": _FORMAT,
+        "material": material.name,
+    }
     named["training"] = asdict(settings.training or material.training)
     made = (ambiguous.training.images, ambiguous.testing.images)
     arrays = (material.train, material.test, material.invalid, *made)
-    path = out / f"seed_{seed}_{fingerprint(named, *arrays)}.json"
+    prefix = "" if architecture == CONVOLUTIONAL else f"{architecture}_"
+    path = out / f"{prefix}seed_{seed}_{fingerprint(named, *arrays)}.json"
     if path.is_file():
         return _read(json.loads(path.read_text(encoding="utf-8")))
-    result = run_seed(material, settings, ambiguous, seed)
+    result = run_seed(material, settings, ambiguous, seed, architecture)
     with atomic_write(path, "w") as stream:
         json.dump(dataclasses.asdict(result), stream)
     return result
 
 
 def fingerprint(named: Any, *arrays: NDArray[Any]) -> str:
-    """16 hex digits over what is ``named`` and the arrays."""
+    """Identity of a monitor study's piece: 16 hex digits over what is ``named`` and the arrays."""
     digest = hashlib.blake2b(json.dumps(named, sort_keys=True).encode(), digest_size=8)
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)

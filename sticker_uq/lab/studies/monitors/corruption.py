@@ -1,4 +1,4 @@
-"""Corruptions of small pictures that leave their class alone, after MNIST-C (Mu and Gilmer 2019)."""
+"""Corruptions of the monitor study's small crops that leave their class alone, after MNIST-C (Mu and Gilmer 2019)."""
 
 from __future__ import annotations
 
@@ -28,64 +28,64 @@ def _linear(a: float, b: float, c: float, d: float, x: float = 0.0, y: float = 0
 
 
 def shot_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """The noise of few photons."""
+    """Corruption of a crop: the noise of few photons."""
     return rng.poisson(picture * 8).astype(np.float32) / 8
 
 
 def gaussian_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Noise of the camera."""
+    """Corruption of a crop: noise of the camera."""
     return picture + rng.normal(0, 0.2, picture.shape).astype(np.float32)
 
 
 def impulse_noise(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Dead and hot pixels."""
+    """Corruption of a crop: dead and hot pixels."""
     drawn = rng.random((*picture.shape[:2], 1))
     return np.where(drawn < 0.06, 0, np.where(drawn > 0.94, 1, picture))
 
 
 def blur(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Out of focus."""
+    """Corruption of a crop: out of focus."""
     return cv2.GaussianBlur(picture, (0, 0), 0.11 * picture.shape[1]).reshape(picture.shape)
 
 
 def rotate(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Turned by 25 to 45 degrees."""
+    """Corruption of a crop: turned by 25 to 45 degrees."""
     angle = np.radians(rng.uniform(25, 45)) * rng.choice([-1, 1])
     return _moved(picture, _linear(np.cos(angle), -np.sin(angle), np.sin(angle), np.cos(angle)))
 
 
 def shear(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Slanted."""
+    """Corruption of a crop: slanted."""
     return _moved(picture, _linear(1, rng.choice([-1, 1]) * rng.uniform(0.4, 0.7), 0, 1))
 
 
 def scale(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Smaller."""
+    """Corruption of a crop: smaller."""
     size = rng.uniform(0.5, 0.7)
     return _moved(picture, _linear(size, 0, 0, size))
 
 
 def translate(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Off its place."""
+    """Corruption of a crop: off its place."""
     x, y = rng.choice([-1, 1], 2) * rng.uniform(0.15, 0.25, 2)
     return _moved(picture, _linear(1, 0, 0, 1, x, y))
 
 
 def contrast(picture: Picture, rng: np.random.Generator) -> Picture:
-    """Grey in grey."""
+    """Corruption of a crop: grey in grey."""
     mean = picture.mean()
     return mean + 0.3 * (picture - mean)
 
 
 def fog(picture: Picture, rng: np.random.Generator) -> Picture:
-    """A bright cloud."""
+    """Corruption of a crop: a bright cloud."""
     coarse = rng.uniform(0.2, 1.0, (3, 3)).astype(np.float32)
     cloud = cv2.resize(coarse, picture.shape[1::-1], interpolation=cv2.INTER_CUBIC)[..., None]
     return 0.5 * picture + 0.5 * cloud
 
 
 def stripe(picture: Picture, rng: np.random.Generator) -> Picture:
-    """A bright bar across."""
+    """Corruption of a crop: a bright bar across."""
     w = picture.shape[1]
     found, width = picture.copy(), max(1, w // 8)
     at = int(rng.integers(w // 4, 3 * w // 4))
@@ -115,7 +115,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def corrupt(crops: FloatArray, seed: int) -> FloatArray:
-    """Crops (N, C, h, w) 0..1, each corrupted in one of the ways in turn; float32 0..1."""
+    """The monitor study's crops (N, C, h, w) 0..1, each corrupted in one of the ways in turn; float32 0..1."""
     kinds = list(CORRUPTIONS.values())
     found = np.empty(crops.shape, np.float32)
     for number, crop in enumerate(crops):

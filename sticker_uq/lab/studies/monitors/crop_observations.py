@@ -1,4 +1,4 @@
-"""Everything that monitors read from a classifier of crops."""
+"""Everything that monitors read from the study's classifier of crops."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch.nn import functional as F
 
 from sticker_uq.detection.kernels.threads import single_thread
 from sticker_uq.monitors import Objects
-from sticker_uq.monitors.crop_network import CropClassifier, class_vectors, parts_of
+from sticker_uq.monitors.crop_network import CropNetwork, class_vectors, parts_of
 from sticker_uq.scene import FloatArray, IntArray
 
 
 @single_thread()
 @torch.no_grad()
 def observe_crops(
-    model: CropClassifier,
+    model: CropNetwork,
     crops: FloatArray,
     passes: int,
     seed: int,
-    members: Sequence[CropClassifier] = (),
+    members: Sequence[CropNetwork] = (),
     labels: IntArray | None = None,
 ) -> Objects:
     """Everything that monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble if there

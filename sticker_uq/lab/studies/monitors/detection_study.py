@@ -84,7 +84,7 @@ class ObservedSet:
 
 
 class ObjectObserver:
-    """Runs a detector and an ensemble on pictures, and keeps the objects that monitors are to score."""
+    """Runs a detector and an ensemble on a monitor study's pictures, and keeps the objects that monitors are to score."""
 
     def __init__(
         self, detector: StochasticDetector, members: Sequence[StochasticDetector], settings: DetectionSettings
@@ -93,7 +93,7 @@ class ObjectObserver:
         self.probe: Probe | None = None
 
     def observe(self, image: NDArray[np.uint8], number: int, passes: int) -> tuple[Detections, Objects]:
-        """The detections of a picture above the lowest score, and the same as objects."""
+        """A monitor study's detections of a picture above the lowest score, and the same as objects."""
         detector = self._detector
         features = detector.encode(image)
         found = self._sure(detector.detect(features))
@@ -110,7 +110,7 @@ class ObjectObserver:
         keep: Literal["all", "at", "wrong"],
         passes: int,
     ) -> ObservedSet:
-        """What is detected in ``pictures`` (image, boxes, labels, boxes the set is about).
+        """A monitor study's detections in ``pictures`` (image, boxes, labels, boxes the set is about).
 
         ``keep``: "all" detections, those "at" the boxes the set is about, or the "wrong" ones on an object.
         """
@@ -182,7 +182,8 @@ def run_detections(
     settings: DetectionSettings,
     tell: Tell = lambda _: None,
 ) -> DetectionResult:
-    """The study on ``items``: two thirds of the pictures, drawn with the seed, fit the monitors, the others test them.
+    """The monitor study on detections of ``items``: two thirds of the pictures, drawn with the seed, fit the monitors, the others
+    test them.
 
     Ambiguous objects are made of those of the first two thirds; DAG attacks ``settings.attacked`` of the others. Monitors
     of an ensemble are left out without ``members``; DAG attacks ``detector``, not the members.
@@ -194,14 +195,14 @@ def run_detections(
     fitting, testing = ([items[i] for i in part] for part in np.split(order, [2 * len(items) // 3]))
     observer = ObjectObserver(detector, members, settings)
     tell("detections to fit on")
-    fitted = observer.observe_set(plain(fitting), "all", passes=1)
+    fitted = observer.observe_set(unchanged_pictures(fitting), "all", passes=1)
     assert fitted.objects.labels is not None
     assert fitted.objects.features is not None
     observer.probe = Probe.fit(fitted.objects.features, fitted.objects.labels)
     fitted_on = replace(fitted.objects, logits=observer.probe.logits(fitted.objects.features))
     seen = {"fitted": fitted}
     stages: dict[str, tuple[Iterable[Staged], Literal["all", "at", "wrong"]]] = {
-        "nominal": (plain(testing), "all"),
+        "nominal": (unchanged_pictures(testing), "all"),
         "ambiguous": (_ambiguous(fitting, testing, settings), "at"),
         "adversarial": (_attacked(detector, testing, settings), "wrong"),
         "corrupted": (_corrupted(testing, settings), "all"),
@@ -268,8 +269,8 @@ def _scored(
     return DetectionResult(counts, areas, risk, missed, cost, settings.alarms)
 
 
-def plain(items: Sequence[LabelledImage]) -> Iterator[Staged]:
-    """The pictures as they are."""
+def unchanged_pictures(items: Sequence[LabelledImage]) -> Iterator[Staged]:
+    """The monitor study's pictures as they are."""
     for item in items:
         yield read_picture(item), item.boxes, item.labels, None
 
@@ -277,11 +278,11 @@ def plain(items: Sequence[LabelledImage]) -> Iterator[Staged]:
 def _ambiguous(
     fitting: Sequence[LabelledImage], testing: Sequence[LabelledImage], settings: DetectionSettings
 ) -> Iterator[Staged]:
-    crops, labels = crops_of(plain(fitting), settings.seed)
+    crops, labels = crops_of(unchanged_pictures(fitting), settings.seed)
     raaes = train_raaes(crops, labels, PAIRS, RAAE, settings.seed)
     made = generate(raaes, settings.each * len(testing), seed=settings.seed)
     order = np.random.default_rng(settings.seed).permutation(len(made))
-    for number, (image, boxes, labels_, _) in enumerate(plain(testing)):
+    for number, (image, boxes, labels_, _) in enumerate(unchanged_pictures(testing)):
         chosen = order[number * settings.each : (number + 1) * settings.each]
         scene = paste(image, boxes, made.images, chosen, np.random.default_rng([settings.seed, number]))
         yield scene.image, boxes, labels_, scene.boxes
@@ -298,7 +299,7 @@ def _attacked(
 
 
 def _corrupted(testing: Sequence[LabelledImage], settings: DetectionSettings) -> Iterator[Staged]:
-    for number, (image, boxes, labels, _) in enumerate(plain(testing)):
+    for number, (image, boxes, labels, _) in enumerate(unchanged_pictures(testing)):
         name = CORRUPTIONS[number % len(CORRUPTIONS)]
         strength = TRANSFORMATIONS[name].ladder[2]
         changed = transform(LabelledPicture.of(image, boxes, labels), name, strength, settings.seed + number)
@@ -306,14 +307,14 @@ def _corrupted(testing: Sequence[LabelledImage], settings: DetectionSettings) ->
 
 
 def _invalid(testing: Sequence[LabelledImage], settings: DetectionSettings) -> Iterator[Staged]:
-    for number, (image, boxes, labels, _) in enumerate(plain(testing)):
+    for number, (image, boxes, labels, _) in enumerate(unchanged_pictures(testing)):
         rng = np.random.default_rng([settings.seed, number])
         scene = add_foreign_objects(image, boxes, labels, rng, stickers=False)
         yield scene.image, scene.boxes, scene.labels, scene.added
 
 
 def detection_report(result: DetectionResult, title: str) -> str:
-    """The tables of ``result`` as Markdown."""
+    """The tables of a monitor study's ``result`` on detections as Markdown."""
     return as_markdown(
         [
             f"# {title}",

@@ -1,4 +1,4 @@
-"""Handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures that are no digits."""
+"""Material of a monitor study: handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures of no digits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIDE = 8
 
 
 def digits(seed: int = 0) -> Material:
-    """The 1797 digits, two thirds to train with, as material of a study; ``seed`` of the split."""
+    """The 1797 digits, two thirds to train with, as material of a monitor study; ``seed`` of the split."""
     data = load_digits()
     images = (data.images[:, None] / 16).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(images))
@@ -36,19 +36,17 @@ def digits(seed: int = 0) -> Material:
     )
 
 
-def no_digits(count: int, seed: int = 0) -> FloatArray:
-    """Square pieces of the two photographs that scikit-learn ships, (count, 1, 8, 8), stretched to the digits' contrast."""
+def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
+    """Square pieces of the two photographs that scikit-learn ships, (count, 1, side, side), stretched to the digits' contrast."""
     rng = np.random.default_rng(seed)
     photographs = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in load_sample_images().images]
-    found = np.empty((count, 1, _SIDE, _SIDE), np.float32)
+    found = np.empty((count, 1, side, side), np.float32)
     number = 0
     while number < count:
         photograph = photographs[number % len(photographs)]
-        side = int(rng.integers(24, 200))
-        y, x = (int(rng.integers(0, length - side)) for length in photograph.shape)
-        piece = cv2.resize(
-            photograph[y : y + side, x : x + side], (_SIDE, _SIDE), interpolation=cv2.INTER_AREA
-        )
+        cut = int(rng.integers(24, 200))
+        y, x = (int(rng.integers(0, length - cut)) for length in photograph.shape)
+        piece = cv2.resize(photograph[y : y + cut, x : x + cut], (side, side), interpolation=cv2.INTER_AREA)
         low, high = float(piece.min()), float(piece.max())
         if high - low < 16:  # sky: nothing to stretch
             continue

@@ -1,4 +1,4 @@
-"""Attacks that know the monitor: they change the class, then lower the score (after Carlini and Wagner 2017)."""
+"""Attacks that know the monitor of a study: they change the class, then lower the score (after Carlini and Wagner 2017)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sticker_uq.evaluation.metrics.statistics import area_under_roc
 from sticker_uq.lab.studies.monitors.crop_observations import observe_crops
 from sticker_uq.monitors import Monitor
 from sticker_uq.monitors.autoencoder import Autoencoder
-from sticker_uq.monitors.crop_network import CropClassifier
+from sticker_uq.monitors.crop_network import CropNetwork
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 ATTACKED = ("max_softmax", "mdsa", "autoencoder")
@@ -39,7 +39,7 @@ class Adaptive:
     auc_adaptive: float
 
 
-def score_of(monitor: Monitor, model: CropClassifier) -> Score:
+def score_of(monitor: Monitor, model: CropNetwork) -> Score:
     """The score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
 
     InvalidInput for a monitor that is not among :data:`ATTACKED`.
@@ -54,7 +54,7 @@ def score_of(monitor: Monitor, model: CropClassifier) -> Score:
     raise InvalidInput(f"monitor {monitor.name}: no gradient known, expected one of {', '.join(ATTACKED)}")
 
 
-def _mahalanobis(monitor: Monitor, model: CropClassifier) -> Score:
+def _mahalanobis(monitor: Monitor, model: CropNetwork) -> Score:
     learned = {name: torch.from_numpy(value).double() for name, value in monitor.arrays().items()}
 
     def score(crops: Tensor) -> Tensor:
@@ -75,9 +75,9 @@ def _mahalanobis(monitor: Monitor, model: CropClassifier) -> Score:
 
 @single_thread()
 def targeted(
-    model: CropClassifier, crops: FloatArray, labels: IntArray, score: Score | None
+    model: CropNetwork, crops: FloatArray, labels: IntArray, score: Score | None
 ) -> tuple[FloatArray, IntArray]:
-    """Crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
+    """Attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
 
     Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
     gradient of the score instead, back and forth over the boundary, and the one with the lowest score on the other side counts.
@@ -111,7 +111,7 @@ def targeted(
     return best[fooled].numpy(), right[fooled].numpy()
 
 
-def attack_monitor(monitor: Monitor, model: CropClassifier, crops: FloatArray, labels: IntArray) -> Adaptive:
+def attack_monitor(monitor: Monitor, model: CropNetwork, crops: FloatArray, labels: IntArray) -> Adaptive:
     """What an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
     nominal = monitor.score(observe_crops(model, crops, 1, 0))
     right = int((observe_crops(model, crops, 1, 0).predicted == labels).sum())

@@ -13,7 +13,7 @@ from sticker_uq.uncertainty.metrics import entropy
 
 @dataclass(frozen=True)
 class Ambiguity:
-    """One row of Table I: shares 0..1, ``entropy`` in bits; ``top_pair`` NaN where there is one class."""
+    """One row of Weiss et al.'s Table I: shares 0..1, ``entropy`` in bits; ``top_pair`` NaN where there is one class."""
 
     top_1: float
     top_2: float
@@ -22,7 +22,7 @@ class Ambiguity:
 
 
 def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
-    """Table I for class vectors (N, K) of pictures of one class ``labels`` (N,) each."""
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of pictures of one class ``labels`` (N,) each."""
     ranked = np.argsort(-vectors, axis=1, kind="stable")
     hit = ranked[:, :2] == labels[:, None]
     return Ambiguity(
@@ -31,7 +31,7 @@ def nominal_row(vectors: FloatArray, labels: IntArray) -> Ambiguity:
 
 
 def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArray) -> Ambiguity:
-    """Table I for class vectors (N, K) of pictures that belong to ``pairs`` (N, 2) with ``probabilities`` (N, 2).
+    """Row of Weiss et al.'s Table I for class vectors (N, K) of pictures of ``pairs`` (N, 2) with ``probabilities`` (N, 2).
 
     The right class of Top-1 and Top-2 is the more probable one; Top-Pair: the two surest classes are the two.
     """
@@ -43,12 +43,12 @@ def ambiguous_row(vectors: FloatArray, pairs: IntArray, probabilities: FloatArra
 
 
 def threshold_at(usual: FloatArray, alarms: float) -> float:
-    """The score above which at most a share ``alarms`` of the ``usual`` objects (N,) lies: what is deployed."""
+    """A monitor's threshold: the score above which at most a share ``alarms`` of the ``usual`` objects (N,) lies."""
     ordered = np.sort(np.where(np.isnan(usual), np.inf, usual))
     return float(ordered[max(0, int(np.ceil((1 - alarms) * len(ordered))) - 1)])
 
 
 def missed_share(wrong: NDArray[np.bool_], scores: FloatArray, threshold: float) -> tuple[int, int]:
-    """How many of the ``wrong`` objects do not score above ``threshold``, and how many wrong ones there are."""
+    """How many of the ``wrong`` objects a monitor's ``threshold`` misses, and how many wrong ones there are."""
     caught = np.where(np.isnan(scores), np.inf, scores) > threshold
     return int((wrong & ~caught).sum()), int(wrong.sum())

@@ -23,7 +23,7 @@ _SIGMA = 3.0  # px, at every kernel
 
 @dataclass(frozen=True)
 class LabelledCrops:
-    """``crops`` (N, C, h, w) float32 0..1 with their probability of sticker ``probabilities`` (N,).
+    """Crops for task networks: ``crops`` (N, C, h, w) float32 0..1 with their probability of sticker ``probabilities`` (N,).
 
     ``sources`` (N,): crops of the same number come from the same picture of an object.
     """
@@ -37,14 +37,14 @@ TrainAndTest = tuple[LabelledCrops, LabelledCrops]
 
 
 def sticker_class(material: Material) -> int:
-    """Which of the classes is the sticker; InvalidInput where none is."""
+    """Which of the classes is the sticker in the study of task networks; InvalidInput where none is."""
     if "sticker" not in material.classes:
         raise InvalidInput(f"{material.name} has no stickers, expected cell or a COCO folder")
     return material.classes.index("sticker")
 
 
 def blur_labels(material: Material) -> TrainAndTest:
-    """Every crop at every blur level, the probability by the level."""
+    """Labels for task networks: every crop at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
         _blurred(material.train, material.train_labels == sticker),
@@ -66,8 +66,8 @@ def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
     )
 
 
-def voted(labelled: LabelledCrops) -> LabelledCrops:
-    """The same crops, each with the share of ANNOTATORS who called it a sticker.
+def annotator_labels(labelled: LabelledCrops) -> LabelledCrops:
+    """Labels for task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
 
     No person was asked: each annotator says sticker with the crop's probability.
     """

@@ -24,9 +24,9 @@ from sticker_uq.lab.studies.monitors.task_labels import (
     LabelledCrops,
     TrainAndTest,
     ambiguess_labels,
+    annotator_labels,
     blur_labels,
     sticker_class,
-    voted,
 )
 from sticker_uq.monitors.crop_network import Training, class_vectors, train_classifier
 from sticker_uq.scene import FloatArray, IntArray, InvalidInput
@@ -42,7 +42,9 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """``seeds`` of the networks; ``ambiguous``: crops of AmbiGuess to train and half as many to test with."""
+    """Settings of the study of task networks: ``seeds``; ``ambiguous``: crops of AmbiGuess to train and half as many to test
+    with.
+    """
 
     seeds: int = 3
     ambiguous: int = 900
@@ -57,7 +59,7 @@ class TaskSettings:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """What the networks of S seeds say about N crops whose probability of sticker is ``truth`` (N,).
+    """What task networks of S seeds say about N crops whose probability of sticker is ``truth`` (N,).
 
     ``task`` (S, 9, N): the task network of each of THRESHOLDS says yes above 0.5; ``probabilistic`` (S, N): the estimated
     probability. ``sources`` (N,) as in LabelledCrops.
@@ -73,14 +75,14 @@ class TaskScores:
         return np.asarray(self.task[:, THRESHOLDS.index(threshold)] > 0.5)
 
     def probabilistic_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the probabilistic networks."""
+        """Decisions (S, N) of the probabilistic networks, beside the task networks."""
         return np.asarray(self.probabilistic > threshold)
 
 
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
 ) -> tuple[FloatArray, FloatArray]:
-    """What the nine task networks (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
+    """What nine task networks (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
     known: dict[bytes, FloatArray] = {}
 
     def says(targets: FloatArray) -> FloatArray:
@@ -102,7 +104,8 @@ def run_tasks(
     out: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, TaskScores]:
-    """The scores by kind of label. With ``out`` what is finished stays there, and the same study goes on from it.
+    """The study of task networks: scores by kind of label. With ``out`` what is finished stays,
+    and the same study goes on from it.
 
     InvalidInput when the material has no stickers or a kind of label is unknown.
     """
@@ -129,7 +132,7 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """What the cascade does, 0 keep, 1 ask, 2 remove, from the decisions of its two networks: who removes is asked first."""
+    """What the cascade of task networks does, 0 keep, 1 ask, 2 remove, from its two decisions: who removes is asked first."""
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 
@@ -137,7 +140,7 @@ def _labelled(material: Material, name: str, settings: TaskSettings, out: Path |
     if name == "annotators":
         # tested against the probability that the votes were drawn by
         training, testing = _labelled(material, "ambiguess", settings, out)
-        return voted(training), testing
+        return annotator_labels(training), testing
     arrays = (material.train, material.train_labels, material.test, material.test_labels)
     named = [_FORMAT, name, settings.ambiguous, asdict(material.raae), material.pairs]
 

@@ -42,7 +42,7 @@ class Rates:
 
 
 def rates_at(scores: TaskScores, threshold: float) -> Rates:
-    """The rates, all seeds together; intervals from resampling the pictures that the crops come from, 95 %."""
+    """Rates of task networks, all seeds together; intervals from resampling the pictures that the crops come from, 95 %."""
     above = scores.truth > threshold
     says = (scores.task_says(threshold), scores.probabilistic_says(threshold))
 
@@ -123,7 +123,7 @@ def _share(hits: NDArray[np.bool_], rows: IntArray, among: NDArray[np.bool_]) ->
 
 
 def as_csv(found: dict[str, TaskScores]) -> str:
-    """One line per kind of label, threshold and network."""
+    """The study of task networks as CSV: one line per kind of label, threshold and network."""
     lines = [
         "labels,threshold,network,share_above,fnr,fnr_low,fnr_high,fpr,fpr_low,fpr_high,auc,"
         "difference,difference_low,difference_high"
@@ -146,7 +146,7 @@ def as_csv(found: dict[str, TaskScores]) -> str:
 
 
 def task_report(material: str, found: dict[str, TaskScores]) -> str:
-    """The rates per threshold and the cascades as Markdown, one table of each per kind of label."""
+    """The study of task networks as Markdown: rates per threshold and cascades, one table of each per kind of label."""
     blocks: list[Block] = [
         f"# Task networks on {material}",
         "FNR: share of the crops above the threshold that the network puts below it (the paper calls it true negative rate); "

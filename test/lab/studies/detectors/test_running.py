@@ -24,7 +24,7 @@ from sticker_uq.lab.studies.detectors.executors import executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
 from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
-from sticker_uq.lab.studies.detectors.study_tasks import perform
+from sticker_uq.lab.studies.detectors.study_tasks import perform_task
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -70,7 +70,7 @@ class Spy:
             if len(self.tasks) >= self._most:
                 raise KeyboardInterrupt
             self.tasks.append(task)
-            yield perform(task, plan)
+            yield perform_task(task, plan)
 
 
 @pytest.fixture(scope="module")

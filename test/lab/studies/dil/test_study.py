@@ -15,11 +15,11 @@ from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.studies.dil.dil_report import blocks, write_study
 from sticker_uq.lab.studies.dil.dil_tables import (
     PAPER_DIL,
-    effects,
-    missed_detection,
-    rates,
-    separation,
-    thresholds,
+    case_effects,
+    case_separation,
+    detection_rates,
+    missed_sticker_separation,
+    threshold_table,
 )
 from sticker_uq.lab.studies.dil.scene_records import (
     BACKGROUND_NOVELTY,
@@ -65,7 +65,7 @@ def study():
 
 
 def test_effects_of_each_case(study):
-    table = effects(*study, 0.5).set_index("case")
+    table = case_effects(*study, 0.5).set_index("case")
     assert table.loc["clean", "misclassified"] == 0
     assert table.loc["hidden", "misclassified"] == 1
     assert table.loc["hidden", "scenes with a missed sticker"] == 1
@@ -89,12 +89,12 @@ def test_doubt_is_what_no_box_explains_or_the_least_sure_box_leaves():
 
 def test_novelty_counts_where_there_is_a_head(study):
     records, images = study
-    assert "novelty" not in separation(records)["signal"].tolist()
+    assert "novelty" not in case_separation(records)["signal"].tolist()
     for found in records.values():
         for one in found:
             one.signals["novelty"] = 0.2 if one.case == "clean" else 0.9
-    assert separation(records).set_index("signal").loc["anomaly_score", "hidden"].startswith("1.000")
-    assert effects(records, images, 0.5).set_index("case").loc["hidden", "novelty"].startswith("0.900")
+    assert case_separation(records).set_index("signal").loc["anomaly_score", "hidden"].startswith("1.000")
+    assert case_effects(records, images, 0.5).set_index("case").loc["hidden", "novelty"].startswith("0.900")
     sure = record("clean", 0.0, [[0, 0, 9, 9]], (1.0,))
     sure.signals.update({"novelty": 0.5, "unexplained_objectness": 0.2})
     assert sure.signal("anomaly_score") == pytest.approx(1 - 0.8 * 0.5)
@@ -121,23 +121,23 @@ def test_summed_entropy_grows_with_every_uncertain_box():
 
 def test_what_separates_and_what_does_not(study):
     records, _ = study
-    table = separation(records).set_index("signal")
+    table = case_separation(records).set_index("signal")
     assert table.loc[PAPER_DIL, "hidden"].startswith("1.000")
     assert table.loc["variation_ratio", "hidden"].startswith("0.500")
-    missed = missed_detection(records).set_index("signal")
+    missed = missed_sticker_separation(records).set_index("signal")
     assert missed.loc[PAPER_DIL, "all cases"].startswith("1.000")
     assert missed.loc[PAPER_DIL, "clean"] == "-"  # nothing was missed there
 
 
 def test_rates_at_percentiles_of_clean_scenes(study):
-    table = rates(study[0], PAPER_DIL).set_index("percentile")
+    table = detection_rates(study[0], PAPER_DIL).set_index("percentile")
     assert (table["TPR hidden"] == 1).all()
     assert table.loc[50, "TNR"] < table.loc[90, "TNR"]
     np.testing.assert_allclose(table["TNR"] + table["FPR"], 1)
 
 
 def test_a_lower_threshold_finds_the_hidden_sticker(study):
-    table = thresholds(*study, 0.5, 0.2).set_index(["case", "rule"])
+    table = threshold_table(*study, 0.5, 0.2).set_index(["case", "rule"])
     assert table.loc[("hidden", "fixed"), "recall"] == 0
     assert table.loc[("hidden", "paper"), "recall"] == 0.5  # 0.5 - 0.2 * 0.6 is below 0.45
     assert table.loc[("hidden", "regional"), "recall"] == 0.5  # it lies in what no box explains
@@ -147,7 +147,7 @@ def test_a_lower_threshold_finds_the_hidden_sticker(study):
 
 def test_report_in_three_forms(study, tmp_path):
     tables = {
-        "ssd": {"Clean against abnormal": separation(study[0]), "One": pd.DataFrame({"a<b": [0.12345]})}
+        "ssd": {"Clean against abnormal": case_separation(study[0]), "One": pd.DataFrame({"a<b": [0.12345]})}
     }
     files = {path.name for path in write_study(tables, tmp_path)}
     assert files == {"study.md", "study.html", "ssd_clean-against-abnormal.csv", "ssd_one.csv"}

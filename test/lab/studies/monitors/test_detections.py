@@ -23,7 +23,7 @@ from sticker_uq.lab.studies.monitors.detection_study import (
     _corrupted,
     _invalid,
     detection_report,
-    plain,
+    unchanged_pictures,
 )
 from sticker_uq.monitors import monitor_named
 from sticker_uq.monitors.detections import observe_boxes
@@ -48,7 +48,7 @@ def detector() -> StochasticDetector:
 
 def test_what_is_seen_of_each_set(items: list[LabelledImage], detector: StochasticDetector) -> None:
     observer = ObjectObserver(detector, [], SETTINGS)
-    nominal = observer.observe_set(plain(items), "all", passes=2)
+    nominal = observer.observe_set(unchanged_pictures(items), "all", passes=2)
     assert len(nominal.objects) > 6
     assert nominal.right.mean() > 0.7
     assert nominal.objects.samples.shape[0] == 2
@@ -57,7 +57,7 @@ def test_what_is_seen_of_each_set(items: list[LabelledImage], detector: Stochast
     assert len(foreign_objects.objects) <= len(nominal.objects)
     assert foreign_objects.missed <= foreign_objects.asked
     corrupted = list(_corrupted(items, SETTINGS))
-    assert all((a != b[0]).any() for (a, *_), b in zip(corrupted, plain(items), strict=True))
+    assert all((a != b[0]).any() for (a, *_), b in zip(corrupted, unchanged_pictures(items), strict=True))
     assert all(
         boxes.tolist() == item.boxes.tolist() for (_, boxes, *_), item in zip(corrupted, items, strict=True)
     )
@@ -79,7 +79,7 @@ def test_the_whole_study(
 ) -> None:
     # the autoencoders have tests of their own; here any squares will do
     def squares(fitting, testing, settings):
-        for image, boxes, labels, _ in plain(testing):
+        for image, boxes, labels, _ in unchanged_pictures(testing):
             changed, about = image.copy(), np.array([[140.0, 90, 190, 140]], np.float32)
             changed[90:140, 140:190] = (20, 200, 230)
             yield changed, boxes, labels, about
@@ -102,14 +102,14 @@ def test_the_whole_study(
 def test_an_ensemble_is_left_out_without_members(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
-    seen = ObjectObserver(detector, [], SETTINGS).observe_set(plain(items[:1]), "all", passes=1)
+    seen = ObjectObserver(detector, [], SETTINGS).observe_set(unchanged_pictures(items[:1]), "all", passes=1)
     assert seen.objects.members is None
 
 
 def test_an_attack_that_knows_the_supervisor_lowers_its_score(
     items: list[LabelledImage], detector: StochasticDetector
 ) -> None:
-    seen = ObjectObserver(detector, [], SETTINGS).observe_set(plain(items), "all", passes=1)
+    seen = ObjectObserver(detector, [], SETTINGS).observe_set(unchanged_pictures(items), "all", passes=1)
     monitor = monitor_named("mdsa").fit(seen.objects)
     item = next(item for item in items if len(item.labels) > 1)
     clean = read_picture(item)

@@ -19,8 +19,8 @@ from sticker_uq.lab.studies.monitors.task_labels import (
     KERNELS,
     LabelledCrops,
     ambiguess_labels,
+    annotator_labels,
     blur_labels,
-    voted,
 )
 from sticker_uq.lab.studies.monitors.task_networks import (
     THRESHOLDS,
@@ -78,7 +78,7 @@ def test_ambiguous_crops_lie_on_both_sides_of_the_thresholds(cell: Material) -> 
     assert made.min() < 0.3
     assert made.max() > 0.7
     assert set(training.probabilities[: len(cell.train)]) == {0.0, 1.0}
-    votes = voted(training)
+    votes = annotator_labels(training)
     assert np.allclose(votes.probabilities * ANNOTATORS, np.round(votes.probabilities * ANNOTATORS))
     assert np.array_equal(votes.crops, training.crops)
     assert set(testing.probabilities[: len(cell.test)]) == {0.0, 1.0}
