@@ -27,6 +27,14 @@ class InvalidInput(ValueError):
     """A value from outside that cannot be used. The message names the value and what was expected."""
 
 
+class InvalidFile(InvalidInput):
+    """A file with several faults. ``lines`` has one fault each; the message joins them with "; "."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+
 class DeviceFailed(RuntimeError):
     """The device that computes cannot be used any more by this process; another process may use it."""
 

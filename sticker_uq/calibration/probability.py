@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,15 +11,77 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from sticker_uq.calibration.outcomes import MATCH_IOU
-from sticker_uq.calibration.records import Record
+from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.evaluation.metrics.recalibration import temperature
 from sticker_uq.gate.policy.policy_schema import Calibration, Isotonic, Temperature
 from sticker_uq.scene import FloatArray, InvalidInput, ObjectClass
 
 Kind = Literal["isotonic", "temperature", "none"]
+KINDS: tuple[Kind, ...] = ("isotonic", "temperature", "none")
+"""From the most flexible to the simplest."""
+FOLDS = 5
+_EDGE = 1e-6  # of a probability whose logarithm is taken
 _DIGITS = 6
 _LEAST = 10  # objects, below which nothing is learned
+
+
+@dataclass(frozen=True)
+class ChosenKind:
+    """The kind of calibration to use in place of ``wanted``, and the negative log likelihood of each kind that was compared."""
+
+    kind: Kind
+    wanted: Kind
+    losses: Mapping[Kind, float]
+
+    def text(self) -> str:
+        """Why ``kind`` is used."""
+        measured = ", ".join(f"{kind} {loss:.4f}" for kind, loss in self.losses.items())
+        return (
+            f"--calibration {self.wanted} makes the probabilities of held-out images worse, using {self.kind}: negative log "
+            f"likelihood per object and class in cross-validation: {measured}"
+        )
+
+
+def choose_kind(records: Sequence[Record], wanted: Kind, match_iou: float = MATCH_IOU) -> ChosenKind:
+    """``wanted``, unless it is worse than no calibration on laptops held out of ``records``; then the best of simpler kinds.
+
+    Compared by the negative log likelihood of each class against the rest, in cross-validation over laptops. With fewer laptops
+    than folds, or without objects in one of them, nothing can be compared and ``wanted`` stays.
+    """
+    units = units_of(records)
+    if wanted == "none" or len(np.unique(units)) < FOLDS:
+        return ChosenKind(wanted, wanted, {})
+    fold = np.random.default_rng(0).permutation(np.arange(units.max() + 1) % FOLDS)[units]
+    kinds = KINDS[KINDS.index(wanted) :]
+    sums = dict.fromkeys(kinds, 0.0)
+    count = 0
+    for number in range(FOLDS):
+        held = [r for r, f in zip(records, fold, strict=True) if f == number]
+        learned = [r for r, f in zip(records, fold, strict=True) if f != number]
+        for label in (ObjectClass.LOGO, ObjectClass.STICKER):
+            p, right = class_observations(learned, label, match_iou)
+            q, truth = class_observations(held, label, match_iou)
+            if len(p) < _LEAST:
+                return ChosenKind(wanted, wanted, {})
+            count += len(q)
+            for kind in kinds:
+                sums[kind] += _loss(_map(kind, p, right), q, truth)
+    losses = {kind: total / max(count, 1) for kind, total in sums.items()}
+    worse = losses[wanted] > losses["none"]
+    return ChosenKind(min(kinds, key=lambda kind: losses[kind]) if worse else wanted, wanted, losses)
+
+
+def _map(kind: Kind, p: FloatArray, right: NDArray[np.bool_]) -> Callable[[float], float]:
+    if kind == "none":
+        return float
+    return fit_isotonic(p, right) if kind == "isotonic" else fit_temperature(p, right)
+
+
+def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.bool_]) -> float:
+    """Negative log likelihood of ``right`` (N,) by the calibrated ``p`` (N,), summed."""
+    q = np.clip([calibrate(float(value)) for value in p], _EDGE, 1.0 - _EDGE)
+    return float(-np.log(np.where(right, q, 1.0 - q)).sum())
 
 
 def fit_calibration(

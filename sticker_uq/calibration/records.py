@@ -40,10 +40,15 @@ class Record:
 
 def units_of(records: Sequence[Record]) -> IntArray:
     """The number of the exchangeable unit of each record, (N,) from 0 on: its workpiece, or itself when that is not known."""
+    return numbered([record.workpiece for record in records])
+
+
+def numbered(workpieces: Sequence[str]) -> IntArray:
+    """The number of each image's laptop, (N,) from 0 on; an image whose laptop is "" counts as one of its own."""
     known: dict[str, int] = {}
     units = []
-    for number, record in enumerate(records):
-        key = f"workpiece {record.workpiece}" if record.workpiece else f"image {number}"
+    for number, workpiece in enumerate(workpieces):
+        key = f"workpiece {workpiece}" if workpiece else f"image {number}"
         units.append(known.setdefault(key, len(known)))
     return np.array(units, np.int64)
 
@@ -80,7 +85,7 @@ def assess(
         assessments[item.name] = assessment
         progress()
     records = tuple(
-        Record(name, item.boxes, item.labels, seen, source.workpiece_at(seen.stamp_ns))
+        Record(name, item.boxes, item.labels, seen, source.workpiece_of(item, seen.stamp_ns))
         for name, item in source.items.items()
         for seen in [assessments[name]]
     )

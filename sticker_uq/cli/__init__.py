@@ -1,8 +1,8 @@
 """``sticker-uq``: the command line of the package, one file per command.
 
 A command's module is imported only when that command runs, so ``sticker-uq --help`` is quick and needs neither torch nor
-ROS. Errors end in one line: invalid input with exit status 2, a system error (disk, permission, missing package) with 1,
-Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
+ROS. Errors end in one line, those of a file with several faults in one line each: invalid input with exit status 2, a system
+error (disk, permission, missing package) with 1, Ctrl-C with 130. ``STICKER_UQ_DEBUG=1`` shows the traceback instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from sticker_uq import __version__
 from sticker_uq.messages import printable
-from sticker_uq.scene import DeviceFailed, InvalidInput
+from sticker_uq.scene import DeviceFailed, InvalidFile, InvalidInput
 
 PANELS = {
     "Run a cell": {
@@ -102,9 +102,11 @@ class _Commands(TyperGroup):
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """The error message for `error`, and the exit status."""
+    """The error message for `error`, one line or one for each fault of a file, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", 130
+    if isinstance(error, InvalidFile):
+        return "\n  ".join(map(printable, (f"error: {error.lines[0]}", *error.lines[1:]))), 2
     if isinstance(error, InvalidInput):
         return f"error: {printable(str(error))}", 2
     if isinstance(error, DeviceFailed):

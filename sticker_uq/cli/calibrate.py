@@ -6,6 +6,7 @@ import datetime as dt
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -20,9 +21,12 @@ from rich.table import Table
 
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.fitting import FAMILIAR, Levels, certify, fit_policy
-from sticker_uq.calibration.records import Assessed, Record, assess, units_of
+from sticker_uq.calibration.planning import Prospect, count_units
+from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_file, settings_options
+from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, PanelRule, Provenance, Validity
@@ -34,7 +38,7 @@ from sticker_uq.io.share import share_folder
 from sticker_uq.io.sources import ImageSource, SourceImage
 from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
-from sticker_uq.scene import IntArray, InvalidInput, SceneAssessment
+from sticker_uq.scene import IntArray, InvalidInput, ObjectClass, SceneAssessment
 
 _HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"
 _PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
@@ -69,7 +73,9 @@ def command(
     ] = None,
     calibration: Annotated[
         Literal["isotonic", "temperature", "none"],
-        typer.Option(help="Calibration of the class probabilities."),
+        typer.Option(
+            help="Calibration of the class probabilities; one that makes them worse on other images is not used."
+        ),
     ] = "isotonic",
     saliency: Annotated[
         SaliencyName,
@@ -125,13 +131,17 @@ def command(
             }
         )
     sources = [LabelledSource(path, topic) for path in data]
+    _check_levels(sources, levels, fit_share, split_seed)
     assessed = _assess(sources, settings, cache)
     everything = [record for part in assessed for record in part.records]
     _refuse_repeated(assessed)
     _tell_of_workpieces(sources, everything)
     fit, proof = _split(units_of(everything), fit_share, split_seed)
     fit_records, proof_records = [everything[i] for i in fit], [everything[i] for i in proof]
-    draft = fit_policy(fit_records, kept, calibration, saliency, percentile, match_iou, familiar, level=alpha)
+    chosen = choose_kind(fit_records, calibration, match_iou)
+    if chosen.kind != calibration:
+        typer.echo(chosen.text(), err=True)
+    draft = fit_policy(fit_records, kept, chosen.kind, saliency, percentile, match_iou, familiar, level=alpha)
     policy = certify(draft, fit_records, proof_records, levels, match_iou)
     first = everything[0].assessment
     policy = policy.model_copy(
@@ -163,6 +173,31 @@ def command(
     with atomic_write(out, "w") as stream:
         stream.write(_HEADER + policy_text(policy))
     _print(policy, out)
+
+
+def _check_levels(sources: Sequence[LabelledSource], levels: Levels, share: float, seed: int) -> None:
+    """Print what the labels allow to prove; raise InvalidInput when that is not what is asked for."""
+    images = [(source, item) for source in sources for item in source.items.values()]
+    laptops = numbered(
+        [source.workpiece_of(item, 0) if not source.workpieces else "" for source, item in images]
+    )
+    stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
+    _, proof = _split(laptops, share, seed)
+    units = count_units(laptops[proof], stickers[proof])
+    at_most = any(source.workpieces for source in sources)
+    if at_most:  # only the images tell which laptop they show: there may be fewer, and split in another way
+        units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
+    prospect = Prospect(units, levels.delta)
+    typer.echo(
+        f"{len(images)} labelled images; in the proof {'at most ' if at_most else ''}{units.laptops} laptops, {units.clean} "
+        f"of them without a sticker: {prospect.text()}",
+        err=True,
+    )
+    prospect.check(levels.alpha, levels.beta)
+    if stickers.all():
+        raise InvalidInput(
+            "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some"
+        )
 
 
 def policy_text(policy: Policy) -> str:
@@ -268,5 +303,5 @@ def _print(policy: Policy, out: Path) -> None:
                 f"{proof.bound:.4f}",
                 f"{proof.limit:.4g}",
             )
-    Console().print(table)
+    output().print(table)
     typer.echo(f"policy {policy.hash[:12]}: {out}")

@@ -18,10 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sticker_uq.cli import (
     dataset_attack,
     dataset_check,
+    dataset_frames,
     dataset_from_audit,
     dataset_generate,
+    dataset_import,
+    dataset_prelabel,
     dataset_prompts,
     dataset_review,
+    dataset_suggest,
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.settings import DetectorSettings
@@ -46,6 +50,10 @@ from sticker_uq.scene import InvalidInput
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 app.command("from-audit")(dataset_from_audit.command)
 app.command("attack")(dataset_attack.command)
+app.command("import")(dataset_import.command)
+app.command("frames")(dataset_frames.command)
+app.command("suggest")(dataset_suggest.command)
+app.command("prelabel")(dataset_prelabel.command)
 app.command("check")(dataset_check.command)
 app.command("prompts")(dataset_prompts.command)
 app.command("generate")(dataset_generate.command)

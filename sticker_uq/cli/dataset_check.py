@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from sticker_uq.io.coco import read_coco
+from sticker_uq.cli.options import output_file
+from sticker_uq.cli.terminal import output
+from sticker_uq.io.coco import ANNOTATIONS, read_coco
+from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
@@ -23,6 +27,8 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
     properties,
 )
+from sticker_uq.lab.datasets.repairing import check_not_source, repaired_annotations
+from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
 
 _SHOWN = 20
@@ -37,8 +43,17 @@ def command(
     near: Annotated[
         int, typer.Option(help="Highest Hamming distance of the 64-bit hashes of near duplicates.")
     ] = NEAR,
+    repair: Annotated[
+        Path | None,
+        output_file(
+            "Write a copy of the annotations to this file, with faulty boxes clipped or left out, and check no more."
+        ),
+    ] = None,
 ) -> None:
     """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures."""
+    if repair is not None:
+        _repair(data, repair)
+        return
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
     items = read_coco(data)
@@ -47,7 +62,7 @@ def command(
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(items) + len(others))
         seen, known = (picture_statistics(part, lambda: bar.advance(task)) for part in (items, others))
-    console = Console()
+    console = output()
     balance = class_balance(items)
     console.print(
         f"{len(items)} pictures of {data}: {balance['logo']} logos, {balance['sticker']} stickers, {balance['empty']} "
@@ -68,6 +83,18 @@ def command(
     console.print(_drift(drift(seen, known)))
     if shared:
         raise typer.Exit(1)
+
+
+def _repair(data: Path, target: Path) -> None:
+    check_not_source(data, target)
+    document, changes = repaired_annotations(data)
+    with atomic_write(target, "w") as stream:
+        json.dump(document, stream)
+    for change in changes:
+        typer.echo(printable(change))
+    typer.echo(
+        f"{len(changes)} changes in {target}; check these pictures, then use it as {data / ANNOTATIONS}"
+    )
 
 
 def _list(title: str, findings: Sequence[Finding]) -> None:

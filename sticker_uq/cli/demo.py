@@ -20,6 +20,7 @@ from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
 from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import output
 from sticker_uq.gate import Policy
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.outputs import remove_earlier_result
@@ -80,7 +81,7 @@ def command(
     Interventions are answered from ground truth, or by you with --person console. Exit status 0 only if every laptop was
     done, nothing but stickers was touched, no laptop called clean has a sticker left, and recording and report are complete.
     """
-    console = Console()
+    console = output()
     policy_file = policy or share_folder() / "config" / "policy.yaml"
     Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
     if params is not None:

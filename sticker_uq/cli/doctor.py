@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from sticker_uq.cli.doctor_checks import Check, Level, run_checks
+from sticker_uq.cli.terminal import output
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
@@ -24,7 +24,7 @@ def command(
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
     else:
-        Console().print(_table(checks))
+        output().print(_table(checks))
         counts = {level: sum(check.level is level for check in checks) for level in Level}
         typer.echo(
             f"{counts[Level.OK]} fine, {counts[Level.WARN]} with a restriction, {counts[Level.FAIL]} broken"

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sticker_uq.cli.options import checked, field_options, output_file
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.accuracy import (
@@ -67,7 +67,7 @@ def command(
         if passes:
             task = bar.add_task(f"{passes} passes", total=len(items))
             measured = evaluate_passes(load_detector(settings), items, progress=lambda: bar.advance(task))
-    console = Console()
+    console = output()
     console.print(f"{settings.model} on {len(items)} pictures of {data}, weights {sharp.weights_hash[:12]}")
     console.print(_table(accuracy, measured))
     if measured is not None:

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.markdown import Markdown
 
 from sticker_uq.cli import monitors_fit
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_members
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.io.coco import check_new_dataset, read_coco, write_coco
@@ -87,7 +87,7 @@ def study(
     text = classifier_report(result)
     with atomic_write(out / "monitors.md", "w") as stream:
         stream.write(text)
-    Console().print(Markdown(text))
+    output().print(Markdown(text))
     typer.echo(f"tables: {out / 'monitors.md'}")
 
 
@@ -148,7 +148,7 @@ def tasks(
     for name, content in (("tasks.md", text), ("tasks.csv", as_csv(found))):
         with atomic_write(out / name, "w") as stream:
             stream.write(content)
-    Console().print(Markdown(text))
+    output().print(Markdown(text))
     typer.echo(f"tables: {out / 'tasks.md'}, {out / 'tasks.csv'}")
 
 
@@ -193,5 +193,5 @@ def detections(
     text = detection_report(result, f"Monitors on the detections of {chosen.model}")
     with atomic_write(out, "w") as stream:
         stream.write(text)
-    Console().print(Markdown(text))
+    output().print(Markdown(text))
     typer.echo(f"tables: {out}")

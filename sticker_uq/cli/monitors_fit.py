@@ -10,12 +10,12 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from sticker_uq.calibration.panel import DEFAULT, Labelled, fit_panel
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import output_folder, settings_options
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection.detector import load_members
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson
 from sticker_uq.gate import Policy
@@ -112,7 +112,7 @@ def _print(document: PanelFile, out: Path) -> None:
     found = document.calibration
     for name, seat in document.monitors.items():
         table.add_row(name, f"{seat.limit:.4g}", f"{seat.refused} of {found.stickers}", f"{seat.cost_ms:.3f}")
-    Console().print(table)
+    output().print(table)
     for words, hits, count in (
         ("right removals refused by any", found.refused, found.stickers),
         ("wrong removals caught by any", found.caught, found.wrong),

@@ -12,6 +12,7 @@ from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.evaluation.metrics.probability_quality import BINS, CODE, PAPER, Sampling
@@ -104,7 +105,7 @@ def command(
         for number, one in enumerate(found, 1):
             write_vectors(one, out / f"vectors_{number}.csv")
     write_quality(measured, settings, notes, out)
-    Console().print(Markdown(as_markdown(measured, settings, notes)))
+    output().print(Markdown(as_markdown(measured, settings, notes)))
     typer.echo(f"report: {out / 'quality.html'}")
 
 

@@ -18,6 +18,7 @@ from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli.options import output_folder, settings_options
 from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
+from sticker_uq.cli.terminal import output
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import Policy
@@ -183,5 +184,5 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
     }
     for name, value in rows.items():
         table.add_row(name, str(value))
-    Console().print(table)
+    output().print(table)
     typer.echo(f"report: {out / 'report.html'}")

@@ -19,6 +19,7 @@ from rich.table import Table
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import check_folder, output_folder, settings_options
+from sticker_uq.cli.terminal import output
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
@@ -212,7 +213,7 @@ def _print(assessment: Assessment, out: Path) -> None:
     for name, finding in assessment.by_circumstance.items():
         checks = {c.metric: c for c in assessment.checks if c.circumstance == name}
         table.add_row(name, finding, *(f"{checks[m].change:+.3f}" for m in metrics))
-    console = Console()
+    console = output()
     console.print(table)
     for sweep in assessment.sweeps:
         if sweep.metric == metrics[-1]:

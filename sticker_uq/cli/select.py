@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.console import Console
 from rich.table import Table
 
 from sticker_uq.cli.options import output_file
+from sticker_uq.cli.terminal import output
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.studies.detectors.measures import ACCURACY_FLOOR
 from sticker_uq.scene import InvalidInput
@@ -62,7 +62,7 @@ def command(
         tiers = (f"{value:.2f}" for value in one.tiers.values())
         shown = ("-" if math.isnan(value) else f"{value:.2f}" for value in (one.clean, one.attacked))
         table.add_row(one.model, f"{one.score:.2f}", *tiers, *shown, f"{one.ms:.0f}", ", ".join(one.tied))
-    Console().print(table)
+    output().print(table)
     typer.echo(advice(ranking))
     if out is not None:
         values = parameters(found, ranking.candidates[0].model, chosen)

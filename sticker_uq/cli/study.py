@@ -22,6 +22,7 @@ from rich.progress import (
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import check_folder, field_options, output_folder
 from sticker_uq.cli.study_statistics import statistics
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.scene import InvalidInput
 
@@ -147,7 +148,7 @@ def run(
     with _stages() as advance, executor(jobs, ray_address) as execute:
         study = run_study(settings, out, execute, advance)
     report = write_report(study, out, resamples)
-    Console().print(report.summary)
+    output().print(report.summary)
     typer.echo(
         f"report: {out / 'report.html'}, summary: {out / 'summary.md'}, results: {out / 'images.parquet'}"
     )

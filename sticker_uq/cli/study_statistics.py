@@ -8,10 +8,10 @@ from typing import Annotated
 
 import pandas as pd
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import output
 from sticker_uq.lab.studies.detectors.analysis import RESAMPLES, Analysis, analyse
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, check_profile, label
 from sticker_uq.lab.studies.detectors.results import read_results
@@ -43,7 +43,7 @@ def statistics(
         raise InvalidInput(f"--seed {seed}: expected 0 or more")
     chosen = check_profile(profile)
     analysis = analyse(read_results(results), chosen, resamples, seed)
-    console = Console()
+    console = output()
     for title, table in _shown(analysis).items():
         if not table.empty:
             console.print(_table(title, table))

@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.terminal import output
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
@@ -37,6 +39,9 @@ _FIELDS = (
     "threads",
     "seed",
 )
+
+_LOG_EVERY = 30.0
+"""Seconds between two lines where there is no progress bar."""
 
 
 @field_options("values", TrainSettings, *_FIELDS)
@@ -83,7 +88,7 @@ def command(
         settings.model_copy(update={"out": folder, "seed": settings.seed + number})
         for number, folder in enumerate(folders)
     ]
-    console = Console()
+    console = output()
     for number, settings in enumerate(every, 1):
         if ensemble > 1:
             console.print(f"member {number} of {ensemble}, seed {settings.seed}")
@@ -111,7 +116,7 @@ def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
 
 @contextmanager
 def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[[EpochResult], None]]]:
-    """Callbacks that show a progress bar and one line per epoch."""
+    """Callbacks that show one line per epoch, and in a terminal a progress bar, elsewhere a line every half minute."""
     columns = (
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
@@ -122,11 +127,23 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
         TimeElapsedColumn(),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
-    with Progress(*columns, console=console, speed_estimate_period=120) as bar:
+    live = console.is_terminal
+    said = 0.0
+    with Progress(*columns, console=console, speed_estimate_period=120, disable=not live) as bar:
         nan = float("nan")
         task = bar.add_task("", total=None, epoch=1, loss=nan, rate=nan, map50=nan)
 
         def on_step(step: Step) -> None:
+            nonlocal said
+            if not said:
+                images = step.images // step.step
+                console.print(
+                    f"first step of {images} images: {step.seconds:.1f} s; {step.steps - step.step} more"
+                )
+                said = time.monotonic()
+            elif not live and time.monotonic() - said > _LOG_EVERY:
+                said = time.monotonic()
+                console.print(f"epoch {step.epoch}, step {step.step} of {step.steps}: loss {step.loss:.3f}")
             speed = bar.tasks[0].speed
             bar.update(
                 task,

@@ -42,7 +42,7 @@ def sticker_fractions(folder: Path, items: list[LabelledImage]) -> dict[int, Flo
     }
     said: dict[int, list[float | None]] = {item.image_id: [] for item in items}
     for annotation in document["annotations"]:
-        if annotation["image_id"] in said and annotation["category_id"] not in left_out:
+        if annotation["category_id"] not in left_out and annotation["image_id"] in said:
             said[annotation["image_id"]].append(_fraction(path, annotation, names))
     found = {}
     for item in items:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 from sticker_uq.io.categories import CATEGORIES, OWN_NAMES, category_names, check_used
+from sticker_uq.io.faults import Faults
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import read_image_file
 from sticker_uq.io.outputs import check_output_folder
@@ -28,8 +29,12 @@ _ROUNDING = 1.0
 """Pixels by which a box may exceed its image, as labelling tools allow; such a box is clipped."""
 LONGEST = 1_000_000
 """Pixels of a side of an image."""
-_Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
-"""By category id: its name, its class, and whether it is known."""
+HINT = (
+    "`sticker-uq dataset check {} --repair FILE` writes a copy of the annotations in which boxes are repaired"
+)
+Labels = Mapping[int, tuple[str, ObjectClass | None, bool]]
+"""By category id: its name, its class (None: left out), and whether it is known."""
+Corners = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class EncodedScene:
     """Further fields of the picture's entry."""
     box_fields: tuple[Mapping[str, Any], ...] = ()
     """Further fields of the annotations, one of each box or none at all."""
+    name: str = ""
+    """Name of the picture file without suffix; "" for one made of the seed."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class LabelledImage:
     """(N,4) x1 y1 x2 y2 in pixels."""
     labels: npt.NDArray[np.int64]
     """(N,) ids of `ObjectClass`, whatever ids the file gives its categories."""
+    workpiece_id: str = ""
+    """The laptop that it shows; "" when the annotations do not say."""
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -91,7 +100,7 @@ def write_coco(
     annotations: list[dict[str, Any]] = []
     for scene in scenes:
         image_id = len(images) + 1
-        name = f"images/{scene.seed:08d}.{scene.format}"
+        name = f"images/{scene.name or f'{scene.seed:08d}'}.{scene.format}"
         with atomic_write(root / name) as stream:
             stream.write(scene.data)
         size = {"width": scene.width, "height": scene.height}
@@ -146,14 +155,20 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
     """The labelled pictures of a COCO folder, in the order of the file.
 
     Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
-    :mod:`sticker_uq.io.categories`), whatever their ids. A file name is looked up
-    in the folder itself and in its `images/`. InvalidInput names the file and the entry that is wrong: no or
+    :mod:`sticker_uq.io.categories`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
+    up in the folder itself and in its `images/`. InvalidInput names the file and all entries that are wrong: no or
     broken annotations.json, a category that is neither, a box outside its image or without area, an id used
     twice, an image that is not in the file or not on the disk.
     """
     root = Path(folder)
     path = root / ANNOTATIONS
-    return [replace(item, path=_image_path(root, path, item)) for item in read_annotations(root)]
+    faults = Faults(str(path))
+    found = []
+    for item in read_annotations(root):
+        with faults.collected():
+            found.append(replace(item, path=_image_path(root, item)))
+    faults.refuse()
+    return found
 
 
 def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
@@ -161,42 +176,42 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
     The paths are the file names in the annotations.
     """
-    path = Path(folder) / ANNOTATIONS
-    document = load_annotations(folder)
-    labels_of = _category_labels(path, document)
-    entries: dict[int, Mapping[str, Any]] = {}
-    for entry in _entries(path, document, "images"):
-        entries[_unique(path, "image", entry, entries)] = entry
-    if not entries:
-        raise InvalidInput(f"{path}: expected at least one image, found none")
-    boxes: dict[int, list[tuple[float, float, float, float]]] = {identity: [] for identity in entries}
-    labels: dict[int, list[int]] = {identity: [] for identity in entries}
-    seen: dict[int, Mapping[str, Any]] = {}
-    for annotation in _entries(path, document, "annotations"):
-        identity = _unique(path, "annotation", annotation, seen)
-        seen[identity] = annotation
-        image_id = annotation.get("image_id")
-        if not isinstance(image_id, int) or image_id not in entries:
-            raise InvalidInput(
-                f"{path}: annotation {identity}: image_id {shown(image_id)} is not among the images"
-            )
-        box, label = (
-            _box(path, identity, annotation, entries[image_id]),
-            _label(path, identity, annotation, labels_of),
-        )
-        if label is not None:
-            boxes[image_id].append(box)
-            labels[image_id].append(label)
+    return parse_annotations(Path(folder) / ANNOTATIONS, load_annotations(folder))
+
+
+def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledImage]:
+    """The images in ``document``, the content of the annotations at ``path``; see :func:`read_annotations`."""
+    faults = Faults(str(path))
+    images = _images(path, document, faults)
+    labels_of = category_labels(path, document)
+    boxes: dict[int, list[Corners]] = {identity: [] for identity in images}
+    labels: dict[int, list[int]] = {identity: [] for identity in images}
+    seen: set[int] = set()
+    unknown: dict[str, tuple[int, int]] = {}  # fault of a category: first annotation, number of annotations
+    for annotation in entries_of(path, document, "annotations"):
+        with faults.collected(HINT.format(path.parent)):
+            identity = _unique("annotation", annotation, seen)
+            seen.add(identity)
+            fault, label = label_of(annotation, labels_of)
+            if fault:
+                first, count = unknown.get(fault, (identity, 0))
+                unknown[fault] = first, count + 1
+            elif label is not None:
+                item = _image_of(identity, annotation, images)
+                if item is not None:
+                    boxes[item.image_id].append(_corners(identity, annotation, item))
+                    labels[item.image_id].append(int(label))
+    for fault, (first, count) in unknown.items():
+        faults.add(f"annotation {first}: {fault}" + (f" (in {count} annotations)" if count > 1 else ""))
+    faults.refuse()
     return [
-        LabelledImage(
-            path=Path(_file_name(path, identity, entry)),
-            image_id=identity,
-            width=_length(path, identity, entry, "width"),
-            height=_length(path, identity, entry, "height"),
-            boxes=np.asarray(boxes[identity], np.float32).reshape(-1, 4),
-            labels=np.asarray(labels[identity], np.int64),
+        replace(
+            item,
+            boxes=np.asarray(boxes[item.image_id], np.float32).reshape(-1, 4),
+            labels=np.asarray(labels[item.image_id], np.int64),
         )
-        for identity, entry in entries.items()
+        for item in images.values()
+        if item is not None
     ]
 
 
@@ -211,103 +226,148 @@ def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
     return document
 
 
-def _entries(path: Path, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The objects in the list ``key`` of the annotations at ``path``; InvalidInput when it is no such list."""
     entries = document.get(key)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{path}: expected {key!r} to be a list of objects")
     return entries
 
 
-def _unique(path: Path, kind: str, entry: Mapping[str, Any], known: Mapping[int, Any]) -> int:
-    identity = entry.get("id")
-    if not isinstance(identity, int) or isinstance(identity, bool):
-        raise InvalidInput(f"{path}: {kind} id {shown(identity)}: expected an integer")
-    if identity in known:
-        raise InvalidInput(f"{path}: {kind} id {identity} is used twice; expected every id once")
-    return identity
-
-
-def _category_labels(path: Path, document: Mapping[str, Any]) -> _Labels:
+def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
+    """What the categories of the annotations at ``path`` mean, by id; InvalidInput for an id that is none or used twice."""
     labels: dict[int, tuple[str, ObjectClass | None, bool]] = {}
     means = category_names(path.parent)
-    for category in _entries(path, document, "categories"):
+    for category in entries_of(path, document, "categories"):
         name = str(category.get("name"))
         key = name.strip().lower()
         # Labelling tools also list parent categories; only categories in use must be known.
-        labels[_unique(path, "category", category, labels)] = (name, means.get(key), key in means)
+        try:
+            labels[_unique("category", category, labels)] = (name, means.get(key), key in means)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from None
     check_used(path.parent, {name.strip().lower() for name, _, _ in labels.values()})
     return labels
 
 
-def _label(path: Path, identity: int, annotation: Mapping[str, Any], labels_of: _Labels) -> int | None:
-    """The class of an annotation, None for one that is to be left out."""
+def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, ObjectClass | None]:
+    """What is wrong with the category of an annotation ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
     name, label, known = (
         labels_of.get(category, (None, None, False)) if isinstance(category, int) else (None, None, False)
     )
-    if not known:
-        called = f" ({shown(name)})" if name is not None else ""
-        expected = " or ".join(repr(own) for own in OWN_NAMES)
-        hint = f", or a line {shown(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
-        raise InvalidInput(
-            f"{path}: annotation {identity}: category_id {shown(category)}{called}: expected {expected}{hint}"
-        )
-    return None if label is None else int(label)
+    if known:
+        return "", label
+    called = f" ({shown(name)})" if name is not None else ""
+    expected = " or ".join(repr(own) for own in OWN_NAMES)
+    hint = f", or a line {shown(name)[1:-1]}: ... in {CATEGORIES}" if name is not None else ""
+    return f"category_id {shown(category)}{called}: expected {expected}{hint}", None
 
 
-def _length(path: Path, identity: int, entry: Mapping[str, Any], key: str) -> int:
+def box_fault(box: object, width: int, height: int) -> str:
+    """What is wrong with a COCO ``box`` (x, y, width, height) of an image of this size; "" if nothing."""
+    if not is_box(box):
+        return f"bbox {shown(box)}: expected four numbers x, y, width, height"
+    x, y, w, h = map(float, box)
+    if w <= 0 or h <= 0:
+        return f"bbox {box}: expected a width and height above 0"
+    exceeds = min(x, y) < -_ROUNDING or x + w > width + _ROUNDING or y + h > height + _ROUNDING
+    if exceeds or clipped(box, width, height) is None:
+        return f"bbox {box} is outside its image of {width}x{height}"
+    return ""
+
+
+def is_box(box: object) -> TypeGuard[list[float]]:
+    """Whether ``box`` is a list of four numbers of a possible size."""
+    return (
+        isinstance(box, list)
+        and len(box) == 4
+        and all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
+    )
+
+
+def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
+    """The corners x1, y1, x2, y2 px of the part of ``box`` (x, y, width, height) inside its image; None when it is empty."""
+    x, y, w, h = map(float, box)
+    x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
+    return (x1, y1, x2, y2) if x2 > x1 and y2 > y1 else None
+
+
+def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int, LabelledImage | None]:
+    """The images of the annotations without objects, by id; None for one with a fault, which is added to ``faults``."""
+    images: dict[int, LabelledImage | None] = {}
+    for entry in entries_of(path, document, "images"):
+        with faults.collected():
+            identity = _unique("image", entry, images)
+            images[identity] = None
+            images[identity] = LabelledImage(
+                path=Path(_file_name(path, identity, entry)),
+                image_id=identity,
+                width=_length(identity, entry, "width"),
+                height=_length(identity, entry, "height"),
+                boxes=np.zeros((0, 4), np.float32),
+                labels=np.zeros(0, np.int64),
+                workpiece_id=_workpiece_id(identity, entry),
+            )
+    if not images and not faults.count:
+        raise InvalidInput(f"{path}: expected at least one image, found none")
+    return images
+
+
+def _unique(kind: str, entry: Mapping[str, Any], known: Collection[int]) -> int:
+    identity = entry.get("id")
+    if not isinstance(identity, int) or isinstance(identity, bool):
+        raise InvalidInput(f"{kind} id {shown(identity)}: expected an integer")
+    if identity in known:
+        raise InvalidInput(f"{kind} id {identity} is used twice; expected every id once")
+    return identity
+
+
+def _image_of(
+    identity: int, annotation: Mapping[str, Any], images: Mapping[int, LabelledImage | None]
+) -> LabelledImage | None:
+    image_id = annotation.get("image_id")
+    if not isinstance(image_id, int) or image_id not in images:
+        raise InvalidInput(f"annotation {identity}: image_id {shown(image_id)} is not among the images")
+    return images[image_id]
+
+
+def _corners(identity: int, annotation: Mapping[str, Any], item: LabelledImage) -> Corners:
+    box = annotation.get("bbox")
+    fault = box_fault(box, item.width, item.height)
+    inside = clipped(box, item.width, item.height) if is_box(box) else None
+    if fault or inside is None:
+        raise InvalidInput(f"annotation {identity}: {fault}")
+    return inside
+
+
+def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
     value = entry.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LONGEST:
-        raise InvalidInput(f"{path}: image {identity}: {key} {shown(value)}: expected a positive integer")
+        raise InvalidInput(f"image {identity}: {key} {shown(value)}: expected a positive integer")
     return value
 
 
-def _box(
-    path: Path, identity: int, annotation: Mapping[str, Any], image: Mapping[str, Any]
-) -> tuple[float, float, float, float]:
-    """The corners of a box, clipped to its image."""
-    width, height = (_length(path, image["id"], image, key) for key in ("width", "height"))
-    box = annotation.get("bbox")
-    if (
-        not isinstance(box, list)
-        or len(box) != 4
-        or not all(type(part) in (int, float) and abs(part) <= LONGEST for part in box)
-    ):
-        raise InvalidInput(
-            f"{path}: annotation {identity}: bbox {shown(box)}: expected four numbers x, y, width, height"
-        )
-    x, y, w, h = (float(part) for part in box)
-    if w <= 0 or h <= 0:
-        raise InvalidInput(f"{path}: annotation {identity}: bbox {box}: expected a width and height above 0")
-    if min(x, y) < -_ROUNDING or x + w > width + _ROUNDING or y + h > height + _ROUNDING:
-        raise InvalidInput(
-            f"{path}: annotation {identity}: bbox {box} is outside its image of {width}x{height}"
-        )
-    x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
-    if x2 <= x1 or y2 <= y1:
-        raise InvalidInput(
-            f"{path}: annotation {identity}: bbox {box} is outside its image of {width}x{height}"
-        )
-    return x1, y1, x2, y2
+def _workpiece_id(identity: int, entry: Mapping[str, Any]) -> str:
+    name = entry.get("workpiece_id", "")
+    if not isinstance(name, str):
+        raise InvalidInput(f"image {identity}: workpiece_id {shown(name)}: expected the name of a laptop")
+    return name
 
 
 def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:
     name = entry.get("file_name")
     if not isinstance(name, str) or not name:
-        raise InvalidInput(
-            f"{path}: image {identity}: file_name {shown(name)}: expected the name of a picture"
-        )
-    child_path(path.parent, name, f"{path}: image {identity}")
+        raise InvalidInput(f"image {identity}: file_name {shown(name)}: expected the name of a picture")
+    child_path(path.parent, name, f"image {identity}")
     return name
 
 
-def _image_path(root: Path, path: Path, item: LabelledImage) -> Path:
+def _image_path(root: Path, item: LabelledImage) -> Path:
     for candidate in (root / item.path, root / "images" / item.path):
         if candidate.is_file():
             return candidate
-    raise InvalidInput(
-        f"{path}: image {item.image_id}: {item.path} is neither in {root} nor in {root / 'images'}"
-    )
+    raise InvalidInput(f"image {item.image_id}: {item.path} is neither in {root} nor in {root / 'images'}")
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:

@@ -22,7 +22,8 @@ class LabelledSource(ImageSource):
     A COCO folder holds ``annotations.json``. A recording (rosbag2 folder) is labelled by an ``annotations.json`` in the same
     folder whose file names are the numbers of its images, as `sticker-uq replay` counts them ("000042.jpg"); images that it
     does not name are left out. ``workpieces`` are the (time in ns, laptop) pairs that a recording announces, in order of
-    time; empty when it announces none. Raises :class:`InvalidInput` for a source that does not match this description.
+    time; empty when it announces none. The field ``workpiece_id`` of an image in the annotations names its laptop too.
+    Raises :class:`InvalidInput` for a source that does not match this description.
     """
 
     continuous = False
@@ -66,6 +67,10 @@ class LabelledSource(ImageSource):
         """The laptop that was in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
         before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
         return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
+
+    def workpiece_of(self, item: LabelledImage, stamp_ns: int) -> str:
+        """The laptop that ``item`` shows, seen at ``stamp_ns``, unique over all sources; "" when nothing says it."""
+        return f"{item.workpiece_id} of {self.path}" if item.workpiece_id else self.workpiece_at(stamp_ns)
 
     def fingerprint(self, digests: Sequence[str]) -> str:
         """SHA-256 over the images with ``digests``, in order, and their labels, hex."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 
 from sticker_uq.scene import InvalidInput
 
@@ -43,6 +46,23 @@ def check_output_folder(path: Path, name: str = "", empty: bool = False) -> None
     if not above.is_dir():
         raise InvalidInput(f"{name}: {above} is no folder; choose another name")
     _check_writable(above, name)
+
+
+@contextmanager
+def whole_folder(out: Path) -> Iterator[Path]:
+    """A new folder beside ``out`` that takes its place when the block succeeds, and is removed when it fails.
+
+    ``out`` must be missing or empty, and is created with the folders above it.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
+    try:
+        yield folder
+        folder.chmod(0o755)
+        folder.replace(out)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def remove_earlier_result(folder: Path, patterns: Iterable[str], name: str = "") -> None:

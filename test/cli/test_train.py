@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.table import Table
 from typer.testing import CliRunner
 
 import sticker_uq.cli.train as command
 from sticker_uq.cli import app
+from sticker_uq.cli.terminal import output
 from sticker_uq.detection import load_weights
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.lab.training.settings import Progress as Step
 
 
 @pytest.fixture
@@ -40,6 +43,7 @@ def test_it_trains_and_says_where_the_weights_are(scenes: Path, tmp_path: Path) 
     ]
     result = CliRunner().invoke(app, ["train", *options])
     assert result.exit_code == 0, result.output
+    assert "first step of 2 images: " in result.output
     assert "epoch 1: loss" in result.output
     assert load_weights(out / "best.safetensors")[1]["data"]["images"] == 3  # the fourth is to validate on
     again = CliRunner().invoke(app, ["train", *options])
@@ -113,3 +117,32 @@ def test_an_ensemble_is_as_many_trainings_in_folders_of_their_own(
     assert result.exit_code == 0, result.output
     assert trained[2:] == [("member_1", 5, True), ("member_2", 6, True), ("member_3", 7, False)]
     assert CliRunner().invoke(app, [*options[:-3], "0"]).exit_code == 2
+
+
+def test_a_log_gets_lines_instead_of_a_progress_bar(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([100.0, 110.0, 131.0, 131.0, 140.0])
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(now))
+    bars: list[Any] = []
+    progress = command.Progress
+    monkeypatch.setattr(
+        command, "Progress", lambda *a, **k: bars.append(progress(*a, **k, get_time=lambda: 0.0)) or bars[-1]
+    )
+    with command._shown(output()) as (on_step, _):
+        for number in range(1, 5):
+            on_step(Step(1, number, 40, 2 * number, 0.5, float("nan"), 1.25))
+    assert capsys.readouterr().out.splitlines() == [
+        "first step of 2 images: 1.2 s; 39 more",
+        "epoch 1, step 3 of 40: loss 0.500",
+    ]
+
+
+def test_a_redirected_table_is_not_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table = Table(*(f"column number {n}" for n in range(10)))
+    output().print(table)
+    shown = capsys.readouterr().out
+    assert all(f"column number {n}" in shown for n in range(10))

@@ -43,6 +43,9 @@ from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.reading import parse_json
 from sticker_uq.io.sources import open_source
 from sticker_uq.lab.datasets.from_audit import answered_questions
+from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
+from sticker_uq.lab.datasets.importing.formats import read_source
+from sticker_uq.lab.datasets.importing.importing import grouped, upright
 from sticker_uq.lab.datasets.manifest import MANIFEST
 from sticker_uq.lab.datasets.prompts import PromptTemplate
 from sticker_uq.lab.datasets.reviewing import REVIEW, Review
@@ -417,6 +420,52 @@ def _vector_files() -> list[bytes]:
     return [b"image,p_logo,p_sticker,label\n1,0.2,0.8,sticker\n1,0.6,0.4,0\n", stream.getvalue()]
 
 
+def _import_source(data: bytes, folder: Path) -> None:
+    """Annotations of another tool, whatever format they claim to be."""
+    (folder / "images").mkdir()
+    _written(examples.pictures()[2], folder / "images" / "1.png")
+    if data.startswith(b"names:"):
+        names, _, lines = data.partition(b"\n---\n")
+        _written(names, folder / "data.yaml")
+        _written(lines, folder / "labels" / "1.txt")
+    else:
+        _written(data, folder / ("a.xml" if data.lstrip()[:1] == b"<" else "a.json"))
+    _, pictures = read_source(folder)
+    named = {one.name: "sticker" for picture in pictures for one in picture.objects}
+    complete_mapping(pictures, class_mapping([], ["rest"]))
+    found, _ = upright(pictures, folder, labels_by_name(named), repair=True)
+    for one in grouped(found, 6).pictures:
+        assert np.isfinite(one.labelled.boxes).all()
+
+
+def _import_files() -> list[bytes]:
+    size = "<size><width>16</width><height>12</height></size>"
+    box = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>6</xmax><ymax>7.5</ymax></bndbox>"
+    image = '<image id="0" name="1.png" width="16" height="12">'
+    shapes = (
+        '<box label="s" xtl="1" ytl="2" xbr="5" ybr="6" rotation="30"/><polygon label="s" points="1,2;4,2;3,7"/>'
+        '<ellipse label="s" cx="5" cy="5" rx="2" ry="1"/>'
+    )
+    voc = f"<annotation><filename>1.png</filename>{size}<object><name>s</name>{box}</object></annotation>"
+    return [
+        voc.encode(),
+        f"<annotations>{image}{shapes}</image></annotations>".encode(),
+        b"names: [s, t]\n---\n0 0.5 0.5 0.2 0.2\n1 0.1 0.1 0.5 0.1 0.5 0.5\n",
+    ]
+
+
+def _import_documents() -> list[Any]:
+    value = {"x": 10, "y": 20.5, "width": 30, "height": 40, "rotation": 15, "rectanglelabels": ["s"]}
+    points = {"points": [[10, 10], [40, 10], [40, 60]], "polygonlabels": ["s"]}
+    size = {"original_width": 16, "original_height": 12, "image_rotation": 0}
+    regions = [{"value": value, **size}, {"value": points, **size}]
+    task = {"id": 1, "data": {"image": "/data/upload/1/1a2b3c4d-1.png"}, "annotations": [{"result": regions}]}
+    document = examples.coco()
+    document["images"] = document["images"][:1]
+    document["annotations"] = document["annotations"][:1]
+    return [[task], document]
+
+
 TARGETS: dict[str, Target] = {
     "image": Target(_image_file, examples.pictures),
     "image_message": Target(_image_message, documents=_image_documents, raw=False),
@@ -430,6 +479,7 @@ TARGETS: dict[str, Target] = {
     "prompts": Target(_prompts, documents=_prompt_documents, written=as_yaml, share=0.2),
     "coco": Target(_coco, documents=lambda: [examples.coco()]),
     "categories": Target(_categories, documents=lambda: [{"crow": "ignore"}], written=as_yaml),
+    "import": Target(_import_source, _import_files, _import_documents),
     "weights": Target(_weights, examples.weights),
     "monitor": Target(_monitor, documents=_monitor_documents),
     "audit": Target(

@@ -4,9 +4,11 @@ import cv2
 import numpy as np
 import pytest
 
+from sticker_uq.cli import explain
+from sticker_uq.io.annotator_votes import sticker_fractions
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.scene import InvalidInput
+from sticker_uq.scene import InvalidFile, InvalidInput
 
 
 def write(folder, seeds=(0, 1), image_format="png"):
@@ -193,3 +195,51 @@ def test_a_wrong_line_of_the_names_is_told(folder, text, message):
     (root / "categories.yaml").write_text(text)
     with pytest.raises(InvalidInput, match=message):
         read_coco(root)
+
+
+def test_objects_of_an_ignored_category_are_not_looked_at(folder):
+    def edit(document):
+        document["categories"].append({"id": 7, "name": "crop mark"})
+        document["annotations"] += [
+            {"id": 3, "image_id": 3, "category_id": 7, "bbox": [5, 5, 0, 0]},
+            {"id": 4, "category_id": 7},
+        ]
+
+    root = folder(edit)
+    with pytest.raises(
+        InvalidInput, match=r"annotation 3: category_id 7 \('crop mark'\).* \(in 2 annotations\)"
+    ):
+        read_coco(root)
+    (root / "categories.yaml").write_text("crop mark: ignore\n")
+    (item,) = read_coco(root)
+    assert item.labels.tolist() == [2, 1]
+    assert sticker_fractions(root, [item])[3].tolist() == [1, 0]
+
+
+def test_all_faults_are_listed_at_once(folder):
+    def edit(document):
+        document["images"][0]["file_name"] = "b.png"
+        document["annotations"] += [
+            {"id": n, "image_id": 3, "category_id": 5, "bbox": [n, 1, 0, 4]} for n in range(10, 22)
+        ]
+
+    root = folder(edit)
+    with pytest.raises(InvalidFile) as caught:
+        read_coco(root)
+    lines = caught.value.lines
+    assert lines[0] == f"{root / 'annotations.json'}: 12 faults"
+    assert lines[1] == "annotation 10: bbox [10, 1, 0, 4]: expected a width and height above 0"
+    assert lines[10:] == (
+        "annotation 19: bbox [19, 1, 0, 4]: expected a width and height above 0",
+        "and 2 more",
+        f"`sticker-uq dataset check {root} --repair FILE` writes a copy of the annotations in which boxes are repaired",
+    )
+    text, status = explain(caught.value)
+    assert (text.count("\n"), status) == (len(lines) - 1, 2)
+
+
+def test_a_fault_of_an_image_is_not_repeated_for_its_objects(folder):
+    root = folder(first("images", width=0))
+    with pytest.raises(InvalidInput) as caught:
+        read_coco(root)
+    assert str(caught.value) == f"{root / 'annotations.json'}: image 3: width 0: expected a positive integer"

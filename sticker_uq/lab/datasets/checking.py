@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,12 +66,16 @@ def picture_statistics(
     """Every picture read once. Raises InvalidInput for one that cannot be decoded or has another size than its labels say."""
     found = []
     for item in items:
-        image = read_picture(item)
-        grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
-        digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
-        found.append(PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean())))
+        found.append(statistics_of(item, read_picture(item)))
         progress()
     return found
+
+
+def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
+    """The statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
+    grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
+    digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
+    return PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean()))
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
@@ -89,21 +93,33 @@ def duplicates(
     The perceptual hashes of near duplicates differ in at most ``near`` bits.
     """
     everything = [*first, *second]
-    hashes = np.array([s.perceptual for s in everything], np.uint64)[:, None].view(np.uint8)
-    start = len(first) if second else 0
     found = []
-    for index, seen in enumerate(first):
-        others = range(max(start, index + 1), len(everything))
-        distances = np.unpackbits(hashes[others.start :] ^ hashes[index], axis=1).sum(axis=1)
-        for other, distance in zip(others, distances.tolist(), strict=True):
-            pair = (seen.item.path, everything[other].item.path)
-            if seen.pixels == everything[other].pixels:
-                found.append(Finding("duplicate", pair, "the same pixels"))
-            elif distance <= near:
-                found.append(
-                    Finding("near duplicate", pair, f"perceptual hashes differ in {distance} of 64 bits")
-                )
+    for index, other, distance in close_pairs(everything, near, len(first) if second else None):
+        pair = (everything[index].item.path, everything[other].item.path)
+        if everything[index].pixels == everything[other].pixels:
+            found.append(Finding("duplicate", pair, "the same pixels"))
+        else:
+            text = f"perceptual hashes differ in {distance} of 64 bits"
+            found.append(Finding("near duplicate", pair, text))
     return found
+
+
+def close_pairs(
+    pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Numbers of two pictures, the first lower, and the distance of their hashes, where that is at most ``near``.
+
+    Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
+    with one of the others.
+    """
+    hashes = np.array([s.perceptual for s in pictures], np.uint64)[:, None].view(np.uint8)
+    for index in range(len(pictures) if ours is None else ours):
+        start = max(ours or 0, index + 1)
+        distances = np.unpackbits(hashes[start:] ^ hashes[index], axis=1).sum(axis=1)
+        for other in np.flatnonzero(distances <= max(near, 0)).tolist():
+            same = pictures[index].pixels == pictures[start + other].pixels
+            if same or distances[other] <= near:
+                yield index, start + other, int(distances[other])
 
 
 def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:

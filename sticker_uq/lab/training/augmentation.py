@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,14 @@ def split_items(
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """Pictures of all folders of ``data`` to train on, and those to validate on: of ``val_data``, or a tenth chosen by ``seed``.
 
-    Raises InvalidInput as `read_coco` does, and for fewer than two pictures to split.
+    Pictures of one laptop, by their ``workpiece_id``, are on the same side. Raises InvalidInput as `read_coco` does, and for
+    fewer than two pictures or laptops to split.
     """
-    items = [item for folder in data for item in read_coco(folder)]
+    items, laptops = [], []
+    for folder in data:
+        for item in read_coco(folder):
+            items.append(item)
+            laptops.append(f"{item.workpiece_id} of {folder}" if item.workpiece_id else str(len(items)))
     if val_data is not None:
         return items, read_coco(val_data)
     if len(items) < 2:
@@ -41,9 +47,22 @@ def split_items(
         raise InvalidInput(
             f"{folders}: has {len(items)} picture, expected 2 or more to train and validate on"
         )
-    order = np.random.default_rng(seed).permutation(len(items)).tolist()
-    held_out = max(1, len(items) // 10)
-    return [items[i] for i in sorted(order[held_out:])], [items[i] for i in sorted(order[:held_out])]
+    sizes = Counter(laptops)
+    names = list(sizes)
+    if len(names) < 2:
+        folders = ", ".join(map(str, data))
+        raise InvalidInput(
+            f"{folders}: all {len(items)} pictures show one laptop ({names[0]}), expected 2 or more, or --val-data"
+        )
+    held_out: set[str] = set()
+    count = 0
+    for number in np.random.default_rng(seed).permutation(len(names)).tolist():
+        if count >= max(1, len(items) // 10) or len(held_out) == len(names) - 1:
+            break
+        held_out.add(names[number])
+        count += sizes[names[number]]
+    learned = [item for item, laptop in zip(items, laptops, strict=True) if laptop not in held_out]
+    return learned, [item for item, laptop in zip(items, laptops, strict=True) if laptop in held_out]
 
 
 def augmented(item: LabelledImage, size: tuple[int, int] | None, rng: np.random.Generator) -> Sample:

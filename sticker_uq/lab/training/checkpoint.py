@@ -82,14 +82,21 @@ def load_state(
         raise InvalidInput(
             f"{path}: not the complete state of a training ({type(error).__name__})"
         ) from error
-    for name, value in fingerprint.items():
-        if found.get(name) != value:
-            raise InvalidInput(
-                f"{path}: belongs to a training with {name} {found.get(name)!r}, expected {value!r}"
-            )
+    differing = [
+        _difference(name, found.get(name), v) for name, v in fingerprint.items() if found.get(name) != v
+    ]
+    if differing:
+        raise InvalidInput(f"{path}: belongs to a training with other settings: {'; '.join(differing)}")
     for name, part in parts.items():
         part.load_state_dict(states[name])
     return result
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    """What is different from the training to resume, and what to do."""
+    if name == "data":
+        return "--data has other images or labels now; expected the same folders, unchanged and in the same order"
+    return f"--{name.replace('_', '-')} is {now}, was {before}; give --{name.replace('_', '-')} {before}"
 
 
 def write_metrics(out: Path, history: Sequence[EpochResult]) -> None:

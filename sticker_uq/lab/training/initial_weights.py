@@ -10,7 +10,8 @@ from urllib.error import URLError
 from torch import nn
 from torchvision.models import get_model_weights
 
-from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights
+from sticker_uq.detection.registry import MODEL_NAMES
+from sticker_uq.detection.weights import COUNTERS, PathLike, load_into, load_weights, packaged_weights
 from sticker_uq.lab.training.settings import Taken
 from sticker_uq.scene import InvalidInput
 
@@ -21,7 +22,8 @@ _BODIES = ("backbone.body.", "backbone.features.")  # of the FPN models, of the 
 def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None]) -> str:
     """Copy torchvision's COCO weights into ``model`` wherever the shapes agree: all but the class layers.
 
-    Returns their name, or "random" when they cannot be downloaded, which is reported through ``say``.
+    Returns their name. When they cannot be downloaded, the packaged weights of the model are loaded, and where there are none
+    the weights stay random ("random"); ``say`` is told.
     """
     weights = get_model_weights(name).DEFAULT
     try:
@@ -29,13 +31,29 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
             state = weights.get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError, RuntimeError) as error:
         reason = str(getattr(error, "reason", error)).splitlines()[0]
-        say(f"torchvision's weights cannot be downloaded ({reason}): starting from random weights")
-        return "random"
+        if packaged_weights(name) is None:
+            say(f"torchvision's weights cannot be downloaded ({reason}): starting from random weights")
+            return "random"
+        say(f"torchvision's weights cannot be downloaded ({reason})")
+        return fill_from_package(model, name, say)
     own = model.state_dict()
     fitting = {key: value for key, value in state.items() if key in own and own[key].shape == value.shape}
     model.load_state_dict(fitting, strict=False)
     say(f"starting from torchvision's {weights} ({len(fitting)} of {len(own)} tensors)")
     return str(weights)
+
+
+def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], take: Taken = "all") -> str:
+    """Load ``model`` from the packaged weights as :func:`fill_from_file`; InvalidInput for a model without any."""
+    path = packaged_weights(name)
+    if path is None:
+        having = [known for known in MODEL_NAMES if packaged_weights(known) is not None]
+        raise InvalidInput(
+            f"start packaged: there are no packaged weights of model {name!r}; expected {' or '.join(map(repr, having))}, or "
+            "another start"
+        )
+    say(f"starting from the packaged weights of {name}")
+    return fill_from_file(model, name, path, say, take)
 
 
 def fill_from_file(

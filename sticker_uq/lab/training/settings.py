@@ -36,8 +36,8 @@ class TrainSettings(BaseModel):
     )
     start: str = Field(
         "auto",
-        description="auto (torchvision's COCO weights if they can be downloaded), random, or a weights file; of another model "
-        "with the same backbone, the backbone is taken",
+        description="auto (torchvision's COCO weights if they can be downloaded, else the packaged ones of the model, if any), "
+        "packaged, random, or a weights file; of another model with the same backbone, the backbone is taken",
     )
     take: Taken = Field(
         "all",
@@ -62,6 +62,7 @@ class Progress:
     """Progress of a training after step number ``step`` of ``steps``.
 
     ``images`` trained on so far; ``loss`` smoothed over about 50 steps; ``map50`` of the last validation, NaN before.
+    ``seconds``: duration of the step, without the validation.
     """
 
     epoch: int
@@ -70,6 +71,7 @@ class Progress:
     images: int
     loss: float
     map50: float
+    seconds: float
 
 
 @dataclass(frozen=True)

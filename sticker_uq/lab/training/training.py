@@ -23,7 +23,11 @@ from sticker_uq.evaluation.metrics.average_precision import average_precisions
 from sticker_uq.io.coco import LabelledImage, dataset_digest, read_picture
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
 from sticker_uq.lab.training.checkpoint import STATE, Position, load_state, save_state, write_metrics
-from sticker_uq.lab.training.initial_weights import fill_from_file, fill_from_torchvision
+from sticker_uq.lab.training.initial_weights import (
+    fill_from_file,
+    fill_from_package,
+    fill_from_torchvision,
+)
 from sticker_uq.lab.training.optimisation import (
     averaging,
     build_optimizer,
@@ -114,11 +118,12 @@ class Training:
             while position.step < self.steps:
                 started = time.monotonic()
                 self._step(replicas)
-                position.seconds += time.monotonic() - started
+                seconds = time.monotonic() - started
+                position.seconds += seconds
                 finished = position.step % self.steps_per_epoch == 0
                 if finished:
                     on_epoch(self._finish_epoch())
-                on_step(self._progress())
+                on_step(self._progress(seconds))
                 if stop() and position.step < self.steps:
                     if not finished:
                         self._save()
@@ -238,7 +243,7 @@ class Training:
             self.average.transform.fixed_size = own_size
         return average_precisions(found, self.val_items)
 
-    def _progress(self) -> Progress:
+    def _progress(self, seconds: float) -> Progress:
         position = self.position
         return Progress(
             (position.step - 1) // self.steps_per_epoch + 1,
@@ -247,6 +252,7 @@ class Training:
             position.step * self.batch_size,
             position.loss,
             position.history[-1].map50 if position.history else math.nan,
+            seconds,
         )
 
     def _save(self) -> None:
@@ -294,6 +300,8 @@ class Training:
             return start
         if start == "auto":
             return fill_from_torchvision(self.model, name, say)
+        if start == "packaged":
+            return fill_from_package(self.model, name, say, self.settings.take)
         return fill_from_file(self.model, name, start, say, self.settings.take)
 
 

@@ -1,7 +1,10 @@
 """Training: what it writes, that it learns, that a pause leaves no trace, and how it refuses."""
 
 import csv
+import json
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -13,7 +16,7 @@ from torchvision.ops import box_iou
 
 from sticker_uq.detection import MODEL_NAMES, build_model, load_weights
 from sticker_uq.detection.weights import packaged_weights, save_weights
-from sticker_uq.io.coco import read_coco, write_coco
+from sticker_uq.io.coco import EncodedScene, read_coco, write_coco
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.lab.training import initial_weights
 from sticker_uq.lab.training.augmentation import Sample, augmented, split_items
@@ -47,6 +50,23 @@ def test_several_folders_are_trained_on_as_one(scenes: Path, tmp_path: Path) -> 
     training, validation = split_items((scenes, more), None, seed=0)
     assert {item.path.parent.parent for item in (*training, *validation)} == {scenes, more}
     assert len(training) + len(validation) == 9
+
+
+def test_pictures_of_one_laptop_are_on_one_side_of_the_validation(tmp_path: Path) -> None:
+    def scenes(laptops: int) -> Iterator[EncodedScene]:
+        for number in range(24):
+            scene = encode_scene(number, render(sample_scene(number, stickers=1), (96, 72)))
+            yield replace(scene, image_fields={"workpiece_id": f"laptop {number % laptops}"})
+
+    write_coco(tmp_path / "six", scenes(6))
+    for seed in range(5):
+        training, validation = split_items((tmp_path / "six",), None, seed)
+        learned, held_out = ({item.workpiece_id for item in part} for part in (training, validation))
+        assert (len(training), len(validation)) == (20, 4)
+        assert not learned & held_out
+    write_coco(tmp_path / "one", scenes(1))
+    with pytest.raises(InvalidInput, match="all 24 pictures show one laptop"):
+        split_items((tmp_path / "one",), None, 0)
 
 
 def test_a_training_learns_and_leaves_weights_that_say_where_they_come_from(
@@ -222,10 +242,40 @@ def test_it_goes_on_without_torchvisions_weights_and_says_so(
         initial_weights, "get_model_weights", lambda name: type("W", (), {"DEFAULT": Unreachable()})
     )
     lines: list[str] = []
+    name = "ssd300_vgg16"
+    with torch.device("meta"):
+        assert initial_weights.fill_from_torchvision(build_model(name), name, lines.append) == "random"
+    assert lines == [
+        "torchvision's weights cannot be downloaded (no route to host): starting from random weights"
+    ]
     model = build_model(SSDLITE)
-    assert initial_weights.fill_from_torchvision(model, SSDLITE, lines.append) == "random"
-    assert len(lines) == 1
-    assert "no route to host" in lines[0]
+    made_by = initial_weights.fill_from_torchvision(model, SSDLITE, lines.append)
+    path = packaged_weights(SSDLITE)
+    assert path is not None
+    packaged, metadata = load_weights(path)
+    assert made_by.startswith(f"weights {metadata['checksum'][:16]}")
+    assert lines[1:] == [
+        "torchvision's weights cannot be downloaded (no route to host)",
+        f"starting from the packaged weights of {SSDLITE}",
+    ]
+    state = model.state_dict()
+    assert all(torch.equal(state[key], value.to(state[key].dtype)) for key, value in packaged.items())
+
+
+def test_a_training_starts_from_the_packaged_weights_where_there_are_some(
+    scenes: Path, tmp_path: Path
+) -> None:
+    whole = Training(settings(scenes, tmp_path / "a", start="packaged"))
+    assert "train" in whole.position.initial
+    path = packaged_weights(SSDLITE)
+    assert path is not None
+    packaged = load_weights(path)[0]
+    state = whole.model.state_dict()
+    assert all(torch.equal(state[key], value.to(state[key].dtype)) for key, value in packaged.items())
+    with pytest.raises(
+        InvalidInput, match=f"no packaged weights of model 'ssd300_vgg16'; expected '{SSDLITE}'"
+    ):
+        Training(settings(scenes, tmp_path / "b", start="packaged", model="ssd300_vgg16"))
 
 
 def test_weights_of_another_class_count_fill_all_but_the_class_layers(
@@ -309,10 +359,20 @@ def test_members_that_take_the_backbone_alone_differ_behind_it() -> None:
 
 def test_a_state_continues_only_its_own_training(scenes: Path, tmp_path: Path) -> None:
     train(settings(scenes, tmp_path), stop=lambda: True)
-    with pytest.raises(InvalidInput, match="with seed 3, expected 4"):
+    with pytest.raises(InvalidInput, match=r"--seed is 4, was 3; give --seed 3$"):
         train(settings(scenes, tmp_path, seed=4), resume=True)
-    with pytest.raises(InvalidInput, match="with freeze 'nothing', expected 'backbone'"):
-        train(settings(scenes, tmp_path, freeze="backbone"), resume=True)
+    with pytest.raises(InvalidInput, match=r"--epochs is 3, was 2; .*; --freeze is backbone, was nothing"):
+        train(settings(scenes, tmp_path, freeze="backbone", epochs=3), resume=True)
+    path = scenes / "annotations.json"
+    text = path.read_text()
+    try:
+        path.write_text(json.dumps(json.loads(text) | {"annotations": []}))
+        with pytest.raises(
+            InvalidInput, match="--data has other images or labels now; expected the same folders"
+        ):
+            train(settings(scenes, tmp_path), resume=True)
+    finally:
+        path.write_text(text)
 
 
 def test_a_picture_that_is_no_picture_ends_the_training_by_name(tmp_path: Path) -> None:

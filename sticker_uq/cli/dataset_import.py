@@ -1,0 +1,180 @@
+"""``sticker-uq dataset import``: labelled photographs of another tool as COCO folders for train, calibrate and evaluate."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from sticker_uq.cli.options import output_folder
+from sticker_uq.cli.terminal import output
+from sticker_uq.lab.datasets.checking import NEAR, class_balance
+from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
+from sticker_uq.lab.datasets.importing.formats import read_source
+from sticker_uq.lab.datasets.importing.grouping import shares_of
+from sticker_uq.lab.datasets.importing.importing import RECORD, Grouped, grouped, upright, write_import
+from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
+from sticker_uq.messages import printable
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+_SHOWN = 10
+_MOST_JOINED = 0.2
+"""Share of the pictures in one group of near duplicates above which the person is told."""
+
+
+def command(
+    source: Annotated[Path, typer.Argument(help="Folder or file with annotations of another tool.")],
+    out: Annotated[
+        Path,
+        output_folder("New folder to write to: a COCO folder, or with --split three of them.", empty=True),
+    ],
+    format_: Annotated[
+        Literal["auto", "coco", "voc", "yolo", "cvat", "label-studio"],
+        typer.Option("--format", help="Format of the annotations; auto: of what is there."),
+    ] = "auto",
+    class_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class",
+            help='What a class means, "NAME=sticker", "NAME=logo" or "NAME=ignore"; may be repeated.',
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="Class to leave out; rest: all that --class does not name. May be repeated."),
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option(help="Folder of the pictures, where they are not beside the annotations.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Regular expression that finds the laptop in a file name; its first group, if any."
+        ),
+    ] = None,
+    near: Annotated[
+        int,
+        typer.Option(
+            min=-1,
+            max=32,
+            help="Highest Hamming distance of the 64-bit hashes of near duplicates; -1: do not join them.",
+        ),
+    ] = NEAR,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Shares of OUT/learn, OUT/calibrate and OUT/test, such as 0.7,0.15,0.15. Default: no parts."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+    orientation: Annotated[
+        Literal["auto", "shown", "stored"],
+        typer.Option(
+            help="Pixels that boxes of pictures with an EXIF orientation count, where the labelled size does not tell: as shown "
+            "upright, or as stored; auto: as shown."
+        ),
+    ] = "auto",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Clip boxes to their picture, and leave out those outside of it.")
+    ] = False,
+) -> None:
+    """Import labelled photographs: Pascal VOC, YOLO, CVAT for images, Label Studio (JSON), COCO.
+
+    The meaning of every class must be given. Pictures are written upright, copies once. Pictures of one laptop, by --group or as
+    near duplicates, get the same workpiece_id and are in the same part of a split.
+    """
+    mapping = class_mapping(class_ or (), ignore or ())
+    shares = None if split is None else shares_of(split)
+    kind, pictures = read_source(source, format_, images)
+    named = complete_mapping(pictures, mapping)
+    root = source if source.is_dir() else source.parent
+    labels = labels_by_name(named)
+    with _progress("reading", len(pictures)) as advance:
+        found, changes = upright(pictures, root, labels, orientation, repair, advance)
+    data = grouped(found, near, group)
+    if not any(len(one.labelled.labels) for one in data.pictures):
+        raise InvalidInput(f"{source}: no picture shows a logo or sticker; check --class and --ignore")
+    record = _record(source, kind, named, data, changes) | {
+        "group": group, "near": near, "split": split, "seed": seed, "orientation": orientation, "repair": repair,
+    }  # fmt: skip
+    with _progress("writing", len(data.pictures)) as advance:
+        parts = write_import(out, data, record, shares, seed, advance)
+    _tell(kind, pictures, named, changes, data)
+    output().print(_table(out, data, parts))
+    typer.echo(f"classes, copies and changes are in {out / RECORD}")
+
+
+def _record(
+    source: Path, kind: str, named: Mapping[str, str], data: Grouped, changes: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "source": source.name,
+        "format": kind,
+        "imported": dt.datetime.now(dt.UTC).date().isoformat(),
+        "classes": dict(named),
+        "copies_left_out": {printable(copy): printable(kept) for copy, kept in data.copies},
+        "repaired": list(map(printable, changes)),
+    }
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Any]:
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _tell(
+    kind: str,
+    pictures: Sequence[NamedPicture],
+    named: Mapping[str, str],
+    changes: Sequence[str],
+    data: Grouped,
+) -> None:
+    counts = Counter(one.name for picture in pictures for one in picture.objects)
+    listed = ", ".join(f"{printable(name)} = {meaning} ({counts[name]})" for name, meaning in named.items())
+    typer.echo(f"{len(pictures)} pictures of format {kind}; {listed}")
+    _list("repaired", list(changes))
+    _list("left out as copies", [f"{copy} has the pixels of {kept}" for copy, kept in data.copies])
+    turned = sum(one.turned for one in data.pictures)
+    if turned:
+        typer.echo(f"{turned} pictures were turned upright by their EXIF orientation; look at some of them")
+    sizes = Counter(data.groups).most_common(1)
+    if sizes and sizes[0][1] > max(2, _MOST_JOINED * len(data.groups)):
+        group, size = sizes[0]
+        typer.echo(
+            f"{size} of {len(data.groups)} pictures count as one laptop ({data.laptops[group]}); if they are not, give --group, "
+            "or a lower --near",
+            err=True,
+        )
+
+
+def _list(title: str, lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    typer.echo(f"{title}: {len(lines)}")
+    for line in lines[:_SHOWN]:
+        typer.echo(f"  {printable(line)}")
+    if len(lines) > _SHOWN:
+        typer.echo(f"  and {len(lines) - _SHOWN} more")
+
+
+def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Table:
+    table = Table("folder", "pictures", "laptops", "logos", "stickers", "pictures without a sticker")
+    for name, numbers in parts.items():
+        items = [data.pictures[index].labelled for index in numbers]
+        balance = class_balance(items)
+        clean = sum(not (item.labels == ObjectClass.STICKER).any() for item in items)
+        laptops = len({data.groups[index] for index in numbers})
+        cells = (len(items), laptops, balance["logo"], balance["sticker"], clean)
+        table.add_row(str(out / name), *map(str, cells))
+    return table

@@ -1,0 +1,99 @@
+"""``sticker-uq dataset prelabel``: the detector's boxes as labels to be corrected by a person."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, write_coco
+from sticker_uq.io.outputs import whole_folder
+from sticker_uq.io.sources import SourceImage, open_source
+from sticker_uq.messages import printable
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+_DESCRIPTION = "Boxes of a detector, to be corrected by a person: not labels yet"
+
+
+@field_options("detector_values", DetectorSettings, "model", "weights", "min_size", "device")
+def command(
+    pool: Annotated[Path, typer.Argument(help="Pictures without labels: a folder, a recording or a video.")],
+    out: Annotated[Path, output_folder("New folder for images/ and annotations.json.", empty=True)],
+    detector_values: dict[str, Any],
+    min_score: Annotated[
+        float, typer.Option(min=0.01, max=1, help="Lowest probability of logo or sticker for a box.")
+    ] = 0.3,
+    topic: Annotated[str | None, typer.Option(help="Image topic of a recording, if it has several.")] = None,
+    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "png",
+) -> None:
+    """Write the detector's boxes as a COCO folder, to be corrected in a labelling tool such as CVAT or Label Studio.
+
+    Files keep their names; each annotation has its probability as "score". Nothing here is a label before a person has seen it.
+    """
+    # only this command needs torch
+    from sticker_uq.detection import StochasticDetector, load_detector
+
+    if image_format not in IMAGE_FORMATS:
+        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
+    source = open_source(pool, topic)
+    settings = checked(DetectorSettings, detector_values)
+    detector: StochasticDetector = load_detector(
+        settings.model_copy(update={"score_floor": min(settings.score_floor, min_score)})
+    )
+    found: Counter[str] = Counter()
+    failed: list[str] = []
+    named: set[str] = set()
+
+    def encoded(item: SourceImage, number: int) -> EncodedScene:
+        assert item.image is not None
+        seen = detector.detect(detector.encode(item.image))
+        scores = seen.probabilities.max(axis=1, initial=0.0)
+        height, width = item.image.shape[:2]
+        boxes = seen.boxes.clip(0, np.array([width, height, width, height], np.float32))
+        sides = boxes[:, 2:] - boxes[:, :2]
+        kept = (seen.labels != ObjectClass.BACKGROUND) & (scores >= min_score) & (sides > 0).all(axis=1)
+        found.update(ObjectClass(int(label)).name.lower() for label in seen.labels[kept])
+        stem = Path(item.name).stem
+        if stem in named:
+            raise InvalidInput(f"{pool}: two pictures are named {stem!r}; expected different names")
+        named.add(stem)
+        return EncodedScene(
+            seed=number,
+            format=image_format,
+            data=encode_picture(item.image, image_format),
+            width=width,
+            height=height,
+            boxes=boxes[kept],
+            labels=seen.labels[kept].astype(np.int64),
+            box_fields=tuple({"score": round(float(score), 4)} for score in scores[kept]),
+            name=stem,
+        )
+
+    def scenes() -> Iterator[EncodedScene]:
+        for number, item in enumerate(source):
+            if item.image is None:
+                failed.append(f"{item.name}: {item.error}")
+            else:
+                yield encoded(item, number)
+            bar.advance(task)
+
+    columns = (TextColumn("detecting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar, whole_folder(out) as folder:
+        task = bar.add_task("", total=operator.length_hint(source, 0) or None)
+        written = write_coco(folder, scenes(), description=_DESCRIPTION)
+        if not written:
+            raise InvalidInput(f"{pool}: none of its pictures can be read; first {failed[0]}")
+    for line in failed:
+        typer.echo(f"left out {printable(line)}", err=True)
+    typer.echo(
+        f"{written} pictures in {out}: {found['logo']} logos, {found['sticker']} stickers to be corrected"
+    )

@@ -1,0 +1,79 @@
+"""``sticker-uq dataset suggest``: which pictures to label next."""
+
+from __future__ import annotations
+
+import csv
+import math
+import operator
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sticker_uq.cli.options import output_file, settings_options
+from sticker_uq.io.coco import read_coco, read_picture
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.sources import open_source
+from sticker_uq.messages import printable
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import single_perception
+from sticker_uq.scene import InvalidInput
+
+if TYPE_CHECKING:
+    from sticker_uq.lab.datasets.suggesting import Suggestion
+
+_DETECTOR_ONLY = ("image_transport", "image_reliability", "max_image_age_s", "annotated_rate")
+_SHOWN = 10
+
+
+@settings_options("settings", PerceptionSettings, "detector", also_known=_DETECTOR_ONLY)
+def command(
+    pool: Annotated[Path, typer.Argument(help="Pictures without labels: a folder, a recording or a video.")],
+    settings: PerceptionSettings,
+    out: Annotated[Path, output_file("CSV file to write the suggestions to, the most useful first.")],
+    count: Annotated[int, typer.Option(min=1, help="How many pictures to suggest.")] = 50,
+    labelled: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="COCO folder that is labelled already; pictures like those are suggested last. May be repeated."
+        ),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Image topic of a recording, if it has several.")] = None,
+) -> None:
+    """Suggest pictures to label next, by the detector's uncertainty, novelty, and difference from each other."""
+    # only this command needs torch
+    from sticker_uq.lab.datasets.suggesting import measured_pool, pooled_features, suggested
+
+    if settings.escalate_to:
+        raise InvalidInput(f"--escalate-to {settings.escalate_to}: expected one model, not a cascade")
+    source = open_source(pool, topic)
+    known = [item for folder in labelled or () for item in read_coco(folder)]
+    perception = single_perception(settings)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("assessing", total=operator.length_hint(source, 0) or None)
+        pictures, failed = measured_pool(source, perception, lambda: bar.advance(task))
+        covered = [
+            pooled_features(perception.detector, read_picture(item))
+            for item in bar.track(known, description="labelled")
+        ]
+    chosen = suggested(pictures, count, covered)
+    with atomic_write(out, "w") as stream:
+        _write(stream, chosen)
+    typer.echo(f"{len(chosen)} of {len(pictures)} pictures in {out}")
+    for line in failed[:_SHOWN]:
+        typer.echo(f"left out {printable(line)}", err=True)
+    if len(failed) > _SHOWN:
+        typer.echo(f"left out {len(failed) - _SHOWN} more", err=True)
+
+
+def _write(stream: IO[str], chosen: Sequence[Suggestion]) -> None:
+    names = list(chosen[0].picture.signals)
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["picture", "score", "distance", *names])
+    for one in chosen:
+        values = (one.score, one.distance, *one.picture.signals.values())
+        writer.writerow([one.picture.name, *("" if math.isnan(v) else f"{v:.6g}" for v in values)])

@@ -1,0 +1,1 @@
+"""Labelled photographs of other tools as COCO folders of this package: Pascal VOC, YOLO, CVAT, Label Studio, COCO."""

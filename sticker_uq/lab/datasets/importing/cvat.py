@@ -1,0 +1,86 @@
+"""CVAT for images 1.1: one XML file with all pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from sticker_uq.io.faults import Faults
+from sticker_uq.io.reading import shown
+from sticker_uq.lab.datasets.importing.labelled_picture import (
+    Corners,
+    NamedObject,
+    NamedPicture,
+    PictureFinder,
+    bounding,
+    class_name,
+    number,
+    side,
+)
+from sticker_uq.lab.datasets.importing.xml_files import read_xml
+from sticker_uq.scene import InvalidInput
+
+_SHAPES = ("box", "polygon", "ellipse")
+_NO_SHAPES = ("tag", "attribute")
+
+
+def read_cvat(files: Sequence[Path], finder: PictureFinder, faults: Faults) -> list[NamedPicture]:
+    """The pictures of the XML ``files``; of polygons, ellipses and turned boxes the box around them."""
+    found = []
+    for path in files:
+        root = read_xml(path)
+        if root.tag != "annotations":
+            raise InvalidInput(f"{path}: <{root.tag}>: expected <annotations>, as CVAT for images 1.1 has it")
+        if root.find("track") is not None:
+            raise InvalidInput(f"{path}: is CVAT for video; export the task as CVAT for images 1.1")
+        for element in root.findall("image"):
+            with faults.collected():
+                found.append(_picture(path, element, finder))
+    return found
+
+
+def _picture(path: Path, element: Element, finder: PictureFinder) -> NamedPicture:
+    name = element.get("name", "")
+    where = f"{path}: image {shown(name)}"
+    width, height = (side(element.get(key), f"{where}: {key}") for key in ("width", "height"))
+    objects = []
+    for index, shape in enumerate(element, 1):
+        if shape.tag in _NO_SHAPES:
+            continue
+        place = f"{where}: object {index}"
+        if shape.tag not in _SHAPES:
+            raise InvalidInput(f"{place}: <{shape.tag}>: expected one of {', '.join(_SHAPES)}")
+        objects.append(NamedObject(class_name(shape.get("label"), place), _box(shape, place), place))
+    return NamedPicture(finder.find(name, path), (width, height), tuple(objects))
+
+
+def _box(shape: Element, where: str) -> Corners:
+    def value(key: str) -> float:
+        return number(shape.get(key), f"{where}: {key}")
+
+    if shape.tag == "polygon":
+        pairs = [pair.split(",") for pair in shape.get("points", "").split(";")]
+        if not all(len(pair) == 2 for pair in pairs):
+            raise InvalidInput(f"{where}: points {shown(shape.get('points'))}: expected x1,y1;x2,y2;...")
+        return bounding((number(x, f"{where}: points"), number(y, f"{where}: points")) for x, y in pairs)
+    if shape.tag == "ellipse":
+        middle_x, middle_y = value("cx"), value("cy")
+        half_x, half_y = value("rx"), value("ry")
+    else:
+        x1, y1, x2, y2 = (value(key) for key in ("xtl", "ytl", "xbr", "ybr"))
+        middle_x, middle_y, half_x, half_y = (x1 + x2) / 2, (y1 + y2) / 2, (x2 - x1) / 2, (y2 - y1) / 2
+    angle = math.radians(number(shape.get("rotation", "0"), f"{where}: rotation"))
+    if angle:
+        cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
+        if shape.tag == "ellipse":
+            half_x, half_y = (
+                math.hypot(half_x * cosine, half_y * sine),
+                math.hypot(half_x * sine, half_y * cosine),
+            )
+        else:
+            half_x, half_y = half_x * cosine + half_y * sine, half_x * sine + half_y * cosine
+    elif shape.tag == "box":
+        return x1, y1, x2, y2
+    return middle_x - half_x, middle_y - half_y, middle_x + half_x, middle_y + half_y

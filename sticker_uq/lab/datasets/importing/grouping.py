@@ -1,0 +1,104 @@
+"""Groups of pictures of one laptop, and a split that keeps each group in one part."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from sticker_uq.scene import InvalidInput
+
+PARTS = ("learn", "calibrate", "test")
+
+
+def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
+    """The laptop of each picture: what ``pattern`` finds in its name, its first group if it has one.
+
+    Raises InvalidInput for a pattern that is none, and naming pictures in which it finds nothing.
+    """
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"--group {pattern!r}: not a regular expression ({error})") from None
+    found = [compiled.search(name) for name in names]
+    keys = [(match[1] if compiled.groups else match[0]) if match else "" for match in found]
+    missing = [name for name, key in zip(names, keys, strict=True) if not key]
+    if missing:
+        raise InvalidInput(
+            f"--group {pattern!r}: finds nothing in {len(missing)} of {len(names)} names, first {missing[0]!r}; expected a "
+            "laptop in each"
+        )
+    return [str(key) for key in keys]
+
+
+def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    """The group of each of ``count`` pictures, as its lowest number, when the two of each pair belong together."""
+    parent = list(range(count))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    for first, second in pairs:
+        a, b = sorted((root(first), root(second)))
+        parent[b] = a
+    return [root(index) for index in range(count)]
+
+
+def shares_of(text: str) -> tuple[float, ...]:
+    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to 1."""
+    try:
+        shares = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        shares = ()
+    if len(shares) != len(PARTS) or not all(0 <= s <= 1 for s in shares) or abs(sum(shares) - 1) > 1e-6:
+        raise InvalidInput(
+            f"--split {text!r}: expected the shares of {', '.join(PARTS)}, which sum to 1, for example 0.7,0.15,0.15"
+        )
+    return shares
+
+
+def split_groups(
+    groups: Sequence[int], shares: Sequence[float], seed: int, clean: Sequence[bool] | None = None
+) -> list[int]:
+    """The part of each picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
+
+    Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Groups with a
+    picture that is ``clean`` (N,) are divided first, by the same shares: calibration needs some of them. Raises InvalidInput when
+    a part with a share stays empty.
+    """
+    sizes = Counter(groups)
+    order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
+    order.sort(key=lambda group: -sizes[group])
+    with_clean = {
+        group for group, is_clean in zip(groups, clean or [False] * len(groups), strict=True) if is_clean
+    }
+    used = [number for number, share in enumerate(shares) if share > 0]
+    missing = [0.0] * len(shares)
+    part_of: dict[int, int] = {}
+    for stratum in (with_clean, set(sizes) - with_clean):
+        total = sum(sizes[group] for group in stratum)
+        missing = [lacking + share * total for lacking, share in zip(missing, shares, strict=True)]
+        for group in order:
+            if group in stratum:
+                part_of[group] = max(used, key=lambda number: missing[number])
+                missing[part_of[group]] -= sizes[group]
+    empty = [PARTS[p] for p in range(len(shares)) if shares[p] > 0 and p not in part_of.values()]
+    if empty:
+        raise InvalidInput(
+            f"{len(groups)} pictures of {len(sizes)} laptops: nothing is left for {' and '.join(empty)}; give more laptops, "
+            "other shares, or a lower --near"
+        )
+    return [part_of[group] for group in groups]
+
+
+def members(groups: Sequence[int]) -> dict[int, list[int]]:
+    """The numbers of the pictures of each group."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for index, group in enumerate(groups):
+        found[group].append(index)
+    return dict(found)

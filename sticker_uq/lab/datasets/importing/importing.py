@@ -1,0 +1,247 @@
+"""From named pictures to COCO folders: upright pixels, known classes, groups of one laptop, parts without a common laptop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from sticker_uq.io.coco import EncodedScene, LabelledImage, box_fault, clipped, encode_picture, write_coco
+from sticker_uq.io.faults import Faults
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.images import MOST_PICTURE, read_image_file
+from sticker_uq.io.outputs import whole_folder
+from sticker_uq.io.reading import read_bytes
+from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
+from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
+from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
+from sticker_uq.lab.datasets.importing.orientation import (
+    Frame,
+    labelled_as_stored,
+    orientation_of,
+    shown_box,
+    shown_size,
+)
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+RECORD = "import.yaml"
+_KEPT_AS_IS = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png"}
+
+
+@dataclass(frozen=True)
+class UprightPicture:
+    """A picture as shown: ``labelled`` has its size, boxes and classes, ``statistics`` its pixels' digest and hash.
+
+    ``name`` is its path in the source; ``turned``: its EXIF orientation is applied when it is written.
+    """
+
+    name: str
+    statistics: PictureStatistics
+    turned: bool
+
+    @property
+    def labelled(self) -> LabelledImage:
+        """Path, size, boxes and classes."""
+        return self.statistics.item
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The pictures to write, the laptop of each, and which pictures were left out as copies of others."""
+
+    pictures: tuple[UprightPicture, ...]
+    groups: tuple[int, ...]
+    laptops: tuple[str, ...]
+    """The name of the laptop of each picture, "" for one that is alone and not named."""
+    copies: tuple[tuple[str, str], ...]
+    """Names of pictures with the same pixels: the one left out, the one kept."""
+
+
+def upright(
+    pictures: Sequence[NamedPicture],
+    root: Path,
+    labels: Mapping[str, ObjectClass | None],
+    frame: Frame = "auto",
+    repair: bool = False,
+    progress: Callable[[], None] = lambda: None,
+) -> tuple[list[UprightPicture], list[str]]:
+    """All ``pictures`` read once, with their boxes in the pixels as shown, and what was repaired, one line each.
+
+    ``labels`` has the class of each name, None to leave it out; names of pictures are relative to ``root``. With ``repair`` boxes
+    are clipped to their picture, and left out when nothing of them is inside. Raises InvalidInput with all faults.
+    """
+    faults, changes, found = Faults(str(root)), list[str](), list[UprightPicture]()
+    hint = "--repair clips such boxes to their picture or leaves them out"
+    for number, picture in enumerate(pictures):
+        with faults.collected():
+            found.append(
+                _upright(
+                    picture, number, root, labels, frame, _Boxes(faults, changes if repair else None, hint)
+                )
+            )
+        progress()
+    faults.refuse()
+    return found, changes
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """Decides about boxes outside of their picture: adds them to ``faults``, or to ``changes`` if there are such."""
+
+    faults: Faults
+    changes: list[str] | None
+    hint: str
+
+    def inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> tuple[float, ...] | None:
+        x1, y1, x2, y2 = box
+        coco = [x1, y1, x2 - x1, y2 - y1]
+        fault = box_fault(coco, *size)
+        within = clipped(coco, *size) if min(coco[2:]) > 0 else None
+        if not fault:
+            return within
+        if self.changes is None:
+            self.faults.add(f"{where}: {fault}", self.hint)
+        else:
+            self.changes.append(f"{where}: {'left out' if within is None else 'clipped'}: {fault}")
+        return within
+
+
+def _upright(
+    picture: NamedPicture,
+    number: int,
+    root: Path,
+    labels: Mapping[str, ObjectClass | None],
+    frame: Frame,
+    boxes: _Boxes,
+) -> UprightPicture:
+    data = read_bytes(picture.path, MOST_PICTURE)
+    image = read_image_file(picture.path)
+    try:
+        orientation, stored = orientation_of(data)
+        as_stored = labelled_as_stored(orientation, stored, picture.size, frame)
+    except InvalidInput as error:
+        raise InvalidInput(f"{picture.path}: {error}") from None
+    size = (image.shape[1], image.shape[0])
+    if size != shown_size(orientation, stored):
+        raise InvalidInput(
+            f"{picture.path}: its EXIF orientation {orientation} cannot be applied; turn the picture itself"
+        )
+    drawn_on = stored if as_stored else size
+    scale = drawn_on if picture.size is None else (1, 1)
+    kept, classes = [], []
+    for one in picture.objects:
+        label = labels[one.name]
+        if label is None:
+            continue
+        x1, y1, x2, y2 = one.box
+        box = (x1 * scale[0], y1 * scale[1], x2 * scale[0], y2 * scale[1])
+        within = boxes.inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
+        if within is not None:
+            kept.append(within)
+            classes.append(int(label))
+    item = LabelledImage(
+        path=picture.path,
+        image_id=number,
+        width=size[0],
+        height=size[1],
+        boxes=np.asarray(kept, np.float32).reshape(-1, 4),
+        labels=np.asarray(classes, np.int64),
+    )
+    inside = root in picture.path.parents
+    name = (picture.path.relative_to(root) if inside else Path(picture.path.name)).as_posix()
+    return UprightPicture(name, statistics_of(item, image), orientation != 1)
+
+
+def grouped(pictures: Sequence[UprightPicture], near: int, pattern: str | None = None) -> Grouped:
+    """``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, and near duplicates together.
+
+    The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Raises
+    InvalidInput for pictures with the same pixels and other objects, and as :func:`names_by_pattern`.
+    """
+    ordered = sorted(pictures, key=lambda one: one.name)
+    faults = Faults("pictures with the same pixels")
+    first: dict[bytes, UprightPicture] = {}
+    copies = []
+    for one in ordered:
+        known = first.setdefault(one.statistics.pixels, one)
+        if known is one:
+            continue
+        if _objects(known.labelled) != _objects(one.labelled):
+            faults.add(f"{one.name} and {known.name} have other objects; correct or remove one")
+        copies.append((one.name, known.name))
+    faults.refuse()
+    kept = list(first.values())
+    pairs = [(a, b) for a, b, _ in close_pairs([one.statistics for one in kept], near)] if near >= 0 else []
+    names = [""] * len(kept)
+    if pattern is not None:
+        names = names_by_pattern([one.name for one in kept], pattern)
+        start: dict[str, int] = {}
+        pairs += [(start.setdefault(name, index), index) for index, name in enumerate(names)]
+    groups = joined(len(kept), pairs)
+    sizes = {group: len(numbers) for group, numbers in members(groups).items()}
+    laptops = [names[group] or (f"like {kept[group].name}" if sizes[group] > 1 else "") for group in groups]
+    return Grouped(tuple(kept), tuple(groups), tuple(laptops), tuple(copies))
+
+
+def _objects(item: LabelledImage) -> list[tuple[float, ...]]:
+    return sorted((*box, label) for box, label in zip(item.boxes.tolist(), item.labels.tolist(), strict=True))
+
+
+def write_import(
+    out: Path,
+    data: Grouped,
+    record: Mapping[str, Any],
+    shares: Sequence[float] | None = None,
+    seed: int = 0,
+    progress: Callable[[], None] = lambda: None,
+) -> dict[str, list[int]]:
+    """Write ``out``, whole or not at all: a COCO folder, or one for each part with a share; returns the pictures of each part.
+
+    ``record`` is kept in import.yaml. The parts are those of :func:`split_groups`; without ``shares`` there is one, "".
+    """
+    parts = {"": list(range(len(data.pictures)))}
+    if shares is not None:
+        clean = [not (one.labelled.labels == ObjectClass.STICKER).any() for one in data.pictures]
+        chosen = split_groups(data.groups, shares, seed, clean)
+        parts = {
+            name: [index for index, part in enumerate(chosen) if part == number]
+            for number, name in enumerate(PARTS)
+            if shares[number] > 0
+        }
+    with whole_folder(out) as folder:
+        for name, numbers in parts.items():
+            write_coco(
+                folder / name,
+                (_encoded(data, index, progress) for index in numbers),
+                description=f"Imported from {record.get('source', '')}",
+            )
+        with atomic_write(folder / RECORD, "w") as stream:
+            yaml.safe_dump(dict(record), stream, sort_keys=False, allow_unicode=True)
+    return parts
+
+
+def _encoded(data: Grouped, index: int, progress: Callable[[], None]) -> EncodedScene:
+    one = data.pictures[index]
+    item = one.labelled
+    image_format = _KEPT_AS_IS.get(item.path.suffix.lower())
+    if image_format is None or one.turned:
+        image_format = image_format or "png"
+        content = encode_picture(read_image_file(item.path), image_format)
+    else:
+        content = read_bytes(item.path, MOST_PICTURE)
+    progress()
+    laptop = {"workpiece_id": data.laptops[index]} if data.laptops[index] else {}
+    return EncodedScene(
+        seed=index,
+        format=image_format,
+        data=content,
+        width=item.width,
+        height=item.height,
+        boxes=item.boxes,
+        labels=item.labels,
+        image_fields={"source_name": one.name, **laptop},
+    )

@@ -1,0 +1,134 @@
+"""What every format says: pictures with named objects; and where a picture lies on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from sticker_uq.io.coco import LONGEST
+from sticker_uq.io.reading import shown
+from sticker_uq.io.sources import PICTURE_SUFFIXES
+from sticker_uq.scene import InvalidInput
+
+Corners = tuple[float, float, float, float]
+MOST_FILES = 1_000_000
+"""Files below a folder that is searched."""
+
+
+@dataclass(frozen=True)
+class NamedObject:
+    """An object: the name of its class, its box x1, y1, x2, y2, and where it stands in its file, for messages."""
+
+    name: str
+    box: Corners
+    where: str
+
+
+@dataclass(frozen=True)
+class NamedPicture:
+    """A picture with its objects, as a labelling tool describes it.
+
+    ``size`` is its width and height in px as labelled, and boxes are in these pixels; None when the format does not say it: boxes
+    are then fractions of width and height, 0..1.
+    """
+
+    path: Path
+    size: tuple[int, int] | None
+    objects: tuple[NamedObject, ...]
+
+
+class PictureFinder:
+    """Finds the pictures that annotations name, below the folders ``roots``."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self._roots = [root for root in roots if root.is_dir()]
+        self._named: defaultdict[str, list[Path]] = defaultdict(list)
+        known = set[Path]()
+        for root in self._roots:
+            for path in files_below(root):
+                if path.suffix.lower() in PICTURE_SUFFIXES and path.resolve() not in known:
+                    known.add(path.resolve())
+                    self._named[path.name].append(path)
+
+    @property
+    def pictures(self) -> list[Path]:
+        """All pictures, by name."""
+        return sorted(path for paths in self._named.values() for path in paths)
+
+    def find(self, name: str, beside: Path | None = None) -> Path:
+        """The picture called ``name``, of several the one with the most equal folders before it; ``beside``: its annotations.
+
+        A name may begin with folders of another machine, and lack the suffix of its file. Raises
+        InvalidInput when there is none, or no single best one.
+        """
+        parts = PurePosixPath(name.replace("\\", "/")).parts
+        candidates = self._named.get(parts[-1], []) if parts else []
+        if parts and not candidates and not parts[-1].lower().endswith(PICTURE_SUFFIXES):
+            candidates = [
+                path for suffix in PICTURE_SUFFIXES for path in self._named.get(parts[-1] + suffix, [])
+            ]
+        if not candidates:
+            listed = ", ".join(map(str, self._roots)) or "any folder"
+            raise InvalidInput(f"picture {shown(name)} is not below {listed}; give its folder with --images")
+        common = [_common_end(path.parts, parts) for path in candidates]
+        best = [path for path, count in zip(candidates, common, strict=True) if count == max(common)]
+        if len(best) > 1 and beside is not None:
+            best = [path for path in best if beside.parent in path.parents] or best
+        if len(best) > 1:
+            raise InvalidInput(f"picture {shown(name)} may be {best[0]} or {best[1]}; expected a single one")
+        return best[0]
+
+
+def files_below(root: Path) -> list[Path]:
+    """The files below ``root``, by name, without hidden ones; InvalidInput for more than :data:`MOST_FILES`."""
+    found: list[Path] = []
+    for folder, inner, files in os.walk(root):  # does not follow links to folders, which may form a circle
+        inner[:] = sorted(name for name in inner if not name.startswith((".", "__MACOSX")))
+        found += [Path(folder, name) for name in sorted(files) if not name.startswith(".")]
+        if len(found) > MOST_FILES:
+            raise InvalidInput(f"{root}: has more than {MOST_FILES} files; expected the folder of a data set")
+    return found
+
+
+def bounding(points: Iterable[tuple[float, float]]) -> Corners:
+    """The corners of the smallest box around ``points``."""
+    x, y = zip(*points, strict=True)
+    return min(x), min(y), max(x), max(y)
+
+
+def number(text: object, name: str) -> float:
+    """``text`` as a finite number of a possible size; InvalidInput, which calls it ``name``, when it is none."""
+    try:
+        value = float(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        value = float("nan")
+    if not abs(value) <= LONGEST:
+        raise InvalidInput(f"{name} {shown(text)}: expected a number")
+    return value
+
+
+def side(text: object, name: str) -> int:
+    """``text`` as a number of pixels of a side; InvalidInput, which calls it ``name``, when it is none."""
+    value = number(text, name)
+    if value < 1 or value != int(value):
+        raise InvalidInput(f"{name} {shown(text)}: expected a positive integer")
+    return int(value)
+
+
+def class_name(text: object, where: str) -> str:
+    """``text`` as the name of a class; InvalidInput when there is none."""
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidInput(f"{where}: class {shown(text)}: expected a name")
+    return text.strip()
+
+
+def _common_end(a: tuple[str, ...], b: tuple[str, ...]) -> int:
+    count = 0
+    for one, other in zip(reversed(a), reversed(b), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

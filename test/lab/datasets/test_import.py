@@ -1,0 +1,460 @@
+"""Photographs labelled with other tools: the same boxes from every format, upright, and no laptop in two parts."""
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from sticker_uq.cli import app
+from sticker_uq.io.coco import LabelledImage, read_coco, read_picture
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.datasets.importing.formats import FORMATS
+from sticker_uq.lab.datasets.importing.grouping import split_groups
+from sticker_uq.lab.datasets.importing.orientation import shown_box, shown_size
+
+WIDTH, HEIGHT = 80, 60
+OBJECTS = {
+    "lid_01.png": [
+        ("Aufkleber", (4.0, 6.0, 24.0, 36.0)),
+        ("logo", (40.0, 30.0, 56.0, 45.0)),
+        ("screw", (70.0, 3.0, 74.0, 6.0)),
+    ],
+    "lid_02.png": [("Aufkleber", (10.0, 12.0, 30.0, 27.0))],
+    "lid_03.png": [],
+}
+CLASSES = ["Aufkleber", "logo", "screw"]
+MEANING = ["--class", "Aufkleber=sticker", "--class", "logo=logo", "--ignore", "rest"]
+EXPECTED = {
+    "lid_01.png": [([4, 6, 24, 36], 2), ([40, 30, 56, 45], 1)],
+    "lid_02.png": [([10, 12, 30, 27], 2)],
+    "lid_03.png": [],
+}
+
+
+def picture(seed: int, size: tuple[int, int] = (WIDTH, HEIGHT)) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return cv2.resize(rng.integers(0, 255, (6, 8, 3), np.uint8), size, interpolation=cv2.INTER_CUBIC)
+
+
+def write_voc(root: Path, images: Path) -> None:
+    (root / "Annotations").mkdir()
+    for name, objects in OBJECTS.items():
+        top = ElementTree.Element("annotation")
+        ElementTree.SubElement(top, "filename").text = name
+        size = ElementTree.SubElement(top, "size")
+        for key, value in (("width", WIDTH), ("height", HEIGHT), ("depth", 3)):
+            ElementTree.SubElement(size, key).text = str(value)
+        for label, box in objects:
+            one = ElementTree.SubElement(top, "object")
+            ElementTree.SubElement(one, "name").text = label
+            inner = ElementTree.SubElement(one, "bndbox")
+            for key, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True):
+                ElementTree.SubElement(inner, key).text = f"{value:g}"
+        ElementTree.ElementTree(top).write(root / "Annotations" / f"{Path(name).stem}.xml")
+
+
+def write_yolo(root: Path, images: Path) -> None:
+    (root / "labels").mkdir()
+    (root / "data.yaml").write_text(yaml.safe_dump({"names": CLASSES, "nc": 3, "train": "images"}))
+    for name, objects in OBJECTS.items():
+        lines = []
+        for label, (x1, y1, x2, y2) in objects:
+            values = ((x1 + x2) / 2 / WIDTH, (y1 + y2) / 2 / HEIGHT, (x2 - x1) / WIDTH, (y2 - y1) / HEIGHT)
+            lines.append(f"{CLASSES.index(label)} " + " ".join(f"{value:.9f}" for value in values))
+        (root / "labels" / f"{Path(name).stem}.txt").write_text("\n".join(lines))
+
+
+def write_cvat(root: Path, images: Path) -> None:
+    top = ElementTree.Element("annotations")
+    ElementTree.SubElement(top, "version").text = "1.1"
+    for number, (name, objects) in enumerate(OBJECTS.items()):
+        size = {"width": str(WIDTH), "height": str(HEIGHT)}
+        image = ElementTree.SubElement(top, "image", {"id": str(number), "name": f"batch/{name}", **size})
+        for label, (x1, y1, x2, y2) in objects:
+            if label == "logo":
+                points = f"{x1},{y1};{x2},{y1};{x2},{y2};{x1},{y2}"
+                ElementTree.SubElement(image, "polygon", {"label": label, "points": points})
+            else:
+                corners = {"xtl": str(x1), "ytl": str(y1), "xbr": str(x2), "ybr": str(y2)}
+                ElementTree.SubElement(image, "box", {"label": label, **corners})
+    ElementTree.ElementTree(top).write(root / "annotations.xml")
+
+
+def write_label_studio(root: Path, images: Path) -> None:
+    tasks: list[dict[str, Any]] = []
+    for number, (name, objects) in enumerate(OBJECTS.items(), 1):
+        regions = [
+            {
+                "type": "rectanglelabels",
+                "original_width": WIDTH,
+                "original_height": HEIGHT,
+                "image_rotation": 0,
+                "value": {
+                    "x": 100 * x1 / WIDTH, "y": 100 * y1 / HEIGHT, "width": 100 * (x2 - x1) / WIDTH,
+                    "height": 100 * (y2 - y1) / HEIGHT, "rotation": 0, "rectanglelabels": [label],
+                },
+            }
+            for label, (x1, y1, x2, y2) in objects
+        ]  # fmt: skip
+        old = {"was_cancelled": True, "result": [{"broken": 1}]}
+        address = f"/data/upload/4/1f2e3d4c-{name}"
+        tasks.append({"id": number, "data": {"image": address}, "annotations": [{"result": regions}, old]})
+    tasks.append({"id": 9, "data": {"image": "/data/upload/4/missing.png"}, "annotations": []})
+    (root / "export.json").write_text(json.dumps(tasks))
+
+
+def write_coco(root: Path, images: Path) -> None:
+    entries = [
+        {"id": 10 + n, "file_name": name, "width": WIDTH, "height": HEIGHT} for n, name in enumerate(OBJECTS)
+    ]
+    annotations = [
+        {"image_id": 10 + n, "category_id": CLASSES.index(label), "bbox": [x1, y1, x2 - x1, y2 - y1]}
+        for n, objects in enumerate(OBJECTS.values())
+        for label, (x1, y1, x2, y2) in objects
+    ]
+    document = {
+        "categories": [{"id": n, "name": name} for n, name in enumerate(CLASSES)],
+        "images": entries,
+        "annotations": [{"id": n, **one} for n, one in enumerate(annotations)],
+    }
+    (root / "instances.json").write_text(json.dumps(document))
+
+
+WRITERS = {
+    "coco": write_coco,
+    "voc": write_voc,
+    "yolo": write_yolo,
+    "cvat": write_cvat,
+    "label-studio": write_label_studio,
+}
+
+
+def source(root: Path, kind: str) -> Path:
+    images = root / "source" / "images"
+    images.mkdir(parents=True)
+    for seed, name in enumerate(OBJECTS):
+        cv2.imwrite(str(images / name), picture(seed))
+    WRITERS[kind](root / "source", images)
+    return root / "source"
+
+
+def imported(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["dataset", "import", *map(str, arguments)])
+
+
+def boxes_of(items: list[LabelledImage], folder: Path) -> dict[str, list[tuple[list[float], int]]]:
+    document = json.loads((folder / "annotations.json").read_text())
+    names = {image["id"]: Path(image["source_name"]).name for image in document["images"]}
+    return {
+        names[item.image_id]: [
+            (np.round(box, 3).tolist(), int(label))
+            for box, label in zip(item.boxes, item.labels, strict=True)
+        ]
+        for item in items
+    }
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_gives_the_same_boxes(kind: str, tmp_path: Path) -> None:
+    root, out = source(tmp_path, kind), tmp_path / "out"
+    result = imported(root, "--out", out, *MEANING)
+    assert result.exit_code == 0, result.output
+    assert f"3 pictures of format {kind}" in result.output
+    items = read_coco(out)
+    assert boxes_of(items, out) == EXPECTED
+    assert [read_picture(item).tolist() for item in items] == [picture(seed).tolist() for seed in range(3)]
+    record = yaml.safe_load((out / "import.yaml").read_text())
+    assert record["classes"] == {"Aufkleber": "sticker", "logo": "logo", "screw": "ignore"}
+    assert record["format"] == kind
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
+    # named explicitly, and by the file itself, the result is the same
+    again = imported(root, "--format", kind, "--out", tmp_path / "again", *MEANING)
+    assert again.exit_code == 0, again.output
+    assert boxes_of(read_coco(tmp_path / "again"), tmp_path / "again") == EXPECTED
+
+
+def test_a_class_without_a_meaning_is_refused_with_its_number_of_objects(tmp_path: Path) -> None:
+    root = source(tmp_path, "cvat")
+    for options, message in (
+        (
+            ["--class", "logo=logo"],
+            "2 of 3 classes have no meaning: 'Aufkleber' (2 objects), 'screw' (1 objects)",
+        ),
+        (["--class", "Aufkleber=badge"], "expected NAME=one of logo, sticker, ignore"),
+        (
+            [*MEANING, "--class", "vent=logo"],
+            "class 'vent' does not occur; classes there: Aufkleber, logo, screw",
+        ),
+        ([*MEANING, "--class", "LOGO=sticker"], "'LOGO' is given as logo too"),
+        (["--ignore", "rest"], "no picture shows a logo or sticker"),
+    ):
+        result = imported(root, "--out", tmp_path / "out", *options)
+        assert result.exit_code == 2
+        assert message in result.output
+        assert not (tmp_path / "out").exists()
+
+
+def with_exif(image: np.ndarray, orientation: int) -> bytes:
+    exif, stream = Image.Exif(), BytesIO()
+    exif[0x0112] = orientation
+    Image.fromarray(image[..., ::-1]).save(stream, "PNG", exif=exif)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("labelled_as", ["shown", "stored"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pixels_and_boxes_are_turned_upright(orientation: int, labelled_as: str, tmp_path: Path) -> None:
+    image = np.full((HEIGHT, WIDTH, 3), 40, np.uint8)
+    image[5:15, 10:50] = (10, 20, 250)
+    (tmp_path / "in").mkdir()
+    data = with_exif(image, orientation)
+    (tmp_path / "in" / "a.png").write_bytes(data)
+    box, size = (10.0, 5.0, 50.0, 15.0), (WIDTH, HEIGHT)
+    if labelled_as == "shown":
+        box, size = shown_box(orientation, size, box), shown_size(orientation, size)
+    x1, y1, x2, y2 = box
+    (tmp_path / "in" / "a.json").write_text(
+        json.dumps(
+            {
+                "images": [{"id": 1, "file_name": "a.png", "width": size[0], "height": size[1]}],
+                "categories": [{"id": 1, "name": "s"}],
+                "annotations": [
+                    {"id": 1, "image_id": 1, "category_id": 1, "bbox": [x1, y1, x2 - x1, y2 - y1]}
+                ],
+            }
+        )
+    )
+    result = imported(
+        tmp_path / "in", "--out", tmp_path / "out", "--class", "s=sticker", "--orientation", labelled_as
+    )
+    assert result.exit_code == 0, result.output
+    (item,) = read_coco(tmp_path / "out")
+    pixels = read_picture(item)
+    marked = (pixels == (10, 20, 250)).all(axis=2)
+    rows, columns = np.flatnonzero(marked.any(axis=1)), np.flatnonzero(marked.any(axis=0))
+    seen = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+    assert item.boxes[0].tolist() == seen
+    assert int(marked.sum()) == 400
+    assert Image.open(item.path).getexif().get(0x0112, 1) == 1
+
+
+def many(root: Path, laptops: int, each: int) -> Path:
+    """Pictures of laptops, some frames of each: nearly the same."""
+    (root / "in").mkdir()
+    images = []
+    for laptop in range(laptops):
+        base = picture(100 + laptop).astype(np.int16)
+        for frame in range(each):
+            noise = np.random.default_rng(laptop * each + frame).integers(-2, 3, base.shape)
+            name = f"pc{laptop:02d}_{frame}.png"
+            cv2.imwrite(str(root / "in" / name), np.clip(base + noise, 0, 255).astype(np.uint8))
+            images.append({"id": len(images), "file_name": name, "width": WIDTH, "height": HEIGHT})
+    document = {
+        "images": images,
+        "categories": [{"id": 1, "name": "s"}],
+        "annotations": [
+            {"id": n, "image_id": n, "category_id": 1, "bbox": [1, 2, 30, 40]}
+            for n in range(0, len(images), 2)
+        ],
+    }
+    (root / "in" / "a.json").write_text(json.dumps(document))
+    return root / "in"
+
+
+@pytest.mark.parametrize("grouping", [["--group", r"pc(\d+)", "--near", "-1"], []])
+def test_no_laptop_is_in_two_parts(grouping: list[str], tmp_path: Path) -> None:
+    root = many(tmp_path, 12, 4)
+    options = [root, "--class", "s=sticker", "--split", "0.5,0.25,0.25", *grouping]
+    result = imported(*options, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    laptops: dict[str, set[str]] = {}
+    for part, count in (("learn", 24), ("calibrate", 12), ("test", 12)):
+        document = json.loads((tmp_path / "out" / part / "annotations.json").read_text())
+        assert len(document["images"]) == count
+        laptops[part] = {image["source_name"][:4] for image in document["images"]}
+        workpieces = {item.workpiece_id for item in read_coco(tmp_path / "out" / part)}
+        assert len(workpieces) == len(laptops[part]) == count // 4
+        labelled = LabelledSource(tmp_path / "out" / part)
+        assert len({labelled.workpiece_of(item, 0) for item in labelled.items.values()}) == count // 4
+    assert not laptops["learn"] & laptops["calibrate"]
+    assert not (laptops["learn"] | laptops["calibrate"]) & laptops["test"]
+    # the same seed gives the same parts, another one others
+    for name, seed in (("same", "0"), ("other", "1")):
+        assert imported(*options, "--out", tmp_path / name, "--seed", seed).exit_code == 0
+    learn = [
+        (tmp_path / name / "learn" / "annotations.json").read_text() for name in ("out", "same", "other")
+    ]
+    assert learn[0] == learn[1]
+    assert learn[0] != learn[2]
+
+
+def test_parts_that_stay_empty_and_wrong_shares_are_refused(tmp_path: Path) -> None:
+    root = many(tmp_path, 2, 2)
+    for options, message in (
+        (["--split", "0.7,0.15,0.15"], "4 pictures of 2 laptops: nothing is left for"),
+        (["--split", "0.7,0.2"], "expected the shares of learn, calibrate, test"),
+        (["--split", "0.7,0.2,0.2"], "which sum to 1"),
+        (["--group", "("], "not a regular expression"),
+        (["--group", "x"], "finds nothing in 4 of 4 names, first 'pc00_0.png'"),
+    ):
+        result = imported(root, "--out", tmp_path / "out", "--class", "s=sticker", *options)
+        assert result.exit_code == 2, result.output
+        assert message in result.output
+        assert not (tmp_path / "out").exists()
+
+
+def test_the_split_comes_near_its_shares_whatever_the_groups() -> None:
+    groups = np.repeat(np.arange(40), np.random.default_rng(1).integers(1, 9, 40)).tolist()
+    parts = split_groups(groups, (0.7, 0.0, 0.3), seed=3)
+    assert abs(parts.count(0) / len(parts) - 0.7) < 0.05
+    assert parts.count(1) == 0
+    assert all(
+        len({p for p, g in zip(parts, groups, strict=True) if g == group}) == 1 for group in set(groups)
+    )
+
+
+def test_laptops_without_stickers_are_divided_by_the_same_shares() -> None:
+    groups, clean = list(range(100)), [number % 5 == 0 for number in range(100)]
+    parts = split_groups(groups, (0.5, 0.35, 0.15), seed=0, clean=clean)
+    assert [parts.count(part) for part in range(3)] == [50, 35, 15]
+    assert [sum(c for c, p in zip(clean, parts, strict=True) if p == part) for part in range(3)] == [10, 7, 3]
+
+
+def test_copies_are_left_out_and_copies_with_other_objects_refused(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    copy = root / "images" / "lid_09.png"
+    copy.write_bytes((root / "images" / "lid_02.png").read_bytes())
+    labels = root / "labels" / "lid_09.txt"
+    labels.write_text("0 0.5 0.5 0.1 0.1\n")
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    assert "lid_09.png and images/lid_02.png have other objects" in refused.output
+    labels.write_text((root / "labels" / "lid_02.txt").read_text())
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert "images/lid_09.png has the pixels of images/lid_02.png" in result.output
+    assert len(read_coco(tmp_path / "out")) == 3
+
+
+def test_a_picture_without_a_label_file_was_not_labelled(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    (root / "labels" / "lid_03.txt").unlink()
+    assert imported(root, "--out", tmp_path / "out", *MEANING).exit_code == 0
+    assert len(read_coco(tmp_path / "out")) == 2
+
+
+def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    label = root / "labels" / "lid_02.txt"
+    label.write_text("0 0.9 0.5 0.4 0.5\n0 0.5 0.5 0 0.1\n")
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    assert f"{label}: line 1: bbox" in refused.output
+    assert f"{label}: line 2: bbox" in refused.output
+    assert "--repair clips" in refused.output
+    result = imported(root, "--out", tmp_path / "out", *MEANING, "--repair")
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out")["lid_02.png"] == [([56, 15, 80, 45], 2)]
+    assert len(yaml.safe_load((tmp_path / "out" / "import.yaml").read_text())["repaired"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "text", "message"),
+    [
+        ("voc", "Annotations/lid_01.xml", "<annotation>", "not an XML file"),
+        (
+            "voc",
+            "Annotations/lid_01.xml",
+            '<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>',
+            "has a document type or entities",
+        ),
+        ("voc", "Annotations/lid_01.xml", "<annotation><filename>lid_01.png</filename></annotation>", "no <size>"),
+        ("cvat", "annotations.xml", "<annotations><track/></annotations>", "export the task as CVAT for images 1.1"),
+        (
+            "cvat",
+            "annotations.xml",
+            '<annotations><image name="../../secret.png" width="80" height="60"/></annotations>',
+            "is not below",
+        ),
+        ("yolo", "labels/lid_01.txt", "7 0.5 0.5 0.1 0.1", "class '7': expected one of 0 to 2"),
+        ("yolo", "labels/lid_01.txt", "0 0.5 0.5 0.1", "line 1: 4 values"),
+        ("yolo", "labels/lid_01.txt", "0 0.5 nan 0.1 0.1", "value 'nan': expected a number"),
+        ("label-studio", "export.json", '[{"id": 1, "annotations": 3, "data": {}}]', "annotations 3: expected a list"),
+        ("label-studio", "export.json", "[]", "no annotations found"),
+        ("coco", "instances.json", '{"images": 3, "annotations": [], "categories": []}', "'images' to be a list"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(kind: str, file: str, text: str, message: str, tmp_path: Path) -> None:
+    root = source(tmp_path, kind)
+    (root / file).write_text(text)
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 2, result.output
+    assert message in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("written", ["", "lid_02", "D:\\photos\\lid_02.png"])
+def test_a_picture_is_found_by_its_name_without_suffix_or_with_folders_of_another_machine(
+    written: str, tmp_path: Path
+) -> None:
+    root = source(tmp_path, "voc")
+    path = root / "Annotations" / "lid_02.xml"
+    path.write_text(path.read_text().replace("lid_02.png", written))
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 0, result.output
+    assert boxes_of(read_coco(tmp_path / "out"), tmp_path / "out") == EXPECTED
+
+
+def test_two_formats_in_one_folder_are_not_guessed(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    write_cvat(root, root / "images")
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert "has annotations of cvat and yolo; choose one with --format" in refused.output
+    assert imported(root, "--out", tmp_path / "out", "--format", "cvat", *MEANING).exit_code == 0
+
+
+def test_nothing_is_left_of_an_import_that_fails_while_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = source(tmp_path, "coco")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sticker_uq.io.coco.write_annotations", full)
+    result = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert result.exit_code == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_turned_shapes_give_the_box_around_them(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    cv2.imwrite(str(tmp_path / "in" / "a.png"), picture(0))
+    image = f'<image name="a.png" width="{WIDTH}" height="{HEIGHT}">'
+    shapes = (
+        '<box label="s" xtl="20" ytl="20" xbr="40" ybr="30" rotation="90"/>'
+        '<ellipse label="s" cx="50" cy="30" rx="8" ry="4" rotation="90"/>'
+        '<ellipse label="s" cx="50" cy="30" rx="8" ry="4"/>'
+    )
+    (tmp_path / "in" / "a.xml").write_text(f"<annotations>{image}{shapes}</image></annotations>")
+    assert imported(tmp_path / "in", "--out", tmp_path / "out", "--class", "s=sticker").exit_code == 0
+    (item,) = read_coco(tmp_path / "out")
+    np.testing.assert_allclose(item.boxes, [[25, 15, 35, 35], [46, 22, 54, 38], [42, 26, 58, 34]], atol=1e-4)
+    (tmp_path / "in" / "a.xml").unlink()
+    turned = {"x": 50, "y": 50, "width": 25, "height": 10, "rotation": 90, "rectanglelabels": ["s"]}
+    region = {"original_width": WIDTH, "original_height": HEIGHT, "value": turned}
+    task = {"data": {"image": "s3://bucket/a.png"}, "annotations": [{"result": [region]}]}
+    (tmp_path / "in" / "a.json").write_text(json.dumps([task]))
+    assert imported(tmp_path / "in", "--out", tmp_path / "two", "--class", "s=sticker").exit_code == 0
+    (item,) = read_coco(tmp_path / "two")
+    # 20 x 6 px turned clockwise around its upper left corner (40, 30)
+    np.testing.assert_allclose(item.boxes, [[34, 30, 40, 50]], atol=1e-4)
