@@ -156,7 +156,7 @@ class Found:
     @property
     def lacking(self) -> str:
         """How many more labels the guarantee takes, "" when there are enough."""
-        return self.provable.lacking(self.settings.levels)
+        return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
 
     @cached_property
     def requirements(self) -> list[Requirement]:

@@ -10,7 +10,7 @@ from sticker_uq.evaluation.reporting.chart_style import svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 from sticker_uq.lab.qualifying.qualification import Found
 from sticker_uq.lab.qualifying.results import percent
-from sticker_uq.lab.qualifying.verdict import MORE, next_gain
+from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED, next_gain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,8 +50,10 @@ def lead(found: Found) -> str:
             f"{percent(found.settings.levels.beta)} of those called clean show a sticker, each with confidence "
             f"{percent(1 - found.settings.levels.delta)}."
         )
-    unmet = [one for one in found.requirements if not one.met]
-    return "Not met: " + "; ".join(f"{one.name} {one.value}, expected {one.limit}" for one in unmet) + "."
+    unmet = [one for one in found.requirements if not one.met and one.value != NOT_MEASURED]
+    text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
+    advice = list(dict.fromkeys(one.advice for one in unmet))
+    return f"{text}. What to do: {'; '.join(advice)}."
 
 
 def _required(found: Found) -> Table:

@@ -11,6 +11,7 @@ from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.making import FIT_SHARE
 from sticker_uq.calibration.planning import Units
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
+from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
 from sticker_uq.lab.qualifying.results import (
     CalibrationResult,
     CurvePoint,
@@ -21,6 +22,7 @@ from sticker_uq.lab.qualifying.results import (
 )
 from sticker_uq.novelty.quality import MIN_AUROC
 
+NOT_MEASURED = "not measured"
 MORE = 100
 """Labels whose worth the report tells."""
 
@@ -53,19 +55,35 @@ def requirements(
             not novelty.weakness,
             f"{novelty.weakness}; label more laptops to learn from",
         ),
-        _proved("wrongful removals, rate excluded", calibration.wrongful, levels.alpha, calibration, lacking),
-        _proved("missed stickers, rate excluded", calibration.missed, levels.beta, calibration, lacking),
+        _proved(
+            "proof: wrongful removals",
+            calibration.wrongful,
+            levels.alpha,
+            calibration.alpha,
+            calibration,
+            lacking,
+        ),
+        _proved(
+            "proof: missed stickers", calibration.missed, levels.beta, calibration.beta, calibration, lacking
+        ),
         *_test_requirements(levels, min_removed, tested),
     ]
 
 
 def _proved(
-    name: str, proof: ProofResult | None, level: float, calibration: CalibrationResult, lacking: str
+    name: str,
+    proof: ProofResult | None,
+    level: float,
+    lowest: float,
+    calibration: CalibrationResult,
+    lacking: str,
 ) -> Requirement:
-    if proof is None:
-        advice = lacking or calibration.refused
-        return Requirement(name, "not proved", f"at most {percent(level)}", False, advice)
-    return Requirement(name, percent(proof.bound), f"at most {percent(level)}", proof.bound <= level)
+    """``lowest``: the lowest level that the images prove, which holds also where the other promise cannot be proved."""
+    limit = f"at most {percent(level)}"
+    if proof is not None:
+        return Requirement(name, f"{percent(proof.bound)} excluded", limit, proof.bound <= level)
+    value = "nothing proved" if math.isnan(lowest) else f"{percent(lowest)} at best"
+    return Requirement(name, value, limit, lowest <= level, lacking or calibration.refused)
 
 
 def _test_requirements(
@@ -82,7 +100,7 @@ def _test_requirements(
     if tested is None:
         why = "there is no policy with a guarantee"
         return [
-            Requirement(n, "not measured", limit, False, why) for n, limit in zip(names, limits, strict=True)
+            Requirement(n, NOT_MEASURED, limit, False, why) for n, limit in zip(names, limits, strict=True)
         ]
     events, of = tested.removed
     found = [
@@ -130,8 +148,9 @@ class Provable:
             Units(self.units.laptops + added, self.units.clean + math.floor(added * clean)), self.delta
         )
 
-    def lacking(self, levels: Levels) -> str:
-        """How many more labels the wanted levels take, "" when there are enough."""
+    def lacking(self, levels: Levels, calibrate: int) -> str:
+        """How many more labels the wanted levels take, "" when there are enough; ``calibrate``: laptops there are."""
+        least = math.ceil((MIN_SCENES - 0.5) / FIT_SHARE)
         laptops = images_needed(levels.alpha, self.delta) - self.units.laptops
         clean = images_needed(levels.beta, self.delta) - self.units.clean
         parts = [
@@ -142,6 +161,8 @@ class Provable:
             )
             if count > 0
         ]
+        if calibrate < least:
+            parts.insert(0, f"{least - calibrate} more laptops to fit limits on")
         return f"label at least {' and '.join(parts)} in the calibrate part" if parts else ""
 
 
