@@ -14,8 +14,11 @@ from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
 from sticker_uq.lab.qualifying import qualification
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from test.lab.robustness.conftest import specification_of
 
-STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test")
+STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test", "robustness")
+
+DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
 
 
 def rendered(folder: Path, count: int, seed: int = 300) -> Path:
@@ -29,19 +32,8 @@ def rendered(folder: Path, count: int, seed: int = 300) -> Path:
 
 
 def qualify(data: Path, out: Path, *options: str) -> Result:
-    smallest = [
-        "--start",
-        "packaged",
-        "--epochs",
-        "1",
-        "--passes",
-        "2",
-        "--novelty-epochs",
-        "0",
-        "--no-robustness",
-        "--near",
-        "-1",
-    ]
+    trained = ["--start", "packaged", "--epochs", "1", "--novelty-epochs", "0"]
+    smallest = [*trained, "--passes", "5", "--robustness-images", "2", "--near", "-1"]
     return CliRunner().invoke(app, ["qualify", "--data", str(data), "--out", str(out), *smallest, *options])
 
 
@@ -69,9 +61,11 @@ def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(qualification, "assess_sources", killed)
-        first = qualify(data, out, *options)
-    return Qualified(data, out, options, [first, *(qualify(data, out, *options) for _ in range(2))])
+        patch.setattr(qualification, "laptop_cell", lambda: specification_of(DEFOCUS, resamples=100))
+        with pytest.MonkeyPatch.context() as kill:
+            kill.setattr(qualification, "assess_sources", killed)
+            first = qualify(data, out, *options)
+        return Qualified(data, out, options, [first, *(qualify(data, out, *options) for _ in range(2))])
 
 
 def test_it_makes_a_bundle_that_fits_together(qualified: Qualified) -> None:
@@ -86,6 +80,8 @@ def test_it_makes_a_bundle_that_fits_together(qualified: Qualified) -> None:
     report = (qualified.work / "report.html").read_text()
     assert "<h1>Ready</h1>" in report
     assert "NOT MET" not in report
+    assert "<td>defocus</td>" in report
+    assert (qualified.work / "robustness" / "report.html").is_file()
 
 
 def test_a_killed_call_resumes_with_the_step_that_was_not_done(qualified: Qualified) -> None:
@@ -129,8 +125,9 @@ def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp
 
 
 def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> None:
-    data = rendered(tmp_path / "data", 12, seed=900)
-    found = qualify(data, tmp_path / "bundle", "--batch-size", "2", "--allow-uncalibrated")
+    data = rendered(tmp_path / "data", 16, seed=900)
+    options = ("--batch-size", "4", "--learning-curve", "--allow-uncalibrated")
+    found = qualify(data, tmp_path / "bundle", *options)
     assert found.exit_code == 1, found.output
     assert "NOT READY" in found.output
     assert "more laptops to prove --alpha 0.01" in found.output
@@ -139,6 +136,9 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     report = (tmp_path / "bundle.work" / "report.html").read_text()
     assert "<h1>Not ready</h1>" in report
     assert "with 100 more" in report
+    assert "learning_curve_50 4 pictures" in found.output
+    assert "learning_curve_25" not in found.output  # too few laptops to train and validate on
+    assert "if the error keeps falling" in report
     assert not (tmp_path / "bundle").exists()
 
 

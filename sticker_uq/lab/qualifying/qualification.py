@@ -82,6 +82,8 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
 SHARES = (0.5, 0.35, 0.15)
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
+_LEAST_OF_CURVE = 4
+"""Laptops of a training of the learning curve, of which it validates on one."""
 _LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
 
 Progress = Callable[[str, int, int], None]
@@ -207,7 +209,7 @@ class Qualification:
         policy = self._work / "calibrate" / POLICY if calibration.policy else None
         tested = self._test(calibration) if policy else None
         robustness = self._robustness(policy, calibration) if policy else None
-        curve = self._curve(training, accuracy) if self.settings.learning_curve else ()
+        curve = self._curve(check, training, accuracy) if self.settings.learning_curve else ()
         return Found(
             settings=self.settings,
             check=check,
@@ -495,9 +497,15 @@ class Qualification:
             "robustness", inputs | self._with_weights(), RobustnessResult, make, ("report.html",)
         )
 
-    def _curve(self, training: TrainResult, accuracy: AccuracyResult) -> tuple[CurvePoint, ...]:
-        """Trainings on a quarter and on half of the laptops, each with as many steps, and the one on all."""
-        points = [self._curve_point(share) for share in (0.25, 0.5)]
+    def _curve(
+        self, check: CheckResult, training: TrainResult, accuracy: AccuracyResult
+    ) -> tuple[CurvePoint, ...]:
+        """Trainings on a quarter and on half of the laptops, each with about as many steps, and the one on all."""
+        points = [
+            self._curve_point(share)
+            for share in (0.25, 0.5)
+            if share * check.parts["learn"].laptops >= _LEAST_OF_CURVE
+        ]
         return (*points, CurvePoint(pictures=training.pictures, map50=accuracy.map50))
 
     def _curve_point(self, share: float) -> CurvePoint:

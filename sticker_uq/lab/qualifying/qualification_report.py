@@ -113,9 +113,13 @@ def _next_labels(found: Found) -> list[Block]:
 def _learning(found: Found) -> list[Block]:
     gain = next_gain(found.curve)
     if gain is None:
-        return [
-            "In the learn part: not measured; --learning-curve trains on a quarter and on half of the laptops too."
-        ]
+        laptops = found.check.parts["learn"].laptops
+        why = (
+            f"{laptops} laptops are too few"
+            if found.settings.learning_curve
+            else "--learning-curve trains on a quarter and on half of the laptops too"
+        )
+        return [f"In the learn part: not measured; {why}."]
     now, then = gain
     rows = [(str(one.pictures), f"{one.map50:.3f}") for one in found.curve]
     return [

@@ -183,7 +183,7 @@ class RobustnessResult(StepResult):
 
 
 class CurvePoint(StepResult):
-    """A training on part of the pictures, with as many steps: mAP@0.5 on the test part."""
+    """A training on part of the pictures, with about as many steps: mAP@0.5 on the test part."""
 
     pictures: int
     map50: float
