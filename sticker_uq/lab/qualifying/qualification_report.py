@@ -101,7 +101,8 @@ def _next_labels(found: Found) -> list[Block]:
             "alpha with one bad", "beta with one bad")  # fmt: skip
     blocks: list[Block] = [
         f"## What the next {MORE} labels would buy",
-        "In the calibrate part, with as large a share of laptops without a sticker as now (exact arithmetic):",
+        "In the calibrate part, with as large a share of laptops without a sticker as now. Exact arithmetic, where every laptop "
+        "without a sticker is called clean:",
         Table(head, rows),
         *_learning(found),
         "`sticker-uq dataset suggest` lists the pictures from which the detector would learn most. They belong to the learn part "
@@ -183,7 +184,7 @@ def _data(found: Found) -> list[Block]:
     for title, lines in (
         ("Labels to look at", found.check.labels),
         (
-            "Pictures of different parts that look alike; if they show one laptop, the guarantee is void",
+            "Pictures of different parts that are alike; if they show one laptop, the guarantee is void",
             found.check.near,
         ),
     ):
