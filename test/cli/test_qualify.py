@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cli import app

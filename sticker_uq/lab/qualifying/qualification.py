@@ -13,7 +13,6 @@ from typing import Any, Literal
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy, lowest_levels
 from sticker_uq.calibration.making import (
     Divided,
-    Evidence,
     assess_sources,
     evidence,
     policy_text,
@@ -146,7 +145,6 @@ class Found:
     training: TrainResult
     accuracy: AccuracyResult
     novelty: NoveltyResult
-    evidence: Evidence | None
     provable: Provable
     calibration: CalibrationResult
     tested: PolicyTestResult | None
@@ -204,7 +202,7 @@ class Qualification:
         training = self._train()
         accuracy = self._evaluate()
         novelty = self._novelty()
-        known, provable = self._evidence()
+        provable = self._provable(check)
         calibration = self._calibrate()
         policy = self._work / "calibrate" / POLICY if calibration.policy else None
         tested = self._test(calibration) if policy else None
@@ -216,7 +214,6 @@ class Qualification:
             training=training,
             accuracy=accuracy,
             novelty=novelty,
-            evidence=known,
             provable=provable,
             calibration=calibration,
             tested=tested,
@@ -393,14 +390,12 @@ class Qualification:
         }
         return self._steps.run("novelty", inputs, NoveltyResult, make, (WEIGHTS,))
 
-    def _evidence(self) -> tuple[Evidence | None, Provable]:
-        """What the labels of the calibrate part can prove; None where they are too few to be divided."""
+    def _provable(self, check: CheckResult) -> Provable:
+        """What the labels of the calibrate part can prove, nothing where they are too few to be divided."""
         delta = self.settings.levels.delta
-        try:
-            known = evidence([LabelledSource(self._parts.calibrate)], delta)
-        except InvalidInput:  # a single laptop
-            return None, Provable(Units(0, 0), delta)
-        return known, Provable(known.prospect.proof, delta)
+        if check.parts["calibrate"].laptops < 2:
+            return Provable(Units(0, 0), delta)
+        return Provable(evidence([LabelledSource(self._parts.calibrate)], delta).prospect.proof, delta)
 
     def _with_weights(self) -> dict[str, Any]:
         """What the assessments and all that follows from them depend on."""

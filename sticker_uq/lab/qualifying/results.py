@@ -11,6 +11,9 @@ from sticker_uq.lab.qualifying.steps import StepResult
 from sticker_uq.messages import printable
 from sticker_uq.novelty.quality import MIN_AUROC
 
+_MOST_JOINED = 0.2
+"""Share of the pictures in one group above which the person is told."""
+
 
 def percent(rate: float) -> str:
     """``rate`` as percent with three digits, a dash for NaN."""
@@ -48,7 +51,10 @@ class DivideResult(StepResult):
     largest: int
 
     def __str__(self) -> str:
-        return f"{self.pictures} pictures of {self.laptops} laptops into learn, calibrate and test"
+        text = f"{self.pictures} pictures of {self.laptops} laptops into learn, calibrate and test"
+        if self.largest > max(2, _MOST_JOINED * self.pictures):
+            text += f"; {self.largest} pictures count as one laptop: if they show several, name them, or give --near -1"
+        return text
 
 
 class TrainResult(StepResult):
