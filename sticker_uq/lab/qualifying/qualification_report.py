@@ -168,8 +168,8 @@ def _robustness(found: Found) -> list[Block]:
     return [
         "## Robustness",
         f"Over all circumstances: {seen.finding}; {seen.images} pictures of the test part in each. It is no requirement: whether "
-        "a circumstance occurs is for the people of the cell to say (`sticker-uq robustness init`). Details are in "
-        "robustness/report.html.",
+        "a circumstance occurs is for the people of the cell to say (`sticker-uq robustness init`). What is "
+        "undecided takes more pictures (--robustness-images, and as large a test part). Details are in robustness/report.html.",
         Table(("circumstance", "finding"), list(seen.circumstances.items())),
     ]
 

@@ -95,8 +95,10 @@ def _test_requirements(
         "test part: wrongful removals",
         "test part: missed stickers",
     )
-    limits = (f"at least {percent(min_removed)}", f"does not exclude {percent(levels.alpha)}",
-              f"does not exclude {percent(levels.beta)}")  # fmt: skip
+    limits = [
+        f"at least {percent(min_removed)}",
+        *(f"at most {percent(level)}" for level in (levels.alpha, levels.beta)),
+    ]
     if tested is None:
         why = "there is no policy with a guarantee"
         return [
@@ -119,7 +121,8 @@ def _test_requirements(
         advice = (
             "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
         )
-        found.append(Requirement(name, f"{events} of {of}", limit, low <= level, advice))
+        value = f"{events} of {of}, 95 % interval from {percent(low)}"
+        found.append(Requirement(name, value, limit, low <= level, advice))
     return found
 
 
