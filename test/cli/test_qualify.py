@@ -145,6 +145,7 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     ("options", "said"),
     [
         (["--weights", "mine.safetensors"], "weights = 'mine.safetensors': expected none"),
+        (["--panel", "fitted"], "panel = 'fitted': expected none"),
         (["--split", "1,0,0"], "expected a share above 0 for each part"),
         (["--split", "a"], "expected the shares of learn, calibrate, test"),
         (["--alpha", "0"], "alpha = 0.0: expected a number between 0 and 1"),

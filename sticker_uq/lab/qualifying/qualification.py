@@ -117,12 +117,14 @@ class QualifySettings:
 
     def check(self) -> None:
         """Raise :class:`InvalidInput` for what would be refused only after hours."""
-        if self.perception.weights or self.perception.escalate_to:
-            name = "weights" if self.perception.weights else "escalate_to"
-            raise InvalidInput(
-                f"{name} = {getattr(self.perception, name)!r}: expected none, the weights are trained here and a bundle holds "
-                "one model; --start FILE trains on from weights"
-            )
+        refused = {
+            "weights": "the weights are trained here; --start FILE trains on from weights",
+            "escalate_to": "a bundle holds one model",
+            "panel": "a panel is fitted to weights that exist; fit one to the result, and calibrate again with it",
+        }
+        for name, why in refused.items():
+            if value := getattr(self.perception, name):
+                raise InvalidInput(f"{name} = {value!r}: expected none, {why}")
         if not 0.0 <= self.min_removed <= 1.0:
             raise InvalidInput(f"--min-removed {self.min_removed:g}: expected a share from 0 to 1")
         if self.robustness_images < 0:
@@ -343,11 +345,8 @@ class Qualification:
         return self._steps.run("evaluate", inputs | self._seen_as(), AccuracyResult, make)
 
     def _seen_as(self) -> dict[str, Any]:
-        """What perception is set to, but for the paths of files and what belongs to the machine."""
-        values = self.settings.perception.model_dump(mode="json", exclude={"weights", "threads", "panel"})
-        panel = self.settings.perception.panel
-        files = sorted(path for path in Path(panel).rglob("*") if path.is_file()) if panel else []
-        return {"perception": values, "panel": [file_digest(path) for path in files]}
+        """What perception is set to."""
+        return {"perception": self.settings.perception.model_dump(mode="json", exclude={"threads"})}
 
     def _novelty(self) -> NoveltyResult:
         settings, trained = self.settings, self._work / "train" / BEST

@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,13 +55,14 @@ class Steps:
         make: Callable[[Path], Result],
         outputs: Sequence[str] = (),
     ) -> Result:
-        """The result of the step ``name``, made by ``make`` unless it was made from the same ``inputs`` (JSON values) before.
+        """The result of the step ``name``, made by ``make`` unless it was made from the same ``inputs`` (JSON values) by
+        this version before.
 
         ``make`` gets the folder of the step, which has what an interrupted run with the same inputs left there, and is empty
         after one with others. ``outputs``: files in it without which the step is not done.
         """
         folder, marker = self.work / name, self.work / STEPS / f"{name}.json"
-        key = digest(inputs)
+        key = digest({**inputs, "version": metadata.version("sticker_uq")})
         known = self._marker(marker)
         if known.get("inputs") != key:
             shutil.rmtree(folder, ignore_errors=True)
