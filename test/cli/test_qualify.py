@@ -119,7 +119,7 @@ def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp
     assert found.exit_code == 1, found.output
     before = [line.split()[0] for line in found.output.splitlines() if line.endswith("(done before)")]
     assert before == list(STEPS[:5])
-    assert "more laptops without a sticker to prove --beta 0.01" in found.output
+    assert "of them without a sticker" in found.output
     assert not (tmp_path / "bundle").exists()
 
 
@@ -129,7 +129,8 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     found = qualify(data, tmp_path / "bundle", *options)
     assert found.exit_code == 1, found.output
     assert "NOT READY" in found.output
-    assert "more laptops to prove --alpha 0.01" in found.output
+    assert "What to do: 8 pictures to learn from, expected 50 or more" in found.output
+    assert "more laptops in the calibrate part" in found.output
     assert "No bundle: nothing would be released" in found.output  # there is no novelty network
     assert (tmp_path / "bundle.work" / "novelty" / "weights.safetensors").is_file()
     report = (tmp_path / "bundle.work" / "report.html").read_text()

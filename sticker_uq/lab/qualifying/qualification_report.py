@@ -82,7 +82,10 @@ def _provable(found: Found) -> list[Block]:
             "A level that is chosen after looking at the images needs other images to prove it."
         )
     if found.lacking:
-        blocks.append(f"For the wanted levels {found.lacking}, none of them with a mistake.")
+        levels = found.settings.levels
+        blocks.append(
+            f"For --alpha {levels.alpha:g} and --beta {levels.beta:g} {found.lacking}; more with every mistake."
+        )
     return blocks
 
 

@@ -153,20 +153,15 @@ class Provable:
 
     def lacking(self, levels: Levels, calibrate: int) -> str:
         """How many more labels the wanted levels take, "" when there are enough; ``calibrate``: laptops there are."""
-        least = math.ceil((MIN_SCENES - 0.5) / FIT_SHARE)
-        laptops = images_needed(levels.alpha, self.delta) - self.units.laptops
-        clean = images_needed(levels.beta, self.delta) - self.units.clean
-        parts = [
-            f"{math.ceil(count / (1 - FIT_SHARE))} more {kind} to prove --{name} {level:g}"
-            for name, level, count, kind in (
-                ("alpha", levels.alpha, laptops, "laptops"),
-                ("beta", levels.beta, clean, "laptops without a sticker"),
-            )
-            if count > 0
-        ]
-        if calibrate < least:
-            parts.insert(0, f"{least - calibrate} more laptops to fit limits on")
-        return f"label at least {' and '.join(parts)} in the calibrate part" if parts else ""
+        fitted = math.ceil((MIN_SCENES - 0.5) / FIT_SHARE)  # half a laptop is rounded up
+        alpha, beta = images_needed(levels.alpha, self.delta), images_needed(levels.beta, self.delta)
+        clean = max(math.ceil((beta - self.units.clean) / (1 - FIT_SHARE)), 0)
+        proving = math.ceil((alpha - self.units.laptops) / (1 - FIT_SHARE))
+        laptops = max(fitted - calibrate, proving, clean)
+        if laptops <= 0:
+            return ""
+        without = f", at least {clean} of them without a sticker" if clean else ""
+        return f"label at least {laptops} more laptops in the calibrate part{without}"
 
 
 def next_gain(points: Sequence[CurvePoint], more: int = MORE) -> tuple[float, float] | None:

@@ -83,11 +83,14 @@ def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
 
 def test_the_labels_that_lack_suffice_and_one_less_does_not() -> None:
     now = Provable(Units(30, 10), 0.1)
-    text = now.lacking(Levels(0.05, 0.1, 0.1), 50)
-    assert "25 more laptops to prove --alpha 0.05" in text  # 45 in the proof
-    assert "20 more laptops without a sticker to prove --beta 0.1" in text  # 22 in the proof
+    # 45 in the proof prove 0.05, 22 without a sticker 0.1
+    assert now.lacking(Levels(0.05, 0.21, 0.1), 50) == "label at least 25 more laptops in the calibrate part"
+    assert now.lacking(Levels(0.05, 0.1, 0.1), 50).endswith(
+        "25 more laptops in the calibrate part, at least 20 of them without a sticker"
+    )
+    assert "label at least 20 more laptops" in now.lacking(Levels(0.1, 0.1, 0.1), 50)
     assert now.lacking(Levels(0.1, 0.21, 0.1), 50) == ""
-    assert "9 more laptops to fit limits on" in now.lacking(Levels(0.1, 0.21, 0.1), 40)
+    assert "9 more laptops" in now.lacking(Levels(0.1, 0.21, 0.1), 40)  # 49 leave 20 to fit on
 
 
 def test_the_gain_follows_the_power_law_through_the_last_two_trainings() -> None:
