@@ -22,6 +22,7 @@ LONG = (
     "console/test_cell.py",
     "lab/studies/detectors/test_running.py",
     "cli/test_demo.py",
+    "cli/test_qualify.py",
     "detection/test_passes.py",
     "lab/training/test_training.py",
     "lab/attacks/test_dag.py",

@@ -28,7 +28,7 @@ from sticker_uq.gate.assumptions.drift import Reference
 from sticker_uq.gate.assumptions.familiarity import Familiarity
 from sticker_uq.gate.policy.policy_schema import Guarantee, Proof, SaliencyLimit
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName
-from sticker_uq.scene import FloatArray, InvalidInput
+from sticker_uq.scene import FloatArray, IntArray, InvalidInput
 
 LEFT_LIMITS = (1.0, 0.5, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02)
 """Limits tried for the probability of sticker of what is left alone on a clean laptop."""
@@ -151,6 +151,31 @@ def certify(
     )
 
 
+def lowest_levels(
+    draft: Policy,
+    fit: Sequence[Record],
+    records: Sequence[Record],
+    delta: float,
+    match_iou: float = MATCH_IOU,
+) -> tuple[float, float]:
+    """The lowest alpha and beta that ``records`` would have proved for ``draft``, 1 where they prove nothing.
+
+    Levels that are chosen after looking at the images are a description of them and no guarantee.
+    """
+    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
+    objects, risk = seen.removed()
+    strictest = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1])[:1])
+    alpha = upper_bound(strictest[0].events, strictest[0].images, delta) if strictest else 1.0
+    tests = clean_tests(seen.cleans, LEFT_LIMITS)
+    fitted = clean_tests(tried.cleans, LEFT_LIMITS)
+    for beta in sorted({upper_bound(one.events, one.images, delta) for one in tests if one.images}):
+        level = min(beta * (1 + 1e-9), 1.0)  # the bound itself, whatever its last digit
+        first = tests[int(_clean_order(fitted, level)[0])]
+        if control.p_values([first], level)[0] <= delta:
+            return alpha, beta
+    return alpha, 1.0
+
+
 def _first_of_each(records: Sequence[Record]) -> list[Record]:
     """The first image of every laptop: what the watch compares with."""
     numbers = np.unique(units_of(records), return_index=True)[1]
@@ -199,14 +224,21 @@ def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
 
 
 def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels) -> Proof:
-    # images called clean get fewer with a stricter limit, so no order is best beforehand: the other images give it
-    order = np.argsort(control.p_values(clean_tests(fit, LEFT_LIMITS), levels.beta), kind="stable")
+    order = _clean_order(clean_tests(fit, LEFT_LIMITS), levels.beta)
     tests = [clean_tests(cleans, LEFT_LIMITS)[number] for number in order]
     held = control.learn_then_test(tests, levels.beta, levels.delta)
     if not len(held):
         raise InvalidInput(_why_not("beta", levels.beta, levels.delta, tests, "called clean with a sticker"))
     chosen = max((tests[number] for number in held), key=lambda test: test.limit)
     return _proof(chosen, levels.beta, levels.delta, None, "learned")
+
+
+def _clean_order(fitted: Sequence[Trial], beta: float) -> IntArray:
+    """The order in which limits are tested, from the images that were ``fitted`` on, (L,).
+
+    Images called clean get fewer with a stricter limit, so no order is best beforehand.
+    """
+    return np.argsort(control.p_values(fitted, beta), kind="stable")
 
 
 def _proof(chosen: Trial, level: float, delta: float, expected: float | None, order: str) -> Proof:

@@ -10,6 +10,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
+from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.detection.settings import DetectorSettings
@@ -29,9 +30,8 @@ from sticker_uq.lab.studies.dil.dil_tables import (
     threshold_table,
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
-from sticker_uq.lab.training.novelty_head import train_novelty_head
-from sticker_uq.lab.training.novelty_quality import measured, pictures_read, split
-from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
+from sticker_uq.lab.training.novelty_learning import learn_novelty_head, learn_novelty_network
+from sticker_uq.lab.training.novelty_training import EPOCHS
 from sticker_uq.novelty.head import NoveltyHead, load_novelty_model, save_head
 from sticker_uq.novelty.network import NoveltyNetwork, packaged_network, read_network, save_network
 from sticker_uq.scene import InvalidInput
@@ -138,25 +138,20 @@ def learn(
         raise InvalidInput(f"--start {start}: expected only with --network")
     settings = checked(DetectorSettings, detector_values)
     detector, seed = load_detector(settings), settings.seed
-    items, held = split(read_coco(data), seed)
-    with Progress(*_COLUMNS) as bar:
-        task = bar.add_task("learning", total=len(items) * (epochs if network else 1))
-        model: NoveltyNetwork | NoveltyHead
+    pictures = read_coco(data)
+    model: NoveltyNetwork | NoveltyHead
+    with stage_bars(_COLUMNS) as progress:
         if network:
-            begin = mobile_blocks(detector) if start is None else read_network(start)
-            if epochs or not isinstance(begin, NoveltyNetwork):
-                model = learn_network(items, begin, epochs, seed, lambda n, loss: bar.advance(task, n))
-            else:
-                model = begin
+            begin = None if start is None else read_network(start)
+            model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
         else:
-            model = train_novelty_head(detector, items, seed, lambda: bar.advance(task))
-        task = bar.add_task("measuring", total=pictures_read(len(items), len(held)) + len(held))
-        model.quality = measured(detector, model, items, held, seed, lambda: bar.advance(task))
+            model = learn_novelty_head(detector, pictures, seed, progress)
     if isinstance(model, NoveltyNetwork):
         save_network(model, detector, out)
     else:
         save_head(model, detector, out)
     quality = model.quality
+    assert quality is not None
     typer.echo(
         f"novelty {'network' if network else 'head'} in {out}, measured on {quality.pictures} pictures held out:"
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cli.options import check_folder, output_folder, settings_options
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import output, stage_bars
 from sticker_uq.gate import Policy
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.robustness.assessment_run import CASES, Plan, Prepared, assess, prepare
@@ -39,6 +38,7 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 
 SPECIFICATION = "specification.yaml"
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 _SYSTEMS = ("cell", "detector", "node", "results")
 
 
@@ -112,7 +112,7 @@ def run(
     source = SourceSet.load(data, tags)
     default = bundle.policy if bundle is not None else share_folder() / "config" / "policy.yaml"
     limits = Policy.load(policy or default)
-    with _stages() as advance:
+    with stage_bars(_COLUMNS, Console(stderr=True)) as advance:
         prepared = prepare(spec, source, out, Plan(images, target, sweep), jobs, advance)
         if not (out / SPECIFICATION).exists() or not specification.samefile(out / SPECIFICATION):
             spec.save(out / SPECIFICATION)  # without the comments of the user's file
@@ -180,21 +180,6 @@ def _results(prepared: Prepared, source_results: Path, case_results: Path) -> Sy
     cases = {case_question(c).key: c.image_id for one in prepared.sets for c in one.cases}
     others = {i.item.image_id for i in prepared.source.images}
     return ResultsSystem([(source_results, everywhere, others), (case_results, cases, set(cases.values()))])
-
-
-@contextmanager
-def _stages() -> Iterator[Callable[[str, int, int], None]]:
-    """Progress bars on standard error, one per stage."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks = {}
-
-        def advance(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=total)
-            bar.update(tasks[stage], completed=done)
-
-        yield advance
 
 
 def _environment(settings: PerceptionSettings | None) -> dict[str, str]:

@@ -98,7 +98,7 @@ def command(
 
 def _train(settings: TrainSettings, resume: bool, console: Console) -> None:
     typed = "sticker-uq " + shlex.join(sys.argv[1:])
-    with _shown(console) as (on_step, on_epoch), _stop_on_signal() as stop:
+    with _shown(console) as (on_step, on_epoch), stop_on_signal() as stop:
         finished = train(
             settings,
             resume=resume,
@@ -165,7 +165,7 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
 
 
 @contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C or SIGTERM was received; a second Ctrl-C interrupts at once."""
     asked = threading.Event()
 

@@ -10,11 +10,11 @@ import pytest
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.combination import fit_risk
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try
+from sticker_uq.calibration.making import policy_text
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
 from sticker_uq.calibration.outcomes import matching, outcomes_of
 from sticker_uq.calibration.probability import fit_isotonic, fit_temperature
 from sticker_uq.calibration.records import Record
-from sticker_uq.cli.calibrate import policy_text
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
 from sticker_uq.scene import InvalidInput, Outcome, Verdict

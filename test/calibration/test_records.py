@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain
+from sticker_uq.calibration.making import refuse_repeated
 from sticker_uq.calibration.records import Assessed, Record, assess
-from sticker_uq.cli.calibrate import _refuse_repeated
 from sticker_uq.io.coco import write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
@@ -146,6 +146,6 @@ def test_an_image_that_counts_twice_is_refused() -> None:
         scenes = [assessment(image_digest=digest) for digest in digests]
         return Assessed(source, tuple(Record(f"{i}", *nothing, s) for i, s in enumerate(scenes)), "f")
 
-    _refuse_repeated([part("a", "one", "two"), part("b", "three")])
+    refuse_repeated([part("a", "one", "two"), part("b", "three")])
     with pytest.raises(InvalidInput, match="image 1 of b has the same pixels as 0 of a"):
-        _refuse_repeated([part("a", "one", "two"), part("b", "three", "one")])
+        refuse_repeated([part("a", "one", "two"), part("b", "three", "one")])

@@ -13,10 +13,11 @@ from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import Header
 
 from sticker_uq.calibration.fitting import clean_tests, removal_tests
+from sticker_uq.calibration.making import split
 from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record, assess, units_of
-from sticker_uq.cli.calibrate import _split, _tell_of_workpieces
+from sticker_uq.cli.calibrate import _tell_of_workpieces
 from sticker_uq.gate import Policy
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.images import encode_jpeg
@@ -123,7 +124,7 @@ def test_a_laptop_is_bad_when_one_of_its_images_is() -> None:
 
 def test_the_images_of_a_laptop_stay_on_one_side_of_the_split() -> None:
     units = np.random.default_rng(0).integers(0, 20, 100)
-    fit, proof = _split(units, 0.4, 3)
+    fit, proof = split(units, 0.4, 3)
     assert sorted(fit + proof) == list(range(100))
     assert not set(units[fit]) & set(units[proof])
     assert len(set(units[fit])) == 8

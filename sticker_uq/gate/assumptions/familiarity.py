@@ -42,7 +42,7 @@ _TAIL, _LEAST_IN_TAIL = 0.02, 5
 _RATIOS: frozenset[SceneSignal] = frozenset({"noise", "sharpness"})
 """Signals whose distances are ratios: half as sharp is as far as twice as sharp."""
 _DIGITS = 6
-_MIN_SCENES = 20
+MIN_SCENES = 20
 
 
 def _exposure(name: str) -> Callable[[SceneAssessment], float]:
@@ -153,13 +153,13 @@ class Familiarity(Section):
         seen in the scenes that their tails are continued as exponential ones (peaks over threshold; Pickands 1975).
         Raises :class:`InvalidInput` for fewer than 20 scenes.
         """
-        if len(scenes) < _MIN_SCENES:
-            raise InvalidInput(f"{len(scenes)} scenes, expected at least {_MIN_SCENES} to tell what is usual")
+        if len(scenes) < MIN_SCENES:
+            raise InvalidInput(f"{len(scenes)} scenes, expected at least {MIN_SCENES} to tell what is usual")
         measured = {
             name: np.array([measure(scene) for scene in scenes], float) for name, measure in MEASURES.items()
         }
         known = {name: values[np.isfinite(values)] for name, values in measured.items()}
-        known = {name: values for name, values in known.items() if len(values) >= _MIN_SCENES}
+        known = {name: values for name, values in known.items() if len(values) >= MIN_SCENES}
         if not known:
             raise InvalidInput("nothing was measured on enough scenes to tell what is usual")
         beyond = max(1.0 - percentile / 100.0, 1e-9) / (2 * len(known))

@@ -28,7 +28,7 @@ HELD_OUT, MOST_HELD_OUT = 0.2, 400
 MOST_IN_REFERENCE = 1200
 BEYOND = 0.001
 """Share of familiar scenes that are expected beyond distance 1."""
-_FEWEST = 50
+FEWEST = 50
 _PHOTOGRAPHS = (
     "astronaut", "brick", "camera", "cat", "clock", "coffee", "coins", "grass", "gravel", "hubble_deep_field",
     "immunohistochemistry", "moon", "page", "retina", "rocket", "text",
@@ -40,9 +40,9 @@ Picture = NDArray[np.uint8]
 
 def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage], list[LabelledImage]]:
     """``items`` to train novelty detection on, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
-    if len(items) < _FEWEST:
+    if len(items) < FEWEST:
         raise InvalidInput(
-            f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {_FEWEST}"
+            f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {FEWEST}"
         )
     held = min(round(len(items) * HELD_OUT), MOST_HELD_OUT)
     order = np.random.default_rng(seed).permutation(len(items))

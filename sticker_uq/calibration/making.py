@@ -1,0 +1,205 @@
+"""How a policy file comes from labelled images: the parts of the data, what perception says about them, and the file."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import yaml
+
+from sticker_uq.calibration.planning import Prospect, count_units
+from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
+from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.json_store import JsonStore
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.perception.factory import load_perception
+from sticker_uq.scene import IntArray, InvalidInput, ObjectClass, SceneAssessment
+
+FIT_SHARE = 0.4
+"""Share of the laptops that limits are fitted on; the others prove."""
+_HEADER = "# Made by `sticker-uq calibrate`, see `provenance`. Changing a number invalidates `guarantee`.\n"
+_PACKAGES = ("torch", "torchvision", "numpy", "scipy", "mapie", "hdbscan")
+_ROLES: tuple[Literal["fit", "certificate"], ...] = ("fit", "certificate")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the labels alone say: ``images``, whether each shows a sticker, and what the laptops of the proof can prove.
+
+    ``at_most``: only the images tell which laptop they show, so that there may be fewer.
+    """
+
+    images: int
+    all_with_sticker: bool
+    at_most: bool
+    prospect: Prospect
+
+    def text(self) -> str:
+        """One line about it."""
+        units = self.prospect.proof
+        return (
+            f"{self.images} labelled images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
+            f"{units.clean} of them without a sticker: {self.prospect.text()}"
+        )
+
+    def check(self, alpha: float, beta: float) -> None:
+        """Raise :class:`InvalidInput` unless these labels can prove ``alpha`` and ``beta``."""
+        self.prospect.check(alpha, beta)
+        if self.all_with_sticker:
+            raise InvalidInput(
+                "no labelled image shows a laptop without stickers: the cut-off for clean laptops needs some"
+            )
+
+
+def evidence(
+    sources: Sequence[LabelledSource], delta: float, share: float = FIT_SHARE, seed: int = 0
+) -> Evidence:
+    """What the labels of ``sources`` can prove with confidence 1 - ``delta``; InvalidInput for too few to split."""
+    images = [(source, item) for source in sources for item in source.items.values()]
+    laptops = numbered(
+        [source.workpiece_of(item, 0) if not source.workpieces else "" for source, item in images]
+    )
+    stickers = np.array([(item.labels == ObjectClass.STICKER).any() for _, item in images])
+    _, proof = split(laptops, share, seed)
+    units = count_units(laptops[proof], stickers[proof])
+    at_most = any(source.workpieces for source in sources)
+    if at_most:  # the images may be of fewer laptops, and split in another way
+        units = replace(units, clean=min(units.laptops, int((~stickers).sum())))
+    return Evidence(len(images), bool(stickers.all()), at_most, Prospect(units, delta))
+
+
+def assess_sources(
+    sources: Sequence[LabelledSource],
+    settings: PerceptionSettings,
+    cache: Path,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Assessed]:
+    """What perception with ``settings`` says about all images; the file ``cache`` keeps it between runs.
+
+    Raises :class:`InvalidInput` for an image that cannot be assessed, and for one that is there twice.
+    """
+    perception = load_perception(settings)
+    processes = process_count(settings, sum(map(len, sources)))
+
+    def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
+        if processes == 1:
+            return one_by_one(images, perception)
+        return side_by_side(images, partial(load_perception, settings), processes)
+
+    identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
+    with JsonStore(cache) as known:
+        assessed = [assess(source, run, known, identity, progress) for source in sources]
+    refuse_repeated(assessed)
+    return assessed
+
+
+def refuse_repeated(assessed: Sequence[Assessed]) -> None:
+    """Raise :class:`InvalidInput` for a duplicate image, which could be on both sides of the split."""
+    seen: dict[str, str] = {}
+    for part in assessed:
+        for record in part.records:
+            name = f"{record.name} of {part.source}"
+            first = seen.setdefault(record.assessment.image_digest, name)
+            if first != name:
+                raise InvalidInput(f"image {name} has the same pixels as {first}: expected every image once")
+
+
+def split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Indices of the images to fit on and of those to test on, ascending; images of one unit (N,) stay together."""
+    laptops = len(np.unique(units))
+    order = np.random.default_rng(seed).permutation(laptops)
+    fit = round(laptops * share)
+    if not 0 < fit < laptops:
+        raise InvalidInput(f"{laptops} laptops: expected enough to split them into two parts")
+    chosen = np.isin(units, order[:fit])
+    return np.flatnonzero(chosen).tolist(), np.flatnonzero(~chosen).tolist()
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The assessed images of all sources, divided into those to fit on and those to prove with."""
+
+    assessed: tuple[Assessed, ...]
+    fit_numbers: frozenset[int]
+    fit: tuple[Record, ...]
+    proof: tuple[Record, ...]
+
+    @classmethod
+    def of(cls, assessed: Sequence[Assessed], share: float = FIT_SHARE, seed: int = 0) -> Divided:
+        """``assessed`` divided by laptop; :class:`InvalidInput` when there are too few."""
+        everything = [record for part in assessed for record in part.records]
+        fit, proof = split(units_of(everything), share, seed)
+        return cls(
+            tuple(assessed),
+            frozenset(fit),
+            tuple(everything[i] for i in fit),
+            tuple(everything[i] for i in proof),
+        )
+
+    def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
+        """``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and its origin."""
+        first = (self.fit or self.proof)[0].assessment
+        today = dt.datetime.now(dt.UTC).date()
+        return policy.model_copy(
+            update={
+                "validity": Validity(
+                    model=first.model,
+                    model_hash=first.model_hash,
+                    settings_hash=first.settings_hash,
+                    device=first.device_kind,
+                    precision=first.precision,
+                    panel_hash=first.panel_hash or None,
+                    camera=camera,
+                    until=today + dt.timedelta(days=valid_days) if valid_days else None,
+                ),
+                "provenance": Provenance(
+                    command=command,
+                    created=today,
+                    data=tuple(self._data_sets()),
+                    versions={
+                        name: metadata.version(name) for name in ("sticker_uq", *_PACKAGES) if _has(name)
+                    },
+                ),
+            }
+        )
+
+    def _data_sets(self) -> Iterator[DataSet]:
+        start = 0
+        for part in self.assessed:
+            numbers = range(start, start + len(part.records))
+            start += len(part.records)
+            for role in _ROLES:
+                count = sum((n in self.fit_numbers) == (role == "fit") for n in numbers)
+                if count:
+                    yield DataSet(role=role, source=part.source, images=count, fingerprint=part.fingerprint)
+
+
+def policy_text(policy: Policy) -> str:
+    """``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
+    values = policy.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
+
+
+def write_policy(policy: Policy, path: Path) -> None:
+    """Write the file of ``policy``, whole or not at all."""
+    with atomic_write(path, "w") as stream:
+        stream.write(_HEADER + policy_text(policy))
+
+
+def _has(distribution: str) -> bool:
+    try:
+        metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True

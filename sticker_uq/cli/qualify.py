@@ -1,0 +1,205 @@
+"""``sticker-uq qualify``: from labelled images to a bundle that is ready, or to what is missing for one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+from sticker_uq.calibration.fitting import Levels
+from sticker_uq.cell.bundle import Bundle, create_bundle
+from sticker_uq.cell.detector_settings import NODE_ONLY
+from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
+from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
+from sticker_uq.cli.terminal import stage_bars
+from sticker_uq.cli.train import stop_on_signal
+from sticker_uq.gate import Policy
+from sticker_uq.io.files import atomic_write
+from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.parameter_files import read_parameters, refuse_unknown
+from sticker_uq.io.setting_fields import validated
+from sticker_uq.lab.datasets.checking import NEAR
+from sticker_uq.lab.datasets.importing.grouping import shares_of
+from sticker_uq.lab.qualifying.qualification import (
+    NOVELTY_EPOCHS,
+    SHARES,
+    Found,
+    Qualification,
+    QualifySettings,
+    arguments_digest,
+    without_guarantee,
+)
+from sticker_uq.lab.qualifying.qualification_report import REPORT, lead, qualification_report
+from sticker_uq.lab.qualifying.steps import Steps
+from sticker_uq.lab.training.settings import TrainSettings
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput
+
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+_TRAINING = ("epochs", "batch_size", "learning_rate", "start", "freeze")
+_ARGUMENTS = "arguments"
+_DRAFT = "uncalibrated.yaml"
+
+
+@settings_options("perception", PerceptionSettings, "detector", also_known=NODE_ONLY)
+@field_options("training", TrainSettings, *_TRAINING)
+def command(
+    perception: PerceptionSettings,
+    params: Path | None,
+    training: dict[str, Any],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="COCO folder, or a folder with the parts learn, calibrate and test, as `dataset import --split` writes them."
+        ),
+    ],
+    out: Annotated[Path, output_folder("Folder of the bundle, new or empty.")],
+    work: Annotated[
+        Path | None,
+        output_folder("Folder of intermediate results and of the report; default: OUT.work."),
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(help="Highest rate of images in which anything but a sticker is removed.")
+    ] = 0.01,
+    beta: Annotated[
+        float, typer.Option(help="Highest rate of missed stickers among the images called clean.")
+    ] = 0.05,
+    delta: Annotated[float, typer.Option(help="1 - delta is the confidence of each guarantee.")] = 0.1,
+    min_removed: Annotated[
+        float,
+        typer.Option(help="Least share of the stickers of the test part that is released without a person."),
+    ] = 0.5,
+    split: Annotated[
+        str, typer.Option(help="Shares of learn, calibrate and test, where --data is one COCO folder.")
+    ] = ",".join(map(str, SHARES)),
+    near: Annotated[
+        int,
+        typer.Option(
+            min=-1,
+            max=32,
+            help="Highest Hamming distance of the 64-bit hashes of near duplicates, which count as one laptop; -1: none do.",
+        ),
+    ] = NEAR,
+    base: Annotated[
+        Path | None, typer.Option(help="Policy whose other limits are kept; default: the packaged one.")
+    ] = None,
+    novelty_start: Annotated[
+        Literal["packaged", "weights"],
+        typer.Option(
+            help="What the novelty network starts from: the packaged network, or the backbone of the weights."
+        ),
+    ] = "packaged",
+    novelty_epochs: Annotated[
+        int, typer.Option(help="Epochs of the novelty network; 0: only measure the packaged one.")
+    ] = NOVELTY_EPOCHS,
+    robustness_images: Annotated[
+        int, typer.Option(help="Test pictures that are put into each circumstance.")
+    ] = 20,
+    no_robustness: Annotated[bool, typer.Option("--no-robustness", help="Do not assess robustness.")] = False,
+    learning_curve: Annotated[
+        bool, typer.Option("--learning-curve", help="Also train on a quarter and on half of the laptops.")
+    ] = False,
+    allow_uncalibrated: Annotated[
+        bool,
+        typer.Option(
+            "--allow-uncalibrated", help="Make a bundle even if not ready, with limits without a guarantee."
+        ),
+    ] = False,
+) -> None:
+    """Check, train, evaluate, learn novelty, calibrate, test, assess robustness: a bundle, and a report that says ready or not.
+
+    The same call resumes after an interruption. Exit status 0: ready; 1: not ready, the report says why; 2: invalid input.
+    """
+    work = work or out.with_name(f"{out.name}.work")
+    if work.absolute() == out.absolute() or out.absolute() in work.absolute().parents:
+        raise InvalidInput(f"--work {work}: expected a folder outside of the bundle --out {out}")
+    checked(TrainSettings, {**training, "data": (data,), "out": work})
+    supervisor = {} if params is None else read_parameters(params, "supervisor")
+    refuse_unknown(supervisor, list(SupervisorNodeSettings.model_fields), params)
+    validated(SupervisorNodeSettings, supervisor)
+    settings = QualifySettings(
+        data=data,
+        levels=Levels(alpha, beta, delta),
+        training=training,
+        perception=perception,
+        novelty_start=novelty_start,
+        novelty_epochs=novelty_epochs,
+        base=base,
+        robustness_images=0 if no_robustness else robustness_images,
+        learning_curve=learning_curve,
+        min_removed=min_removed,
+        near=near,
+        shares=shares_of(split),
+        seed=perception.seed,
+        command=shlex.join(["sticker-uq", *sys.argv[1:]]),
+    )
+    settings.check()
+    _check_out(out, work, arguments_digest(settings))
+    steps = Steps(work, _say, f"--work {work}")
+    with stop_on_signal() as stop, stage_bars(_COLUMNS, Console(stderr=True), transient=True) as shown:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            shown(stage, done, total)
+            if stop() and not stage.startswith("training"):  # which saves its state first
+                raise KeyboardInterrupt
+
+        found = Qualification(settings, steps, progress, stop).run()
+    told = _bundle(found, steps, out, supervisor, allow_uncalibrated)
+    report = work / REPORT
+    with atomic_write(report, "w") as stream:
+        stream.write(qualification_report(found, told))
+    typer.echo(told)
+    typer.echo(f"{'READY' if found.ready else 'NOT READY'}: {lead(found)}")
+    typer.echo(f"report: {report}")
+    if not found.ready:
+        raise typer.Exit(1)
+
+
+def _say(name: str, line: str, seconds: float, before: bool) -> None:
+    typer.echo(f"{name:<11} {line} ({'done before' if before else f'{seconds:.0f} s'})")
+
+
+def _check_out(out: Path, work: Path, asked: str) -> None:
+    """Raise InvalidInput unless ``out`` is empty or has the bundle of an earlier call that asked for the same."""
+    note = work / "steps" / _ARGUMENTS
+    if out.is_dir() and any(out.iterdir()) and not (note.is_file() and note.read_text().strip() == asked):
+        check_output_folder(out, f"--out {out}", empty=True)
+    if not work.exists() or not any(work.iterdir()) or note.parent.is_dir():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(note, "w") as stream:
+            stream.write(asked)
+
+
+def _bundle(
+    found: Found, steps: Steps, out: Path, supervisor: dict[str, Any], allow_uncalibrated: bool
+) -> str:
+    """Make the bundle, if there is to be one; what became of it, in a sentence."""
+    weights = f"Weights are in {Path(found.perception.weights).parent}."
+    if not found.ready and not allow_uncalibrated:
+        return f"No bundle; --allow-uncalibrated makes one without a guarantee, for a dry run. {weights}"
+    policy = found.policy or without_guarantee(found.settings.base, steps.work / _DRAFT)
+    try:
+        made = _made(found, out, policy, supervisor)
+    except InvalidInput as error:
+        if found.ready:
+            raise
+        return f"No bundle: {error}. {weights}"
+    promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
+    return f"Bundle in {out}: {promise}."
+
+
+def _made(found: Found, out: Path, policy: Path, supervisor: dict[str, Any]) -> Bundle:
+    """The bundle in ``out``, which an earlier call with the same arguments may have made."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return create_bundle(out, found.perception, policy, supervisor)
+    there = Bundle.load(out)
+    if there.manifest.policy_hash != Policy.load(policy).hash:
+        raise InvalidInput(
+            f"--out {out}: holds the bundle of another policy; remove it or give another folder"
+        )
+    return there

@@ -1,0 +1,1 @@
+"""From labelled images to a verdict: whether a cell may work with what they trained, why, and what more labels would buy."""

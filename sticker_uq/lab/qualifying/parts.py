@@ -1,0 +1,155 @@
+"""The parts of a labelled data set: to learn from, to calibrate on and to test on, without a common laptop."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sticker_uq.io.coco import ANNOTATIONS, EncodedScene, LabelledImage, read_coco, write_coco
+from sticker_uq.io.images import MOST_PICTURE
+from sticker_uq.io.outputs import whole_folder
+from sticker_uq.io.reading import read_bytes
+from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, duplicates
+from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, split_groups
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The three COCO folders."""
+
+    learn: Path
+    calibrate: Path
+    test: Path
+
+
+def parts_of(folder: Path) -> Parts | None:
+    """The parts that ``folder`` has, None for a COCO folder; :class:`InvalidInput` for anything else."""
+    if (folder / ANNOTATIONS).is_file():
+        return None
+    missing = [name for name in PARTS if not (folder / name / ANNOTATIONS).is_file()]
+    if missing:
+        raise InvalidInput(
+            f"{folder}: expected a COCO folder ({ANNOTATIONS}), or {', '.join(PARTS)} as `sticker-uq dataset import --split` "
+            f"writes them; {missing[0]}/{ANNOTATIONS} is missing"
+        )
+    return Parts(*(folder / name for name in PARTS))
+
+
+def fingerprint(items: Iterable[LabelledImage]) -> str:
+    """SHA-256 of the files, labels and laptops of ``items``, hex."""
+    whole = hashlib.sha256()
+    for item in items:
+        whole.update(f"{item.path.name}\0{item.workpiece_id}\0".encode())
+        whole.update(hashlib.sha256(read_bytes(item.path, MOST_PICTURE)).digest())
+        whole.update(item.boxes.tobytes() + item.labels.tobytes())
+    return whole.hexdigest()
+
+
+def divide(
+    seen: Sequence[PictureStatistics], out: Path, shares: Sequence[float], near: int, seed: int
+) -> Parts:
+    """Write the pictures ``seen`` to three COCO folders in ``out``, all pictures of a laptop to the same one.
+
+    Pictures are of one laptop when the annotations say so, or when they are near duplicates (hashes that differ in at most
+    ``near`` bits; -1: not these). Laptops without stickers are divided by the same shares. :class:`InvalidInput` for too few.
+    """
+    items = [one.item for one in seen]
+    first: dict[str, int] = {}
+    named = [(first.setdefault(item.workpiece_id, n), n) for n, item in enumerate(items) if item.workpiece_id]
+    pairs = [(a, b) for a, b, _ in close_pairs(seen, near)]
+    groups = joined(len(items), [*named, *pairs])
+    clean = [not (item.labels == ObjectClass.STICKER).any() for item in items]
+    chosen = split_groups(groups, shares, seed, clean)
+    laptops = _laptops(items, groups)
+    if not out.exists() or not any(out.iterdir()):
+        with whole_folder(out) as folder:
+            for number, name in enumerate(PARTS):
+                numbers = [index for index, part in enumerate(chosen) if part == number]
+                write_part(folder / name, [items[n] for n in numbers], [laptops[n] for n in numbers])
+    return Parts(*(out / name for name in PARTS))
+
+
+def _laptops(items: Sequence[LabelledImage], groups: Sequence[int]) -> list[str]:
+    """The name of the laptop of each picture, "" for one that is alone and not named."""
+    found = [""] * len(items)
+    for numbers in members(groups).values():
+        alike = f"like {items[numbers[0]].path.stem}" if len(numbers) > 1 else ""
+        name = next((items[n].workpiece_id for n in numbers if items[n].workpiece_id), alike)
+        for number in numbers:
+            found[number] = name
+    return found
+
+
+def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[str]) -> None:
+    """Write copies of ``items`` to a new COCO folder, with the name of the laptop of each, "" where none is known."""
+    used = Counter(item.path.stem for item in items)
+
+    def encoded(number: int, item: LabelledImage) -> EncodedScene:
+        stem = item.path.stem
+        return EncodedScene(
+            seed=number,
+            format=item.path.suffix[1:],
+            data=read_bytes(item.path, MOST_PICTURE),
+            width=item.width,
+            height=item.height,
+            boxes=item.boxes,
+            labels=item.labels,
+            image_fields={"workpiece_id": laptops[number]} if laptops[number] else {},
+            name=stem if used[stem] == 1 else f"{number:06d}_{stem}",
+        )
+
+    write_coco(folder, (encoded(n, item) for n, item in enumerate(items)), description="Part of a data set")
+
+
+def subset(folder: Path, share: float, seed: int, out: Path) -> int:
+    """Write ``share`` of the laptops of the COCO ``folder`` to the new one ``out``; returns the number of pictures.
+
+    Smaller shares are parts of larger ones with the same ``seed``.
+    """
+    items = read_coco(folder)
+    names = [item.workpiece_id or f"image {number}" for number, item in enumerate(items)]
+    laptops = list(dict.fromkeys(names))
+    order = np.random.default_rng(seed).permutation(len(laptops))[: max(round(share * len(laptops)), 2)]
+    kept = {laptops[number] for number in order.tolist()}
+    chosen = [item for item, name in zip(items, names, strict=True) if name in kept]
+    if not (out / ANNOTATIONS).exists():
+        write_part(out, chosen, [item.workpiece_id for item in chosen])
+    return len(chosen)
+
+
+def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None:
+    """Raise :class:`InvalidInput` for pictures with the same pixels, which would make a proof or a test void."""
+    known: dict[bytes, str] = {}
+    same = []
+    for part, pictures in parts.items():
+        for one in pictures:
+            name = f"{part}/{one.item.path.name}" if part else one.item.path.name
+            before = known.setdefault(one.pixels, name)
+            if before != name:
+                same.append(f"{name} and {before}")
+    if same:
+        more = f" and {len(same) - _SHOWN} more" if len(same) > _SHOWN else ""
+        raise InvalidInput(
+            f"{'; '.join(same[:_SHOWN])}{more}: have the same pixels, expected every picture once; remove one of them, or "
+            "import again (`sticker-uq dataset import` leaves copies out)"
+        )
+
+
+def near_in_two_parts(parts: Mapping[str, Sequence[PictureStatistics]], near: int) -> list[str]:
+    """Near duplicates that are in two of ``parts``, one line each: a person says whether they show one laptop."""
+    names = list(parts)
+    found = []
+    for index, part in enumerate(names):
+        for other in names[index + 1 :]:
+            for one in duplicates(parts[part], parts[other], near):
+                a, b = (path.name for path in one.pictures)
+                found.append(f"{part}/{a} and {other}/{b}: {one.text}")
+    return found

@@ -1,0 +1,575 @@
+"""A qualification: check, train, evaluate, novelty network, calibrate, test, robustness, verdict."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from sticker_uq.calibration.fitting import Levels, certify, fit_policy, lowest_levels
+from sticker_uq.calibration.making import (
+    Divided,
+    assess_sources,
+    evidence,
+    policy_text,
+    write_policy,
+)
+from sticker_uq.calibration.measuring import measure
+from sticker_uq.calibration.planning import Units
+from sticker_uq.calibration.probability import choose_kind
+from sticker_uq.calibration.records import Assessed
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.weights import load_weights
+from sticker_uq.evaluation.metrics.accuracy import evaluate_detector, evaluate_passes
+from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import Proof
+from sticker_uq.io.coco import LabelledImage, read_coco
+from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.io.share import share_folder
+from sticker_uq.lab.datasets.checking import (
+    NEAR,
+    PictureStatistics,
+    class_balance,
+    label_findings,
+    picture_statistics,
+)
+from sticker_uq.lab.datasets.importing.grouping import PARTS
+from sticker_uq.lab.qualifying.parts import (
+    Parts,
+    divide,
+    fingerprint,
+    near_in_two_parts,
+    parts_of,
+    refuse_same_pixels,
+    subset,
+)
+from sticker_uq.lab.qualifying.results import (
+    AccuracyResult,
+    CalibrationResult,
+    CheckResult,
+    CurvePoint,
+    DivideResult,
+    NoveltyResult,
+    PartResult,
+    PolicyTestResult,
+    ProofResult,
+    RobustnessResult,
+    TrainResult,
+)
+from sticker_uq.lab.qualifying.steps import Steps, digest, file_digest
+from sticker_uq.lab.qualifying.verdict import Provable, Requirement, requirements
+from sticker_uq.lab.robustness.assessment_run import Plan, assess, prepare
+from sticker_uq.lab.robustness.frequencies import describe_source
+from sticker_uq.lab.robustness.preset import laptop_cell
+from sticker_uq.lab.robustness.robustness_report import write_report
+from sticker_uq.lab.robustness.source_set import SourceSet
+from sticker_uq.lab.robustness.systems import CellSystem
+from sticker_uq.lab.training.checkpoint import STATE
+from sticker_uq.lab.training.novelty_learning import learn_novelty_network
+from sticker_uq.lab.training.novelty_quality import FEWEST
+from sticker_uq.lab.training.novelty_training import EPOCHS as NOVELTY_EPOCHS
+from sticker_uq.lab.training.settings import TrainSettings
+from sticker_uq.lab.training.training import BEST, train
+from sticker_uq.novelty.network import packaged_file, read_network, save_network
+from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput, ObjectClass
+
+WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
+SHARES = (0.5, 0.35, 0.15)
+_BASE_MODEL = "ssdlite320_mobilenet_v3_large"
+_LEAST_OF_CURVE = 4
+"""Laptops of a training of the learning curve, of which it validates on one."""
+_LOWEST_FLOOR = 0.01  # so that the precision-recall curve is complete
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, what is done of it, and how much there is."""
+
+
+@dataclass(frozen=True)
+class QualifySettings:
+    """What is asked for.
+
+    ``data``: a COCO folder, or one with the parts learn, calibrate and test. ``training``: fields of
+    :class:`TrainSettings` other than data and out. ``perception``: as the cell has it, without weights. ``novelty_start``: what
+    the novelty network starts from. ``base``: policy whose other limits are kept, None for the packaged one.
+    ``robustness_images``: of the test part in each circumstance, 0 for no assessment. ``min_removed``: least share of the
+    stickers of the test part that must be released without a person. ``near``, ``shares``, ``seed``: how one folder is divided.
+    """
+
+    data: Path
+    levels: Levels = field(default_factory=Levels)
+    training: Mapping[str, Any] = field(default_factory=dict)
+    perception: PerceptionSettings = field(default_factory=PerceptionSettings)
+    novelty_start: Literal["packaged", "weights"] = "packaged"
+    novelty_epochs: int = NOVELTY_EPOCHS
+    base: Path | None = None
+    robustness_images: int = 20
+    learning_curve: bool = False
+    min_removed: float = 0.5
+    near: int = NEAR
+    shares: tuple[float, ...] = SHARES
+    seed: int = 0
+    command: str = ""
+
+    def check(self) -> None:
+        """Raise :class:`InvalidInput` for what would be refused only after hours."""
+        refused = {
+            "weights": "the weights are trained here; --start FILE trains on from weights",
+            "escalate_to": "a bundle holds one model",
+            "panel": "a panel is fitted to weights that exist; fit one to the result, and calibrate again with it",
+        }
+        for name, why in refused.items():
+            if value := getattr(self.perception, name):
+                raise InvalidInput(f"{name} = {value!r}: expected none, {why}")
+        if not 0.0 <= self.min_removed <= 1.0:
+            raise InvalidInput(f"--min-removed {self.min_removed:g}: expected a share from 0 to 1")
+        if self.robustness_images < 0:
+            raise InvalidInput(f"--robustness-images {self.robustness_images}: expected 0 or more")
+        fewest = 0 if self.novelty_start == "packaged" else 1
+        if self.novelty_epochs < fewest:
+            raise InvalidInput(f"--novelty-epochs {self.novelty_epochs}: expected {fewest} or more")
+        if min(self.shares) <= 0:
+            raise InvalidInput(
+                f"--split {','.join(map(str, self.shares))}: expected a share above 0 for each part"
+            )
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one."""
+
+    settings: QualifySettings
+    check: CheckResult
+    training: TrainResult
+    accuracy: AccuracyResult
+    novelty: NoveltyResult
+    provable: Provable
+    calibration: CalibrationResult
+    tested: PolicyTestResult | None
+    robustness: RobustnessResult | None
+    curve: tuple[CurvePoint, ...]
+    perception: PerceptionSettings
+    policy: Path | None
+
+    @property
+    def lacking(self) -> str:
+        """How many more labels the guarantee takes, "" when there are enough."""
+        return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
+
+    @cached_property
+    def requirements(self) -> list[Requirement]:
+        """What is required, what was found."""
+        return requirements(
+            self.settings.levels,
+            self.settings.min_removed,
+            self.novelty,
+            self.calibration,
+            self.tested,
+            self.lacking,
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether every requirement is met."""
+        return all(one.met for one in self.requirements)
+
+
+class Qualification:
+    """The steps of a qualification in the folder of ``steps``, each of them done once for the same inputs.
+
+    Raises :class:`InvalidInput` for unusable data or settings. ``stop``: whether to end after the next step of the training, with
+    ``KeyboardInterrupt``.
+    """
+
+    def __init__(
+        self,
+        settings: QualifySettings,
+        steps: Steps,
+        progress: Progress = lambda stage, done, total: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        settings.check()
+        self.settings, self._steps, self._progress, self._stop = settings, steps, progress, stop
+        self._work = steps.work
+        self._base_file = settings.base or share_folder() / "config" / "policy.yaml"
+        self._base = Policy.load(self._base_file)
+
+    def run(self) -> Found:
+        """Everything, in order."""
+        check = self._check()
+        training = self._train()
+        accuracy = self._evaluate()
+        novelty = self._novelty()
+        provable = self._provable(check)
+        calibration = self._calibrate()
+        policy = self._work / "calibrate" / POLICY if calibration.policy else None
+        tested = self._test(calibration) if policy else None
+        robustness = self._robustness(policy, calibration) if policy else None
+        curve = self._curve(check, training, accuracy) if self.settings.learning_curve else ()
+        return Found(
+            settings=self.settings,
+            check=check,
+            training=training,
+            accuracy=accuracy,
+            novelty=novelty,
+            provable=provable,
+            calibration=calibration,
+            tested=tested,
+            robustness=robustness,
+            curve=curve,
+            perception=self._perception,
+            policy=policy,
+        )
+
+    @property
+    def _perception(self) -> PerceptionSettings:
+        return self.settings.perception.model_copy(update={"weights": str(self._weights)})
+
+    @property
+    def _weights(self) -> Path:
+        return self._work / "novelty" / WEIGHTS
+
+    @cached_property
+    def _items(self) -> dict[str, list[LabelledImage]]:
+        return {name: read_coco(getattr(self._parts, name)) for name in PARTS}
+
+    @cached_property
+    def _prints(self) -> dict[str, str]:
+        """The fingerprint of each part."""
+        return {name: fingerprint(items) for name, items in self._items.items()}
+
+    @cached_property
+    def _parts(self) -> Parts:
+        """The parts of the data, which are made first where it has none."""
+        settings = self.settings
+        if (given := parts_of(settings.data)) is not None:
+            return given
+        items = read_coco(settings.data)
+
+        def make(folder: Path) -> DivideResult:
+            seen = self._seen(items)
+            refuse_same_pixels({"": seen})
+            divide(seen, folder, settings.shares, settings.near, settings.seed)
+            laptops = Counter(
+                item.workpiece_id or f"{name} {number}"
+                for name in PARTS
+                for number, item in enumerate(read_coco(folder / name))
+            )
+            return DivideResult(pictures=len(items), laptops=len(laptops), largest=max(laptops.values()))
+
+        inputs = {"data": fingerprint(items), "shares": settings.shares, "near": settings.near}
+        files = [f"{name}/annotations.json" for name in PARTS]
+        self._steps.run("divide", inputs | {"seed": settings.seed}, DivideResult, make, files)
+        return Parts(*(self._work / "divide" / name for name in PARTS))
+
+    def _seen(self, items: list[LabelledImage]) -> list[PictureStatistics]:
+        done = iter(range(1, len(items) + 1))
+        return picture_statistics(items, lambda: self._progress("reading", next(done), len(items)))
+
+    def _check(self) -> CheckResult:
+        def make(folder: Path) -> CheckResult:
+            seen = {name: self._seen(items) for name, items in self._items.items()}
+            refuse_same_pixels(seen)
+            labels = [
+                f"{name}/{one.pictures[0].name}: {one.text}"
+                for name, items in self._items.items()
+                for one in label_findings(items)
+            ]
+            near = near_in_two_parts(seen, self.settings.near) if self.settings.near >= 0 else []
+            parts = {name: _part(items) for name, items in self._items.items()}
+            return CheckResult(parts=parts, labels=tuple(labels), near=tuple(near))
+
+        return self._steps.run("check", self._prints | {"near": self.settings.near}, CheckResult, make)
+
+    def _training(self, data: Path, out: Path, **changes: Any) -> TrainSettings:
+        seen = self.settings.perception
+        values = {
+            "model": seen.model,
+            "min_size": seen.min_size,
+            "device": seen.device,
+            "seed": self.settings.seed,
+        }
+        return TrainSettings(data=(data,), out=out, **(values | dict(self.settings.training) | changes))
+
+    def _train_in(self, settings: TrainSettings, stage: str) -> None:
+        finished = train(
+            settings,
+            resume=(settings.out / STATE).exists(),
+            command=self.settings.command,
+            on_step=lambda step: self._progress(stage, step.step, step.steps),
+            stop=self._stop,
+        )
+        if not finished:
+            raise KeyboardInterrupt
+
+    def _train(self) -> TrainResult:
+        def make(folder: Path) -> TrainResult:
+            settings = self._training(self._parts.learn, folder)
+            self._train_in(settings, "training")
+            return TrainResult(
+                model=settings.model,
+                epochs=settings.epochs,
+                pictures=len(self._items["learn"]),
+                map50=_best_map50(folder / BEST),
+            )
+
+        inputs = {"learn": self._prints["learn"], "settings": self._training_inputs()}
+        return self._steps.run("train", inputs, TrainResult, make, (BEST,))
+
+    def _training_inputs(self) -> dict[str, Any]:
+        settings = self._training(Path(), Path()).model_dump(mode="json", exclude={"data", "out", "threads"})
+        start = Path(settings["start"])
+        return settings | ({"start": file_digest(start)} if start.is_file() else {})
+
+    def _evaluate(self) -> AccuracyResult:
+        weights = self._work / "train" / BEST
+        settings = self.settings.perception.model_copy(update={"weights": str(weights)})
+
+        def make(folder: Path) -> AccuracyResult:
+            items = self._items["test"]
+            done = iter(range(1, 2 * len(items) + 1))
+
+            def advance() -> None:
+                self._progress("evaluating", next(done), 2 * len(items))
+
+            sharp = load_detector(settings.model_copy(update={"score_floor": _LOWEST_FLOOR}))
+            one = evaluate_detector(sharp, items, advance)
+            clusters = evaluate_passes(load_detector(settings), items, settings.cluster, advance)
+            return AccuracyResult.of(one, clusters.accuracy, clusters.passes)
+
+        inputs = {"test": self._prints["test"], "weights": file_digest(weights)}
+        return self._steps.run("evaluate", inputs | self._seen_as(), AccuracyResult, make)
+
+    def _seen_as(self) -> dict[str, Any]:
+        """What perception is set to."""
+        return {"perception": self.settings.perception.model_dump(mode="json", exclude={"threads"})}
+
+    def _novelty(self) -> NoveltyResult:
+        settings, trained = self.settings, self._work / "train" / BEST
+
+        def make(folder: Path) -> NoveltyResult:
+            shutil.copyfile(trained, folder / WEIGHTS)
+            items = self._items["learn"]
+            sizes = {(item.width, item.height) for item in items}
+            if len(items) < FEWEST or len(sizes) > 1:
+                why = (
+                    f"{len(items)} pictures to learn from, expected {FEWEST} or more"
+                    if len(items) < FEWEST
+                    else f"pictures of {len(sizes)} sizes to learn from, expected one size"
+                )
+                return NoveltyResult(
+                    objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why
+                )
+            own = settings.perception.model == _BASE_MODEL
+            detector = load_detector(
+                settings.perception.model_copy(update={"weights": str(trained)})
+                if own
+                else PerceptionSettings(device=settings.perception.device)
+            )
+            file = packaged_file(_BASE_MODEL)
+            start = read_network(file) if settings.novelty_start == "packaged" and file else None
+            network = learn_novelty_network(
+                detector, items, start, settings.novelty_epochs, settings.seed, self._progress
+            )
+            save_network(network, detector, folder / NOVELTY)
+            quality = network.quality
+            assert quality is not None
+            areas = [(one.value, one.low, one.high) for one in (quality.objects, quality.scenes)]
+            return NoveltyResult(
+                objects=areas[0], scenes=areas[1], pictures=quality.pictures, weakness=quality.weakness
+            )
+
+        inputs = {
+            "learn": self._prints["learn"],
+            "weights": file_digest(trained),
+            "model": settings.perception.model,
+            "start": settings.novelty_start,
+            "epochs": settings.novelty_epochs,
+            "seed": settings.seed,
+        }
+        return self._steps.run("novelty", inputs, NoveltyResult, make, (WEIGHTS,))
+
+    def _provable(self, check: CheckResult) -> Provable:
+        """What the labels of the calibrate part can prove, nothing where they are too few to be divided."""
+        delta = self.settings.levels.delta
+        if check.parts["calibrate"].laptops < 2:
+            return Provable(Units(0, 0), delta)
+        return Provable(evidence([LabelledSource(self._parts.calibrate)], delta).prospect.proof, delta)
+
+    def _with_weights(self) -> dict[str, Any]:
+        """What the assessments and all that follows from them depend on."""
+        novelty = self._work / "novelty" / NOVELTY
+        files = [file_digest(path) for path in (self._weights, novelty) if path.is_file()]
+        return {"weights": files} | self._seen_as()
+
+    def _calibrate(self) -> CalibrationResult:
+        levels = self.settings.levels
+
+        def make(folder: Path) -> CalibrationResult:
+            (folder / POLICY).unlink(missing_ok=True)
+            assessed = self._assessed("calibrate")
+            try:
+                return self._proved(assessed, folder / POLICY)
+            except InvalidInput as error:
+                return CalibrationResult(refused=str(error))
+
+        inputs = {
+            "calibrate": self._prints["calibrate"],
+            "levels": [levels.alpha, levels.beta, levels.delta],
+            "base": file_digest(self._base_file),
+        }
+        return self._steps.run("calibrate", inputs | self._with_weights(), CalibrationResult, make)
+
+    def _proved(self, assessed: Sequence[Assessed], file: Path) -> CalibrationResult:
+        """The policy, in ``file``; InvalidInput when nothing can be fitted."""
+        levels = self.settings.levels
+        divided = Divided.of(assessed)
+        kind = choose_kind(divided.fit, "isotonic").kind
+        draft = fit_policy(divided.fit, self._base, kind, level=levels.alpha)
+        alpha, beta = lowest_levels(draft, divided.fit, divided.proof, levels.delta)
+        try:
+            policy = certify(draft, divided.fit, divided.proof, levels)
+        except InvalidInput as error:
+            return CalibrationResult(refused=str(error), alpha=alpha, beta=beta)
+        signed = divided.signed(policy, self.settings.command)
+        assert signed.guarantee is not None
+        write_policy(signed, file)
+        return CalibrationResult(
+            refused="",
+            policy=signed.hash,
+            wrongful=_proof(signed.guarantee.wrongful_removal),
+            missed=_proof(signed.guarantee.missed_sticker),
+            alpha=alpha,
+            beta=beta,
+        )
+
+    def _assessed(self, part: str) -> list[Assessed]:
+        source = LabelledSource(getattr(self._parts, part))
+        done = iter(range(1, len(source) + 1))
+        return assess_sources(
+            [source],
+            self._perception,
+            self._work / "assessments.sqlite",
+            lambda: self._progress(f"assessing the {part} part", next(done), len(source)),
+        )
+
+    def _test(self, calibration: CalibrationResult) -> PolicyTestResult:
+        def make(folder: Path) -> PolicyTestResult:
+            policy = Policy.load(self._work / "calibrate" / POLICY)
+            records = [record for part in self._assessed("test") for record in part.records]
+            return PolicyTestResult.of(measure(records, policy))
+
+        inputs = {"test": self._prints["test"], "policy": calibration.policy} | self._with_weights()
+        return self._steps.run("test", inputs, PolicyTestResult, make)
+
+    def _robustness(self, policy: Path | None, calibration: CalibrationResult) -> RobustnessResult | None:
+        count = self.settings.robustness_images
+        if not count or policy is None:
+            return None
+        limits = Policy.load(policy)
+
+        def make(folder: Path) -> RobustnessResult:
+            spec, source = laptop_cell(), SourceSet.load(self._parts.test, None)
+            prepared = prepare(spec, source, folder, Plan(count, 2 * count, 0), 1, self._progress)
+            coverage = describe_source(
+                spec, prepared.chosen, lambda done, total: self._progress("source", done, total)
+            )
+            system = CellSystem(self._perception, limits)
+            found = assess(
+                spec, prepared, folder, system, lambda: system, coverage=coverage, progress=self._progress
+            )
+            write_report(found, folder)
+            named = {c.name for c in spec.circumstances}
+            return RobustnessResult(
+                finding=str(found.finding),
+                images=len(prepared.numbers),
+                circumstances={n: str(v) for n, v in found.by_circumstance.items() if n in named},
+            )
+
+        inputs = {"test": self._prints["test"], "policy": calibration.policy, "images": count}
+        return self._steps.run(
+            "robustness", inputs | self._with_weights(), RobustnessResult, make, ("report.html",)
+        )
+
+    def _curve(
+        self, check: CheckResult, training: TrainResult, accuracy: AccuracyResult
+    ) -> tuple[CurvePoint, ...]:
+        """Trainings on a quarter and on half of the laptops, each with about as many steps, and the one on all."""
+        points = [
+            self._curve_point(share)
+            for share in (0.25, 0.5)
+            if share * check.parts["learn"].laptops >= _LEAST_OF_CURVE
+        ]
+        return (*points, CurvePoint(pictures=training.pictures, map50=accuracy.map50))
+
+    def _curve_point(self, share: float) -> CurvePoint:
+        name = f"learning_curve_{round(100 * share)}"
+
+        def make(folder: Path) -> CurvePoint:
+            data, epochs = folder / "data", self._training(Path(), Path()).epochs
+            pictures = subset(self._parts.learn, share, self.settings.seed, data)
+            settings = self._training(data, folder, epochs=round(epochs / share))
+            self._train_in(settings, f"training on {pictures} pictures")
+            sharp = self.settings.perception.model_copy(
+                update={"weights": str(folder / BEST), "score_floor": _LOWEST_FLOOR}
+            )
+            found = evaluate_detector(load_detector(sharp), self._items["test"])
+            return CurvePoint(pictures=pictures, map50=found.map50)
+
+        inputs = {"learn": self._prints["learn"], "test": self._prints["test"], "share": share}
+        return self._steps.run(
+            name, inputs | {"settings": self._training_inputs()}, CurvePoint, make, (BEST,)
+        )
+
+
+def without_guarantee(base: Path | None, file: Path) -> Path:
+    """Write the limits of ``base`` (None: the packaged ones), which guarantee nothing here, to ``file``; returns it."""
+    limits = Policy.load(base or share_folder() / "config" / "policy.yaml")
+    plain = limits.model_copy(
+        update={"guarantee": None, "validity": None, "provenance": None, "reference": None}
+    )
+    file.write_text(
+        f"# Limits without a guarantee for these weights.\n{policy_text(plain)}", encoding="utf-8"
+    )
+    return file
+
+
+def arguments_digest(settings: QualifySettings) -> str:
+    """SHA-256 of what is asked for and of the pictures and labels, hex."""
+    parts = parts_of(settings.data)
+    folders = [settings.data] if parts is None else [getattr(parts, name) for name in PARTS]
+    prints = [fingerprint(read_coco(folder)) for folder in folders]
+    values = {name: getattr(settings, name) for name in settings.__dataclass_fields__ if name != "command"}
+    return digest({"settings": {k: str(v) for k, v in values.items()}, "data": prints})
+
+
+def _part(items: list[LabelledImage]) -> PartResult:
+    balance = class_balance(items)
+    names = [item.workpiece_id or f"image {number}" for number, item in enumerate(items)]
+    clean = {
+        name
+        for name, item in zip(names, items, strict=True)
+        if not (item.labels == ObjectClass.STICKER).any()
+    }
+    return PartResult(
+        pictures=len(items),
+        laptops=len(set(names)),
+        logos=balance["logo"],
+        stickers=balance["sticker"],
+        clean=len(clean),
+    )
+
+
+def _best_map50(file: Path) -> float:
+    value = load_weights(file)[1].get("map50")
+    return float("nan") if value is None else float(value)
+
+
+def _proof(proof: Proof | None) -> ProofResult | None:
+    if proof is None:
+        return None
+    return ProofResult(level=proof.level, images=proof.images, events=proof.events, bound=proof.bound)

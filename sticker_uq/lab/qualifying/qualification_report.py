@@ -1,0 +1,200 @@
+"""The report of a qualification: ready or not, why, what can be proved, and what the next hundred labels would buy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from sticker_uq.evaluation.reporting.chart_style import svg
+from sticker_uq.evaluation.reporting.document import Block, Table, as_html
+from sticker_uq.lab.qualifying.qualification import Found
+from sticker_uq.lab.qualifying.results import percent
+from sticker_uq.lab.qualifying.verdict import MORE, NOT_MEASURED, next_gain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REPORT = "report.html"
+_MOST_SHOWN = 30
+
+
+def qualification_report(found: Found, bundle: str) -> str:
+    """The report as one HTML page; ``bundle``: what became of the bundle, a sentence."""
+    verdict = "Ready" if found.ready else "Not ready"
+    blocks: list[Block] = [
+        f"# {verdict}",
+        lead(found),
+        bundle,
+        "## What is required",
+        _required(found),
+        *_provable(found),
+        *_next_labels(found),
+        *_accuracy(found),
+        *_tested(found),
+        *_robustness(found),
+        *_data(found),
+        "## How it was made",
+        f"{found.settings.command or 'from Python'}; model {found.training.model}, {found.training.epochs} epochs on "
+        f"{found.training.pictures} pictures; {found.perception.passes} passes.",
+    ]
+    return as_html(f"Qualification: {verdict.lower()}", blocks)
+
+
+def lead(found: Found) -> str:
+    """The verdict in a sentence or two."""
+    if found.ready:
+        return (
+            f"Every requirement is met. On laptops like those of the calibrate part at most "
+            f"{percent(found.settings.levels.alpha)} of the images lead to a wrongful removal, and at most "
+            f"{percent(found.settings.levels.beta)} of those called clean show a sticker, each with confidence "
+            f"{percent(1 - found.settings.levels.delta)}."
+        )
+    unmet = [one for one in found.requirements if not one.met and one.value != NOT_MEASURED]
+    text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
+    advice = list(dict.fromkeys(one.advice for one in unmet))
+    return f"{text}. What to do: {'; '.join(advice)}."
+
+
+def _required(found: Found) -> Table:
+    return Table(
+        ("requirement", "found", "limit", "", "what to do"),
+        [
+            (one.name, one.value, one.limit, "met" if one.met else "NOT MET", "" if one.met else one.advice)
+            for one in found.requirements
+        ],
+    )
+
+
+def _provable(found: Found) -> list[Block]:
+    alpha, beta = found.provable.levels
+    units, delta = found.provable.units, found.provable.delta
+    text = (
+        f"Of the calibrate part {units.laptops} laptops prove, {units.clean} of them without a sticker; limits were fitted on "
+        f"the others. At confidence {percent(1 - delta)} so many prove at best at most {percent(alpha)} wrongful removals "
+        f"(--alpha) and {percent(beta)} missed stickers (--beta), if none goes wrong."
+    )
+    seen = found.calibration
+    blocks: list[Block] = ["## What these labels can prove", text]
+    if seen.alpha == seen.alpha:
+        blocks.append(
+            f"As the images came out, {percent(seen.alpha)} and {percent(seen.beta)} would have been the lowest levels proved. "
+            "A level that is chosen after looking at the images needs other images to prove it."
+        )
+    if found.lacking:
+        levels = found.settings.levels
+        blocks.append(
+            f"For --alpha {levels.alpha:g} and --beta {levels.beta:g} {found.lacking}; more with every mistake."
+        )
+    return blocks
+
+
+def _next_labels(found: Found) -> list[Block]:
+    now, then = found.provable, found.provable.after(MORE)
+    rows = [
+        (
+            name,
+            str(one.units.laptops),
+            str(one.units.clean),
+            *(percent(level) for level in (*one.levels, *one.with_one_bad)),
+        )
+        for name, one in (("now", now), (f"with {MORE} more", then))
+    ]
+    head = ("labels in the calibrate part", "laptops that prove", "without a sticker", "lowest alpha", "lowest beta",
+            "alpha with one bad", "beta with one bad")  # fmt: skip
+    blocks: list[Block] = [
+        f"## What the next {MORE} labels would buy",
+        "In the calibrate part, with as large a share of laptops without a sticker as now. Exact arithmetic, where every laptop "
+        "without a sticker is called clean:",
+        Table(head, rows),
+        *_learning(found),
+        "`sticker-uq dataset suggest` lists the pictures from which the detector would learn most. They belong to the learn part "
+        "only: the calibrate and test parts need laptops drawn at random.",
+    ]
+    return blocks
+
+
+def _learning(found: Found) -> list[Block]:
+    gain = next_gain(found.curve)
+    if gain is None:
+        laptops = found.check.parts["learn"].laptops
+        why = (
+            f"{laptops} laptops are too few"
+            if found.settings.learning_curve
+            else "--learning-curve trains on a quarter and on half of the laptops too"
+        )
+        return [f"In the learn part: not measured; {why}."]
+    now, then = gain
+    rows = [(str(one.pictures), f"{one.map50:.3f}") for one in found.curve]
+    return [
+        f"In the learn part: mAP@0.5 {now:.3f} now, about {then:.3f} with {MORE} more, if the error keeps falling as from half "
+        "to all of them. It is one training each, so small differences may be chance.",
+        Table(("pictures to learn from", "mAP@0.5 on the test part"), rows),
+        _curve_chart(found),
+    ]
+
+
+def _curve_chart(found: Found) -> Markup:
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.plot([one.pictures for one in found.curve], [one.map50 for one in found.curve], marker="o")
+        axes.set(xlabel="pictures to learn from", ylabel="mAP@0.5 on the test part", ylim=(0, 1))
+
+    return svg(draw, 6.0, 3.0, "mAP@0.5 on the test part over the pictures to learn from")
+
+
+def _accuracy(found: Found) -> list[Block]:
+    seen = found.accuracy
+    rows = [(name, *(percent(value) for value in values)) for name, *values in seen.rows]
+    return [
+        "## Accuracy on the test part",
+        f"mAP@0.5 of {seen.map50:.3f} in one pass without dropout, {seen.clusters_map50:.3f} for the clusters of {seen.passes} "
+        f"passes, on {seen.pictures} pictures. Of the clusters, precision and recall with a score of 0.5 or more:",
+        Table(("class", "AP@0.5", "precision", "recall"), rows),
+        f"Novelty network: {found.novelty}.",
+    ]
+
+
+def _tested(found: Found) -> list[Block]:
+    if found.tested is None:
+        return []
+    return ["## The policy on the test part", f"{found.tested}."]
+
+
+def _robustness(found: Found) -> list[Block]:
+    seen = found.robustness
+    if seen is None:
+        return [
+            "## Robustness",
+            "Not assessed" + ("." if found.policy else ": there is no policy with a guarantee."),
+        ]
+    return [
+        "## Robustness",
+        f"Over all circumstances: {seen.finding}; {seen.images} pictures of the test part in each. It is no requirement: whether "
+        "a circumstance occurs is for the people of the cell to say (`sticker-uq robustness init`). What is "
+        "undecided takes more pictures (--robustness-images, and as large a test part). Details are in robustness/report.html.",
+        Table(("circumstance", "finding"), list(seen.circumstances.items())),
+    ]
+
+
+def _data(found: Found) -> list[Block]:
+    rows = [
+        (name, str(one.pictures), str(one.laptops), str(one.logos), str(one.stickers), str(one.clean))
+        for name, one in found.check.parts.items()
+    ]
+    head = ("part", "pictures", "laptops", "logos", "stickers", "laptops without a sticker")
+    blocks: list[Block] = ["## Data", Table(head, rows)]
+    for title, lines in (
+        ("Labels to look at", found.check.labels),
+        (
+            "Pictures of different parts that are alike; if they show one laptop, the guarantee is void",
+            found.check.near,
+        ),
+    ):
+        if lines:
+            more = f" (the first {_MOST_SHOWN})" if len(lines) > _MOST_SHOWN else ""
+            blocks += [
+                f"{title}: {len(lines)}{more}",
+                Table(("",), [(line,) for line in lines[:_MOST_SHOWN]]),
+            ]
+    return blocks

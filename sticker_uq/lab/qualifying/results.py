@@ -1,0 +1,206 @@
+"""What the steps of a qualification find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sticker_uq.calibration.measuring import Count, Measured
+from sticker_uq.evaluation.metrics.accuracy import Accuracy
+from sticker_uq.lab.qualifying.steps import StepResult
+from sticker_uq.messages import printable
+from sticker_uq.novelty.quality import MIN_AUROC
+
+_MOST_JOINED = 0.2
+"""Share of the pictures in one group above which the person is told."""
+
+
+def percent(rate: float) -> str:
+    """``rate`` as percent with three digits, a dash for NaN."""
+    return "–" if math.isnan(rate) else f"{100 * rate:.3g} %"
+
+
+class PartResult(StepResult):
+    """One part: its pictures, laptops, objects, laptops with a picture without a sticker."""
+
+    pictures: int
+    laptops: int
+    logos: int
+    stickers: int
+    clean: int
+
+
+class CheckResult(StepResult):
+    """The parts of the data, and what a person should look at."""
+
+    parts: dict[str, PartResult]
+    labels: tuple[str, ...]
+    near: tuple[str, ...]
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{name} {part.pictures}" for name, part in self.parts.items())
+        doubts = len(self.labels) + len(self.near)
+        return f"pictures: {listed}; {doubts or 'nothing'} to look at"
+
+
+class DivideResult(StepResult):
+    """How many pictures were divided, and the size of the largest group that counts as one laptop."""
+
+    pictures: int
+    laptops: int
+    largest: int
+
+    def __str__(self) -> str:
+        text = f"{self.pictures} pictures of {self.laptops} laptops into learn, calibrate and test"
+        if self.largest > max(2, _MOST_JOINED * self.pictures):
+            text += f"; {self.largest} pictures count as one laptop: if they show several, name them, or give --near -1"
+        return text
+
+
+class TrainResult(StepResult):
+    """A training: its epochs, and mAP@0.5 of the chosen one on laptops that it did not learn from."""
+
+    model: str
+    epochs: int
+    pictures: int
+    map50: float
+
+    def __str__(self) -> str:
+        return f"{self.model}, {self.epochs} epochs, mAP@0.5 {self.map50:.3f} on laptops held out"
+
+
+class AccuracyResult(StepResult):
+    """Accuracy on the test part: one pass without dropout, and the clusters of ``passes`` passes; NaN: not measured."""
+
+    pictures: int
+    passes: int
+    map50: float
+    clusters_map50: float
+    rows: tuple[tuple[str, float, float, float], ...]
+    """Class, average precision, precision and recall of the clusters."""
+
+    def __str__(self) -> str:
+        return (
+            f"mAP@0.5 {self.map50:.3f} on {self.pictures} test pictures, {self.clusters_map50:.3f} for the clusters of "
+            f"{self.passes} passes"
+        )
+
+    @classmethod
+    def of(cls, one: Accuracy, clusters: Accuracy, passes: int) -> AccuracyResult:
+        """From what ``evaluate`` measured."""
+        rows = tuple(
+            (label.name.lower(), row.average_precision, row.precision, row.recall)
+            for label, row in clusters.classes.items()
+        )
+        return cls(
+            pictures=one.images, passes=passes, map50=one.map50, clusters_map50=clusters.map50, rows=rows
+        )
+
+
+class NoveltyResult(StepResult):
+    """The novelty network: areas under the ROC curve with their 95 % intervals; ``weakness``: why it cannot be used."""
+
+    objects: tuple[float, float, float]
+    scenes: tuple[float, float, float]
+    pictures: int
+    weakness: str
+
+    @property
+    def lower_bound(self) -> float:
+        """The lower of the two lower bounds, 0 where nothing was measured."""
+        return min(self.objects[1], self.scenes[1])
+
+    def __str__(self) -> str:
+        if not self.pictures:
+            return f"none: {self.weakness}"
+        used = "" if not self.weakness else f"; too weak, expected a lower bound of {MIN_AUROC} or more"
+        return f"AUROC of unknown objects {_area(self.objects)}, of foreign scenes {_area(self.scenes)}{used}"
+
+
+class ProofResult(StepResult):
+    """One promise: its level, the images that prove it, how many went wrong, the rate that they exclude."""
+
+    level: float
+    images: int
+    events: int
+    bound: float
+
+
+class CalibrationResult(StepResult):
+    """What could be proved. ``refused``: why there is no policy with a guarantee, "" where there is one.
+
+    ``alpha`` and ``beta``: the lowest levels that the images would have proved as they came out, NaN where nothing was fitted.
+    """
+
+    refused: str
+    policy: str = ""
+    wrongful: ProofResult | None = None
+    missed: ProofResult | None = None
+    alpha: float = math.nan
+    beta: float = math.nan
+
+    def __str__(self) -> str:
+        if self.wrongful is None or self.missed is None:
+            return f"no guarantee: {printable(self.refused)}"
+        return (
+            f"at most {percent(self.wrongful.level)} wrongful removals and {percent(self.missed.level)} missed stickers proved "
+            f"on {self.wrongful.images} laptops"
+        )
+
+
+class PolicyTestResult(StepResult):
+    """What the policy decides about the test part, as (events, of)."""
+
+    wrongful: tuple[int, int]
+    removed: tuple[int, int]
+    missed: tuple[int, int]
+    asked: tuple[int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"{_of(self.removed)} stickers released without a person, {_of(self.wrongful)} laptops with a wrongful removal, "
+            f"{_of(self.missed)} called clean with a sticker, {_of(self.asked)} left to a person"
+        )
+
+    @classmethod
+    def of(cls, measured: Measured) -> PolicyTestResult:
+        """From the decisions about labelled pictures."""
+        pair = {
+            name: (count.events, count.of)
+            for name in ("wrongful", "removed", "missed", "asked")
+            if isinstance(count := getattr(measured, name), Count)
+        }
+        return cls(**pair)
+
+
+class RobustnessResult(StepResult):
+    """The finding of each circumstance, and of all together."""
+
+    finding: str
+    images: int
+    circumstances: dict[str, str]
+
+    def __str__(self) -> str:
+        counts = [
+            f"{sum(v == f for v in self.circumstances.values())} {f}"
+            for f in ("holds", "violated", "undecided")
+        ]
+        return f"{len(self.circumstances)} circumstances on {self.images} pictures: {', '.join(counts)}"
+
+
+class CurvePoint(StepResult):
+    """A training on part of the pictures, with about as many steps: mAP@0.5 on the test part."""
+
+    pictures: int
+    map50: float
+
+    def __str__(self) -> str:
+        return f"{self.pictures} pictures: mAP@0.5 {self.map50:.3f} on the test part"
+
+
+def _area(values: Sequence[float]) -> str:
+    return f"{values[0]:.3f} ({values[1]:.3f} to {values[2]:.3f})"
+
+
+def _of(pair: tuple[int, int]) -> str:
+    return f"{pair[0]} of {pair[1]}"

@@ -1,0 +1,77 @@
+"""Novelty detection from clean labelled pictures: trained, its reference fitted and its quality measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from sticker_uq.detection import StochasticDetector
+from sticker_uq.io.coco import LabelledImage
+from sticker_uq.lab.training.novelty_head import train_novelty_head
+from sticker_uq.lab.training.novelty_quality import measured, pictures_read, split
+from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
+from sticker_uq.novelty.head import NoveltyHead
+from sticker_uq.novelty.network import NoveltyNetwork
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, what is done of it, and how much there is."""
+
+
+def learn_novelty_network(
+    detector: StochasticDetector,
+    pictures: Sequence[LabelledImage],
+    start: NoveltyNetwork | None = None,
+    epochs: int = EPOCHS,
+    seed: int = 0,
+    progress: Progress = lambda stage, done, total: None,
+) -> NoveltyNetwork:
+    """A network with its quality, which started from ``start`` or from the backbone of ``detector``.
+
+    A fifth of ``pictures`` is held out to measure it on. With 0 ``epochs`` ``start`` is only measured anew. Raises InvalidInput
+    for fewer than 50 pictures, pictures of several sizes, and a picture that cannot be read.
+    """
+    learned, held = split(pictures, seed)
+    begin = mobile_blocks(detector) if start is None else start
+    if epochs or not isinstance(begin, NoveltyNetwork):
+        done = 0
+
+        def on_batch(size: int, loss: float) -> None:
+            nonlocal done
+            done += size
+            progress("learning", done, len(learned) * epochs)
+
+        model = learn_network(learned, begin, epochs, seed, on_batch)
+    else:
+        model = begin
+    _measure(detector, model, learned, held, seed, progress)
+    return model
+
+
+def learn_novelty_head(
+    detector: StochasticDetector,
+    pictures: Sequence[LabelledImage],
+    seed: int = 0,
+    progress: Progress = lambda stage, done, total: None,
+) -> NoveltyHead:
+    """A head on the feature maps of ``detector`` with its quality; raises as :func:`learn_novelty_network`."""
+    learned, held = split(pictures, seed)
+    done = count(1)
+    model = train_novelty_head(
+        detector, learned, seed, lambda: progress("learning", next(done), len(learned))
+    )
+    _measure(detector, model, learned, held, seed, progress)
+    return model
+
+
+def _measure(
+    detector: StochasticDetector,
+    model: NoveltyNetwork | NoveltyHead,
+    learned: Sequence[LabelledImage],
+    held: Sequence[LabelledImage],
+    seed: int,
+    progress: Progress,
+) -> None:
+    total, done = pictures_read(len(learned), len(held)) + len(held), count(1)
+    model.quality = measured(
+        detector, model, learned, held, seed, lambda: progress("measuring", next(done), total)
+    )

@@ -1,0 +1,191 @@
+"""``sticker-uq qualify``: from pictures to a bundle, also after a kill, and what it says where there are too few."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sticker_uq.cell.bundle import Bundle
+from sticker_uq.cli import app
+from sticker_uq.gate import Policy
+from sticker_uq.io.coco import write_coco
+from sticker_uq.lab.qualifying import qualification
+from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from test.lab.robustness.conftest import specification_of
+
+STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test", "robustness")
+
+DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
+
+
+def rendered(folder: Path, count: int, seed: int = 300) -> Path:
+    """A COCO folder of laptops, of which every second has a sticker."""
+    scenes = (
+        encode_scene(n, render(sample_scene(n, stickers=n % 2), (320, 240)))
+        for n in range(seed, seed + count)
+    )
+    write_coco(folder, scenes)
+    return folder
+
+
+def qualify(data: Path, out: Path, *options: str) -> Result:
+    trained = ["--start", "packaged", "--epochs", "1", "--novelty-epochs", "0"]
+    smallest = [*trained, "--passes", "5", "--robustness-images", "2", "--near", "-1"]
+    return CliRunner().invoke(app, ["qualify", "--data", str(data), "--out", str(out), *smallest, *options])
+
+
+@dataclass(frozen=True)
+class Qualified:
+    """Three calls with the same arguments: the first was interrupted before anything was calibrated."""
+
+    data: Path
+    out: Path
+    options: tuple[str, ...]
+    calls: list[Result]
+
+    @property
+    def work(self) -> Path:
+        return self.out.with_name("bundle.work")
+
+
+@pytest.fixture(scope="module")
+def qualified(tmp_path_factory: pytest.TempPathFactory) -> Qualified:
+    folder = tmp_path_factory.mktemp("qualify")
+    data, out = rendered(folder / "data", 116), folder / "bundle"
+    options = ("--alpha", "0.3", "--beta", "0.5", "--min-removed", "0.1", "--split", "0.45,0.45,0.1")
+
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(qualification, "laptop_cell", lambda: specification_of(DEFOCUS, resamples=100))
+        with pytest.MonkeyPatch.context() as kill:
+            kill.setattr(qualification, "assess_sources", killed)
+            first = qualify(data, out, *options)
+        return Qualified(data, out, options, [first, *(qualify(data, out, *options) for _ in range(2))])
+
+
+def test_it_makes_a_bundle_that_fits_together(qualified: Qualified) -> None:
+    assert qualified.calls[1].exit_code == 0, qualified.calls[1].output
+    assert "READY: Every requirement is met." in qualified.calls[1].output
+    bundle = Bundle.load(qualified.out)
+    policy = Policy.load(bundle.policy)
+    assert policy.guarantee is not None
+    assert policy.guarantee.wrongful_removal is not None
+    assert policy.guarantee.wrongful_removal.level == 0.3
+    assert bundle.manifest.files.keys() >= {"weights.safetensors", "weights_novelty.safetensors"}
+    report = (qualified.work / "report.html").read_text()
+    assert "<h1>Ready</h1>" in report
+    assert "NOT MET" not in report
+    assert "<td>defocus</td>" in report
+    assert (qualified.work / "robustness" / "report.html").is_file()
+
+
+def test_a_killed_call_resumes_with_the_step_that_was_not_done(qualified: Qualified) -> None:
+    killed, second, third = qualified.calls
+    assert killed.exit_code == 130, killed.output
+    assert not qualified.out.exists() or killed.output.count("done before") == 0
+    done = {name: f"{name:<11}" in killed.output for name in STEPS}
+    assert [name for name in STEPS if done[name]] == list(STEPS[:5])
+    before = [line.split()[0] for line in second.output.splitlines() if line.endswith("(done before)")]
+    assert before == list(STEPS[:5])
+    again = [line.split()[0] for line in third.output.splitlines() if line.endswith("(done before)")]
+    assert again == list(STEPS)
+    assert third.exit_code == 0
+    assert Bundle.load(qualified.out).manifest.policy_hash in {
+        json.loads((qualified.work / "steps" / "calibrate.json").read_text())["result"]["policy"]
+    }
+
+
+def test_the_bundle_of_a_call_is_not_replaced_by_another_call(qualified: Qualified) -> None:
+    other = qualify(qualified.data, qualified.out, *qualified.options, "--delta", "0.2")
+    assert other.exit_code == 2
+    assert "not an empty folder" in other.output
+    assert Bundle.load(qualified.out).manifest.policy_hash
+
+
+def test_other_levels_repeat_only_what_depends_on_them(qualified: Qualified, tmp_path: Path) -> None:
+    found = qualify(
+        qualified.data,
+        tmp_path / "bundle",
+        *qualified.options,
+        "--beta",
+        "0.01",
+        "--work",
+        str(qualified.work),
+    )
+    assert found.exit_code == 1, found.output
+    before = [line.split()[0] for line in found.output.splitlines() if line.endswith("(done before)")]
+    assert before == list(STEPS[:5])
+    assert "of them without a sticker" in found.output
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> None:
+    data = rendered(tmp_path / "data", 16, seed=900)
+    options = ("--batch-size", "4", "--learning-curve", "--allow-uncalibrated")
+    found = qualify(data, tmp_path / "bundle", *options)
+    assert found.exit_code == 1, found.output
+    assert "NOT READY" in found.output
+    assert "What to do: 8 pictures to learn from, expected 50 or more" in found.output
+    assert "more laptops in the calibrate part" in found.output
+    assert "No bundle: nothing would be released" in found.output  # there is no novelty network
+    assert (tmp_path / "bundle.work" / "novelty" / "weights.safetensors").is_file()
+    report = (tmp_path / "bundle.work" / "report.html").read_text()
+    assert "<h1>Not ready</h1>" in report
+    assert "with 100 more" in report
+    assert "learning_curve_50 4 pictures" in found.output
+    assert "learning_curve_25" not in found.output  # too few laptops to train and validate on
+    assert "if the error keeps falling" in report
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--weights", "mine.safetensors"], "weights = 'mine.safetensors': expected none"),
+        (["--panel", "fitted"], "panel = 'fitted': expected none"),
+        (["--split", "1,0,0"], "expected a share above 0 for each part"),
+        (["--split", "a"], "expected the shares of learn, calibrate, test"),
+        (["--alpha", "0"], "alpha = 0.0: expected a number between 0 and 1"),
+        (["--min-removed", "2"], "--min-removed 2: expected a share from 0 to 1"),
+        (["--epochs", "0"], "--epochs 0:"),
+        (["--novelty-start", "weights"], "--novelty-epochs 0: expected 1 or more"),
+        (["--robustness-images", "-1"], "--robustness-images -1: expected 0 or more"),
+    ],
+)
+def test_bad_options_end_before_any_work(tmp_path: Path, options: list[str], said: str) -> None:
+    arguments = [
+        "qualify",
+        "--data",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "bundle"),
+        "--novelty-epochs",
+        "0",
+    ]
+    found = CliRunner().invoke(app, [*arguments, *options])
+    assert found.exit_code == 2, found.output
+    assert said in " ".join(found.output.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bad_data_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    found = qualify(empty, tmp_path / "bundle")
+    assert found.exit_code == 2
+    assert "learn/annotations.json is missing" in found.output
+    data = rendered(tmp_path / "data", 6)
+    pictures = sorted((data / "images").iterdir())
+    pictures[1].write_bytes(pictures[0].read_bytes())
+    found = qualify(data, tmp_path / "bundle")
+    assert found.exit_code == 2
+    assert "have the same pixels" in found.output
+    inside = qualify(data, tmp_path / "bundle", "--work", str(tmp_path / "bundle" / "work"))
+    assert inside.exit_code == 2
+    assert "outside of the bundle" in inside.output
+    assert not (tmp_path / "bundle").exists()
+    assert not list(tmp_path.rglob("report.html"))
