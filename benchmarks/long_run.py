@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.progress import track
 
 from benchmarks.long_run_laptop import Played, play
 from benchmarks.rendered import Recipe, records
@@ -58,12 +59,12 @@ class Sizes:
     """How much is measured. ``start``: laptops before the drift; ``ramp``: laptops over which a slow one grows."""
 
     fit: int = 800
-    pool: int = 1200
+    pool: int = 800
     proof: int = 600
-    shifted: int = 150
-    laptops: int = 4000
-    start: int = 1000
-    ramp: int = 2000
+    shifted: int = 100
+    laptops: int = 3000
+    start: int = 500
+    ramp: int = 1500
     repetitions: int = 30
 
 
@@ -394,7 +395,7 @@ def measured(sizes: Sizes, cache: Path, jobs: int) -> dict[str, Any]:
         found = [measure(task) for task in made]
     else:
         with multiprocessing.get_context("spawn").Pool(jobs) as workers:
-            found = workers.map(measure, made, chunksize=1)
+            found = list(track(workers.imap(measure, made), "kinds of drift", len(made)))
     return {
         "alpha": LEVELS.alpha,
         "window": WINDOW,

@@ -70,25 +70,37 @@ def play(record: Record, policy: Policy, spot_check: bool) -> Played:
     watch = AssumptionSettings(watch_assumption=spot_check, spot_check_rate=float(spot_check))
     # one laptop is no evidence of drift; the streams have a monitor of their own
     gate = GateController(policy.model_copy(update={"reference": None}), _SETTINGS, watch)
-    return _Laptop(record, gate).play()
+    return LaptopInCell(record, gate).play()
 
 
-class _Laptop:
-    def __init__(self, record: Record, gate: GateController) -> None:
+class LaptopInCell:
+    """The laptop of ``record`` in the cell of ``gate``, which may have seen others before.
+
+    ``now_ns``: when it comes; ``digest``: image digest of its first scene, by default one of the time.
+    """
+
+    def __init__(self, record: Record, gate: GateController, now_ns: int = _START, digest: str = "") -> None:
         self._record, self._gate = record, gate
-        self._now = _START
+        self._now, self._digest = now_ns, digest
+        self._name = f"laptop {now_ns}"
         self._gone: set[int] = set()
         self._stickers_gone: set[int] = set()
         self._wrongful, self._removed, self._done = False, 0, False
         self._questions: list[Question] = []
         self._low, self._high = 0.0, math.inf
 
+    @property
+    def now_ns(self) -> int:
+        """The time of its last scene."""
+        return self._now
+
     def play(self) -> Played:
-        for event in (Activated(), ArmReady(True), WorkpieceChanged("laptop", self._now)):
+        """What becomes of it until it is done, or the gate is closed because an assumption does not hold."""
+        for event in (Activated(), ArmReady(True), WorkpieceChanged(self._name, self._now)):
             self._gate.handle(event, self._now)
-        first = self._own(self._scene())
+        first = self._own(self._record.assessment)
         for _ in range(_MOST_SCENES):
-            if self._done:
+            if self._done or self._gate.state.assumption:
                 break
             self._see()
         else:
@@ -105,10 +117,11 @@ class _Laptop:
 
     def _scene(self) -> SceneAssessment:
         seen = self._record.assessment
+        digest, self._digest = self._digest or f"{self._now:032x}", ""
         return replace(
             seen,
             stamp_ns=self._now - _AGE,
-            image_digest=f"{self._now:032x}",
+            image_digest=digest,
             frame_id="camera",
             objects=tuple(o for o in seen.objects if o.id not in self._gone),
             unstable=tuple(o for o in seen.unstable if o.id not in self._gone),
@@ -116,12 +129,15 @@ class _Laptop:
 
     def _own(self, scene: SceneAssessment) -> SceneDecision:
         """What the policy alone decides about ``scene``."""
-        return judge(scene, self._gate.policy, self._gate.state.memory, "laptop")
+        return judge(scene, self._gate.policy, self._gate.state.memory, self._name)
 
     def _see(self) -> None:
         self._now += _PERIOD
         scene = self._scene()
-        for effect in self._gate.on_scene(scene, self._now):
+        effects = self._gate.on_scene(scene, self._now)
+        if self._gate.state.assumption:
+            return
+        for effect in effects:
             if isinstance(effect, PublishDecision):
                 self._compare_risks(effect.decision)
             elif isinstance(effect, SendGoal):
