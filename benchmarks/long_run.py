@@ -15,14 +15,13 @@ import json
 import math
 import multiprocessing
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import track
 
 from benchmarks.long_run_laptop import Played, play
 from benchmarks.rendered import Recipe, records
@@ -336,11 +335,10 @@ def longest_run(flags: NDArray[np.bool_]) -> int:
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of drift: everything that a process needs to measure it."""
+    """Some kinds of drift: everything that a process needs to measure them. ``shifted``: laptops by kind and strength."""
 
-    kind: str
+    shifted: dict[str, list[list[Record]]]
     pool: list[Record]
-    shifted: list[list[Record]]
     draft: Policy
     policies: list[Policy]
     fit_risks: FloatArray
@@ -348,26 +346,33 @@ class Task:
 
 
 def measure(task: Task) -> list[Summary]:
-    """The summaries of all rules for one kind of drift."""
-    states = [State(shown, task.draft) for shown in (task.pool, *task.shifted)]
+    """The summaries of all rules for the kinds of drift of ``task``."""
+    calibrated = State(task.pool, task.draft)  # shared: what becomes of its laptops is played once
     summaries = []
-    for shape in (NONE,) if task.kind == NONE else SHAPES:
-        courses: dict[Rule, list[Course]] = {rule: [] for rule in RULES}
-        for repetition, policy in enumerate(task.policies):
-            counts = [len(state.laptops) for state in states]
-            seed = repetition * 100 + 10 * (NONE, *SHAPES).index(shape) + (NONE, *KINDS).index(task.kind)
-            stream = stream_of(shape, counts, task.sizes, seed)
-            for rule in RULES:
-                courses[rule].append(run(stream, states, policy, task.fit_risks, rule))
-        summaries += [
-            summarised(rule.name, task.kind, shape, found, task.sizes.start, LEVELS.alpha)
-            for rule, found in courses.items()
-        ]
+    for kind, shifted in task.shifted.items():
+        states = [calibrated, *(State(shown, task.draft) for shown in shifted)]
+        for shape in (NONE,) if kind == NONE else SHAPES:
+            summaries += measure_shape(kind, shape, states, task)
     return summaries
 
 
-def tasks(sizes: Sizes, cache: JsonStore, jobs: int) -> Iterator[Task]:
-    """Measure the laptops, draw a proof for each repetition, and hand out one task per kind of drift."""
+def measure_shape(kind: str, shape: str, states: Sequence[State], task: Task) -> list[Summary]:
+    """The summaries of all rules for one kind and shape of drift."""
+    courses: dict[Rule, list[Course]] = {rule: [] for rule in RULES}
+    counts = [len(state.laptops) for state in states]
+    for repetition, policy in enumerate(task.policies):
+        seed = repetition * 100 + 10 * (NONE, *SHAPES).index(shape) + (NONE, *KINDS).index(kind)
+        stream = stream_of(shape, counts, task.sizes, seed)
+        for rule in RULES:
+            courses[rule].append(run(stream, states, policy, task.fit_risks, rule))
+    return [
+        summarised(rule.name, kind, shape, found, task.sizes.start, LEVELS.alpha)
+        for rule, found in courses.items()
+    ]
+
+
+def tasks(sizes: Sizes, cache: JsonStore, jobs: int) -> list[Task]:
+    """Measure the laptops, draw a proof for each repetition, and divide the kinds of drift among ``jobs`` processes."""
     settings = PerceptionSettings(device="cpu", threads=1)
 
     def of(wanted: Sequence[Recipe]) -> list[Record]:
@@ -381,28 +386,31 @@ def tasks(sizes: Sizes, cache: JsonStore, jobs: int) -> Iterator[Task]:
         drawn = np.random.default_rng(10_000 + repetition).integers(len(pool), size=sizes.proof)
         policies.append(certify(draft, fit, [pool[n] for n in drawn], LEVELS))
     fit_risks = outcomes_of(fit, draft).removed()[1]
-    for kind in (NONE, *KINDS):
-        steps = () if kind == NONE else range(1, len(STEPS) + 1)
-        shifted = [of(recipes(kind, step, SHIFTED, sizes.shifted)) for step in steps]
-        yield Task(kind, pool, shifted, draft, policies, fit_risks, sizes)
+    steps = range(1, len(STEPS) + 1)
+    shifted: dict[str, list[list[Record]]] = {NONE: []}
+    shifted |= {kind: [of(recipes(kind, step, SHIFTED, sizes.shifted)) for step in steps] for kind in KINDS}
+    parts = [{kind: shifted[kind] for kind in list(shifted)[job::jobs]} for job in range(jobs)]
+    return [Task(part, pool, draft, policies, fit_risks, sizes) for part in parts if part]
 
 
 def measured(sizes: Sizes, cache: Path, jobs: int) -> dict[str, Any]:
     """What ``read`` returns of the file that it is written to."""
     with JsonStore(cache) as store:
-        made = list(tasks(sizes, store, jobs))
+        made = tasks(sizes, store, jobs)
     if jobs == 1:
         found = [measure(task) for task in made]
     else:
         with multiprocessing.get_context("spawn").Pool(jobs) as workers:
-            found = list(track(workers.imap(measure, made), "kinds of drift", len(made)))
+            found = workers.map(measure, made, chunksize=1)
+    kinds = (NONE, *KINDS)
+    summaries = sorted((one for part in found for one in part), key=lambda one: kinds.index(one.kind))
     return {
         "alpha": LEVELS.alpha,
         "window": WINDOW,
         "bin": BIN,
         "sizes": asdict(sizes),
         "limits": [policy.risk.max_removal for policy in made[0].policies if policy.risk is not None],
-        "runs": [asdict(summary) for summaries in found for summary in summaries],
+        "runs": [asdict(summary) for summary in summaries],
     }
 
 
@@ -416,8 +424,9 @@ def read(file: Path) -> dict[str, Any]:
 
 def table(found: dict[str, Any], name: str) -> str:
     """All rules on unchanged laptops ("none"), or in every kind of "sudden" or "slow" drift, in Markdown."""
-    head = ["drift", "rule", "wrongful removals of 100 laptops", f"worst {found['window']} in a row, %"]
-    head += ["longest run above alpha", "gate closed", "after laptops", "questions per 100 laptops"]
+    head = ["drift", "rule", "wrongful of 100 laptops", f"worst {found['window']} in a row, %"]
+    head += ["longest run above alpha", "gate closed", "after laptops", "questions per 100"]
+    head += ["stickers removed per 100"]
     if name == NONE:
         head.remove("drift")
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
@@ -433,8 +442,9 @@ def _cells(one: dict[str, Any], found: dict[str, Any]) -> list[str]:
     start = 0 if one["shape"] == NONE else sizes["start"]
     first = 0 if one["shape"] == NONE else 1
     laptops = sizes["laptops"] - start
-    wrongful, questions = (
-        [100 * sum(v[first:]) / laptops for v in one[n]] for n in ("wrongful", "questions")
+    wrongful, questions, removed = (
+        [100 * sum(values[first:]) / laptops for values in one[name]]
+        for name in ("wrongful", "questions", "removed")
     )
     closed = [n - start for n in one["closed"] if n is not None]
     early = sum(n < 0 for n in closed)
@@ -449,6 +459,7 @@ def _cells(one: dict[str, Any], found: dict[str, Any]) -> list[str]:
         times if one["rule"] not in _NEVER_CLOSES else "never",
         _interval(after, 0) if after else "",
         _interval(questions, 0),
+        _interval(removed, 0),
     ]
 
 
@@ -459,6 +470,9 @@ def _interval(values: Sequence[float], digits: int) -> str:
     """The mean, and in brackets where 90 % of the repetitions lie."""
     low, high = np.quantile(values, [0.05, 0.95])
     return f"{np.mean(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+_TICKS = (0, 2, 5, 10, 20, 50, 100)
 
 
 def chart(found: dict[str, Any]) -> str:
@@ -479,6 +493,9 @@ def chart(found: dict[str, Any]) -> str:
                 f"{kind.replace('_', ' ')}, {NAMES[0]} to {NAMES[-1]}", fontsize="small"
             )
             grid[1, column].set_xlabel("laptops")
+        grid[0, 0].set_yscale("symlog", linthresh=5.0)  # alpha and a rate of 80 % in one chart
+        grid[0, 0].set_yticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+        grid[0, 0].set_ylim(0, 100)
         grid[0, 0].set_ylabel("wrongful removals\nof 100 laptops")
         grid[1, 0].set_ylabel("questions\nper 100 laptops")
         grid[1, 0].set_ylim(0, None)
@@ -492,16 +509,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=result_file, required=True, help="JSON file to write")
+    parser.add_argument("--out", type=result_file, help="JSON file to write")
+    parser.add_argument("--read", type=Path, help="measure nothing, take what this JSON file holds")
     parser.add_argument("--chart", type=result_file, help="SVG file to write")
     parser.add_argument("--cache", type=result_file, default=Path("out/benchmarks/long_run.sqlite"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=Sizes.repetitions)
     arguments = parser.parse_args()
-    found = measured(Sizes(repetitions=arguments.repetitions), arguments.cache, arguments.jobs)
+    if arguments.read is None:
+        found = measured(Sizes(repetitions=arguments.repetitions), arguments.cache, arguments.jobs)
+    else:
+        found = read(arguments.read)
     print(*(table(found, name) for name in (NONE, *SHAPES)), sep="\n\n")
-    with atomic_write(arguments.out, "w") as stream:
-        json.dump(found, stream)
+    if arguments.out is not None:
+        with atomic_write(arguments.out, "w") as stream:
+            json.dump(found, stream)
     if arguments.chart is not None:
         with atomic_write(arguments.chart, "w") as stream:
             stream.write(chart(found))
