@@ -10,8 +10,6 @@ import datetime as dt
 import hashlib
 import json
 import math
-import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.gate import Policy
-from sticker_uq.io.outputs import check_output_folder
+from sticker_uq.io.outputs import check_output_folder, whole_folder
 from sticker_uq.io.reading import MOST_YAML, child_path, parse_yaml, read_chunks, read_text, shown
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.messages import text_of
@@ -204,10 +202,7 @@ def create_bundle(
     policy = Policy.load(policy_file)
     perception = load_perception(settings)
     scene = _assessed(perception, policy)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as temporary:
-        folder = Path(temporary) / "bundle"
-        folder.mkdir()
+    with whole_folder(out) as folder:
         for name, source in _sources(settings, policy_file).items():
             _copy(source, folder / name)
         manifest = Manifest(
@@ -229,8 +224,6 @@ def create_bundle(
         )
         made = Bundle.load(folder)
         made.verify(settings)
-        folder.chmod(0o755)
-        os.replace(folder, out)  # onto an empty folder, or none
     return Bundle.load(out)
 
 

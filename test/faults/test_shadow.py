@@ -87,8 +87,10 @@ def test_a_shadow_that_would_release_everything_opens_no_gate(
     cell.bring(GateState.STATE_INTERVENTION)  # the active policy asks about what the camera shows
     opened = len([gate for gate in cell.gates if gate.open])
     with running(cell, candidate, tmp_path) as (group, told):
-        released = lambda: int(told.value(COMPARISON, "released_by_candidate_only") or 0)  # noqa: E731
-        cell.until(lambda: released() >= 20, "stickers that only the candidate would release")
+        cell.until(
+            lambda: int(told.value(COMPARISON, "released_by_candidate_only") or 0) >= 20,
+            "stickers that only the candidate would release",
+        )
         node = cell.bench.probe
         assert set(dict(node.get_publisher_names_and_types_by_node("shadow", "/"))) == OF_EVERY_NODE
         assert node.get_client_names_and_types_by_node("shadow", "/") == []
