@@ -30,11 +30,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-import domain_coordinator
 import numpy as np
 import typer
 
 from benchmarks.result_files import checked_file
+from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.transport import PROFILE_VARIABLES
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder
@@ -158,7 +158,7 @@ def measure(transport: str, kills: int, load: int, seed: int, folder: Path) -> R
     """Kill and start receivers ``kills`` times."""
     chance = random.Random(seed)
     node = ["--ros-args", "-p"]
-    with domain_coordinator.domain_id() as domain:
+    with free_domain() as domain:
         environment = os.environ | dict.fromkeys(PROFILE_VARIABLES, str(TRANSPORTS[transport]))
         environment |= {
             "ROS_DOMAIN_ID": str(domain),

@@ -38,6 +38,7 @@ import numpy as np
 import psutil
 
 from benchmarks.result_files import result_file
+from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.transport import PROFILE_VARIABLES, transport_environment
 from sticker_uq.io.files import atomic_write
 from sticker_uq.perception.stages import MODEL_STAGES
@@ -190,8 +191,8 @@ class Session:
         self._processes = ExitStack()
 
     def __enter__(self) -> Session:
-        # above those that the tests use
-        environment = environment_of(self._transport) | {"ROS_DOMAIN_ID": str(216 + os.getpid() % 16)}
+        start = self._processes.enter_context
+        environment = environment_of(self._transport) | {"ROS_DOMAIN_ID": str(start(free_domain()))}
         given = ["-p", "autostart:=true", "-p", "device:=cpu"]
         detector = [sys.executable, "-m", "sticker_uq.nodes", "detector", "--ros-args", *given]
         listener = [
@@ -202,7 +203,6 @@ class Session:
             str(WARM_UP_S),
         ]
         camera = [sys.executable, "-m", "benchmarks.latency_camera", *self._sizes]
-        start = self._processes.enter_context
         self._node = psutil.Process(start(_process(detector, environment)).pid)
         self._listener = start(_process(listener, environment))
         self._camera = start(_process(camera, environment))

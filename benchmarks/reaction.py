@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import domain_coordinator
 import numpy as np
 import typer
 from rich.console import Console
@@ -30,6 +29,7 @@ from rich.table import Table
 from benchmarks.reaction_faults import FAULTS, Reactions, clock_jump
 from benchmarks.reaction_real import PICTURES, RealCell
 from benchmarks.result_files import checked_file
+from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.io.files import atomic_write
 from sticker_uq.testing.bench import Bench, running_bench
@@ -64,7 +64,7 @@ def _row(fault: str, since: str, values: list[float]) -> Row:
 @contextmanager
 def _bench(cell: Callable[[Bench], C]) -> Iterator[C]:
     """A cell on a domain of its own."""
-    with domain_coordinator.domain_id() as domain:
+    with free_domain() as domain:
         os.environ["ROS_DOMAIN_ID"] = str(domain)
         with running_bench() as bench, cell(bench) as made:
             yield made

@@ -22,12 +22,12 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-import domain_coordinator
 import typer
 from std_srvs.srv import Trigger
 
 from benchmarks.kills import busy
 from benchmarks.result_files import checked_file
+from sticker_uq.cell.domain import free_domain
 from sticker_uq.cell.processes import CellOptions, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.io.files import atomic_write
@@ -124,7 +124,7 @@ def measure(repetitions: int, load: int, folder: Path) -> list[Row]:
     lines: list[tuple[float, str]] = []
     options: dict[str, Any] = {"sim": True, "sim_person": "ground_truth", "sim_laptops": 0, "respawn": True}
     rows: list[Row] = []
-    with domain_coordinator.domain_id() as domain:
+    with free_domain() as domain:
         os.environ["ROS_DOMAIN_ID"] = str(domain)
         specs = cell_processes(CellOptions(audit=str(folder / "audit"), **options))
         with (

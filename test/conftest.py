@@ -2,7 +2,6 @@
 
 import ctypes
 import importlib
-import itertools
 import os
 import sys
 from collections import Counter
@@ -49,8 +48,6 @@ LONG = (
     "nodes/simulation/test_cell.py",
     "perception/test_pipeline.py",
 )
-_domains = itertools.count(os.getpid())
-
 hypothesis.settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -130,16 +127,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def ros_domain(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[int]:
-    """A ROS_DOMAIN_ID that no other test process on this machine uses; discovery and logs stay local.
+    """A ROS_DOMAIN_ID that no other process on this machine uses; discovery and logs stay local.
 
     Set in the environment before the test starts, so that its contexts and child processes inherit it.
     """
-    import domain_coordinator
-
+    from sticker_uq.cell.domain import free_domain
     from sticker_uq.testing.bench import local_environment
 
-    # Another one for each test: a process that takes long to die does not talk into the next test.
-    with domain_coordinator.domain_id(lambda: next(_domains) % 100 + 1) as domain:
+    with free_domain() as domain:
         for name, value in local_environment(domain, tmp_path / "ros_log").items():
             monkeypatch.setenv(name, value)
         yield domain

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sticker_uq.cell.domain import free_domain, taken
 from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.cli.demo_outcome import LAPTOP_COLUMNS, DemoOutcome, read_outcome
@@ -75,6 +77,14 @@ def command(
         float | None,
         typer.Option(min=1.0, help="Timeout of the demo, s; default: 600, or none with --person console."),
     ] = None,
+    domain: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=232,
+            help="ROS domain of the demo, refused while anybody on this machine is in it; default: a free one.",
+        ),
+    ] = None,
 ) -> None:
     """Run laptops through the whole cell: separate processes over DDS, a recording, a report, a table.
 
@@ -86,9 +96,12 @@ def command(
     Policy.load(policy_file)  # reports an invalid policy before anything is removed or started
     if params is not None:
         read_parameters(params, "supervisor")
-    os.environ.setdefault("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-    # isolates the demo from a cell on the same machine
-    os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))
+    if domain is not None and taken(domain):
+        raise typer.BadParameter(
+            f"{domain}: somebody on this machine is in this ROS domain, whose arm would obey the demo's gate; "
+            "name another one, or none",
+            param_hint="--domain",
+        )
     on_page = person == "console"
     asking = on_page and policy is None
     limit = timeout if timeout is not None or on_page else 600.0
@@ -115,7 +128,10 @@ def command(
             if spec.name == "supervisor":
                 spec.parameters["policy"] = str(policy_file.resolve())
         console.print("the cell asks you about every sticker; with --policy FILE, as that policy says")
-    trouble = _run(processes, laptops, out, limit, console)
+    with nullcontext(domain) if domain is not None else free_domain() as own:
+        _isolate(own)
+        console.print(f"ROS domain {own}, on this machine alone")
+        trouble = _run(processes, laptops, out, limit, console)
     if trouble:
         console.print(f"[bold red]FAILED[/]: {trouble}; see {out / 'log.txt'}")
         raise typer.Exit(1)
@@ -128,6 +144,13 @@ def command(
     for failure in outcome.failures:
         console.print(f"[bold red]FAILED[/]: {failure}")
     raise typer.Exit(1 if outcome.failures else 0)
+
+
+def _isolate(domain: int) -> None:
+    """No real arm may hear this gate, and no real camera this detector: neither on this machine nor on its network."""
+    os.environ["ROS_DOMAIN_ID"] = str(domain)
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    os.environ.pop("ROS_STATIC_PEERS", None)
 
 
 def write_asking_policy(packaged: Path, path: Path) -> Path:

@@ -34,6 +34,11 @@ class ScriptedCamera:
             self._bench.probe.destroy_timer(self._timer)
         self._timer = self._bench.probe.create_timer(1.0 / rate_hz, self._take)
 
+    def close(self) -> None:
+        """Take the test's camera away."""
+        self._bench.probe.destroy_timer(self._timer)
+        self._bench.probe.destroy_publisher(self._publisher)
+
     def shows(self, *seen: Seen) -> None:
         """Let the test's camera show these one after the other, again and again; nothing: it stands still."""
         self._shown = itertools.cycle(seen) if seen else None

@@ -132,6 +132,8 @@ class FaultCell:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        self.camera.close()  # another cell may follow on this bench, and would hear these
+        self.bench.probe.destroy_publisher(self._script)
 
     def node(self, name: str) -> ProcessSpec:
         """Fault injection: the scripted detector or arm."""

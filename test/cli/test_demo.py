@@ -16,6 +16,7 @@ from sticker_uq.gate import Policy
 from sticker_uq.gate.judge import judge
 from sticker_uq.io.bags import Bag
 from sticker_uq.scene import ObjectClass, Outcome
+from sticker_uq.testing.bench import running_bench
 from sticker_uq.testing.scenes import assessment, observed
 from test.helpers.cell import write_parameters
 
@@ -114,3 +115,12 @@ def test_who_wants_to_answer_is_asked(tmp_path, monkeypatch, options, outcome):
     [policy] = [spec.parameters["policy"] for spec in started if spec.name == "supervisor"]
     certain = assessment(observed(label=ObjectClass.STICKER))
     assert judge(certain, Policy.load(policy)).outcome is outcome
+
+
+def test_it_refuses_a_domain_in_which_somebody_is_and_removes_nothing(ros_domain, tmp_path):
+    (tmp_path / "report.html").write_text("an earlier one")
+    with running_bench():
+        run = CliRunner().invoke(cli.app, ["demo", "--domain", str(ros_domain), "--out", str(tmp_path)])
+    assert run.exit_code == 2
+    assert "somebody on this machine" in " ".join(run.output.replace("│", " ").split())
+    assert (tmp_path / "report.html").exists()
