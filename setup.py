@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build of the ROS 2 package sticker_uq (ament_python)."""
 
 import sys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A person who knows the truth of a rendered laptop answers what a policy asks about it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What white-box attacks do to the detectors: the curve over the iterations, and which model's attack breaks which.
 
     python -m benchmarks.attacks --scenes 50 --attack pgd

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replay of a long recording: whether the model is kept busy, time grows linearly and memory does not.
 
     OMP_NUM_THREADS=1 python -m benchmarks.bulk --images 10000

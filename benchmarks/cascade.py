@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a cascade of models costs and risks beside each of its models alone, on rendered scenes that none of them saw.
 
     OMP_NUM_THREADS=1 python -m benchmarks.cascade --scenes 200 --model ssdlite320_mobilenet_v3_large \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether the number of passes that are computed at once changes the bits of what they see, and what it costs.
 
     OMP_NUM_THREADS=1 python -m benchmarks.chunks [--models ...] [--min-size 480]

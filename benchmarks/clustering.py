@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long clustering and metrics take for the boxes of one image.
 
     OMP_NUM_THREADS=1 python -m benchmarks.clustering

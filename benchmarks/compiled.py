@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch.compile for the stochastic part, side by side with the engine as it is.
 
     OMP_NUM_THREADS=1 python -m benchmarks.compiled [--models ...] [--min-size 240]

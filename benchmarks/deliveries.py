@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A delivery of laptops that the packaged detector was never trained on: four makes of their own, stickers of unknown kinds."""
 
 from __future__ import annotations

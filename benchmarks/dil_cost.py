@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What distinctive localization costs on top of the stochastic passes, in passes.
 
     OMP_NUM_THREADS=1 python -m benchmarks.dil_cost [--models ...] [--turns 4]

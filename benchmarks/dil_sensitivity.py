@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well each way to measure what no box explains tells a scene with a missed sticker from one without.
 
     python -m benchmarks.dil_sensitivity --scenes 150

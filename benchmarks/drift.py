@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How soon the watch over a policy's assumption notices that the scenes have changed, and how often it is wrong.
 
     python -m benchmarks.drift --out FOLDER

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What two detectors ask at the same measured risk, whatever limits their policies chose."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the gate removes, asks about and gets wrong on rendered laptops that it never saw, beside a plain score threshold.
 
     python -m benchmarks.gate --scenes 1000 --jobs 2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes each guard of the gate, one at a time, and tells which changes the gate's tests notice.
 
     python -m benchmarks.gate_mutation [--out FILE] [--module NAME ...]

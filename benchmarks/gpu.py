@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the detector computes on a GPU and how long it takes, beside complete torchvision passes on the same device.
 
     OMP_NUM_THREADS=2 python -m benchmarks.gpu --out benchmarks/results/gpu.jsonl      rows are added to the file

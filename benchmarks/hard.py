@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the uncertainty is worth something: the gate and simpler methods under graded shift, with novel objects, on photographs.
 
     python -m benchmarks.hard --out FILE [--photographs FOLDER] [--part PART] [--split development|test] [--scenes N]

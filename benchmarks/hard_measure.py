@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every sampler sees on the scenes of benchmarks.hard, measured once and kept as Parquet: a row per scene, a row per object.
 
 A method reads these tables only, so that a new one costs no new run of the detector.

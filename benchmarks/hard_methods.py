@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The methods that benchmarks.hard compares: each says which objects of a scene are released and whether a person is asked.
 
 Every method but a shipped policy has one limit. It is set on unchanged laptops to the same rate of questions, or of wrongful

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of benchmarks.hard: laptops in graded circumstances, with foreign, ambiguous and attacked objects.
 
 The laptop of a seed is the same in every case, so that cases compare laptop by laptop. Nothing of the splits overlaps.

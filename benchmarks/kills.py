@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For how long anybody receives no images after processes of the cell were killed.
 
     python -m benchmarks.kills --out FILE --kills 300 --load 0       one run; its row is added to FILE

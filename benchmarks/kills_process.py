@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of :mod:`benchmarks.kills`, each of which prints what happens to its images:
 
     python -m benchmarks.kills_process camera SIZE RATE              publishes images, reliably

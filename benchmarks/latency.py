@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How old an image is when its scene is published: real processes over DDS, a camera, the detector and somebody who listens.
 
     python -m benchmarks.latency --json FILE      all combinations, some 12 minutes; again, it goes on where it was ended

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The camera of :mod:`benchmarks.latency`: per line of JSON on standard input it sends rendered laptops as that says until the
 next line comes, then prints the stamps of what it sent.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who listens in :mod:`benchmarks.latency`: notes when scenes come and asks the busy detector things.
 
 Per line of JSON on standard input it has the detector listen to raw or compressed images, says `ready`, waits for a line, and

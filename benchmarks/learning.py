@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does the cell ask less once people's answers have been learned?  ``python -m benchmarks.learning --out out/learning``
 
 A delivery of laptops comes whose four makes and some of whose stickers the packaged detector was never trained on. They go past

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a long run keeps alpha while the laptops change, what that costs, and whether an adaptive limit does better.
 
     python -m benchmarks.long_run --out benchmarks/results/long_run.json --jobs 2

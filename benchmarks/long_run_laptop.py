@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rendered laptop in front of the gate, from its first scene until it is done, with a person who knows the truth."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stochastic engine against the loop of complete torchvision passes, interleaved in one process.
 
     OMP_NUM_THREADS=2 python -m benchmarks.mc_dropout --json out/mc_dropout.json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often the cell calls a dirty laptop clean, with and without distinctive localization.
 
     python -m benchmarks.missed_stickers --laptops 60

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why LSA, MDSA, Dissector and the variation ratio differ from Weiss et al. 2022, Table II, on digits.
 
     python -m benchmarks.monitor_causes --out benchmarks/results/monitor_causes.json --work DIR

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How soon spot checks show that a policy's promise is broken: the supervisor's bet beside MAPIE's risk monitoring.
 
     python -m benchmarks.monitoring

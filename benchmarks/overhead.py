@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the detector's worker does for an image beside the networks, in time of the processor.
 
     OMP_NUM_THREADS=1 python -m benchmarks.overhead

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a panel of monitors changes in the closed loop: wrongful removals and questions, with and without it.
 
     python -m benchmarks.panel --panel PANEL --data COCO_FOLDER --laptops 60 --kept FILE.jsonl

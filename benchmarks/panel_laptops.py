@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laptops in front of a policy that hears a panel of monitors: what benchmarks.panel lets happen."""
 
 from __future__ import annotations

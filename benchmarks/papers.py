@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The values printed in the five papers beside those of this package, for the pages in ``docs/papers``.
 
 ``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from where they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Public photographs of things that the packaged weights were not trained on.
 
     python -m benchmarks.photographs --to FOLDER

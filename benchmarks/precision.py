@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a reduced precision changes against float32 with the same masks, on rendered scenes that the weights never saw.
 
     OMP_NUM_THREADS=1 python -m benchmarks.precision --scenes 100

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a fault leaves the gate open: ``python -m benchmarks.reaction --out out/reaction.json``.
 
 Real processes (supervisor, detector with a perception that takes no time, arm) over DDS on this machine, with the settings of a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The faults whose reaction :mod:`benchmarks.reaction` measures, each with how it is done and since when it counts."""
 
 from __future__ import annotations

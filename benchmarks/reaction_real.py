@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cell of :mod:`benchmarks.reaction` with the packaged detector, which is always busy with rendered lids."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the simulated cell takes to work again after one of its processes was killed, and what it waits for.
 
     python -m benchmarks.recovery --out FILE --repetitions 5 --load 0    rows are added to FILE

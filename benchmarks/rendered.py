@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rendered laptops, assessed once and kept: what the benchmarks of the policy look at."""
 
 from __future__ import annotations

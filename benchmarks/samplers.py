@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monte-Carlo dropout beside other samplers at equal cost: which uncertainty tells wrong objects from right ones.
 
     OMP_NUM_THREADS=1 python -m benchmarks.samplers --scenes 100 [--members WEIGHTS ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the gate and a plain score threshold do, by their proved limits, in circumstances that the policy was not made for."""
 
 from __future__ import annotations

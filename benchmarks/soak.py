@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether memory and time of perception stay what they are over many images of changing sizes.
 
     OMP_NUM_THREADS=1 python -m benchmarks.soak --images 10000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What encoding an image once for all dropout rates saves a study.
 
     python -m benchmarks.study_cost

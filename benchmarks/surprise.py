@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why surprise adequacy and the autoencoder see digits otherwise than in Weiss et al. 2022, Table II.
 
     python -m benchmarks.surprise --out DIR

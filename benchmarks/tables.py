@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the tables of the documentation from the result files in ``benchmarks/results``.
 
     python -m benchmarks.tables

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the gate releases on photographs of things that no model was trained on, and what its guard against them costs.
 
     python -m benchmarks.photographs --to photographs

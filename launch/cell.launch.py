@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the whole cell: ``ros2 launch sticker_uq cell.launch.py`` (``sim:=true`` for the simulated one)."""
 
 from importlib import metadata

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Starts the detector alone: ``ros2 launch sticker_uq detector.launch.py camera_topic:=/camera/image_raw``."""
 
 from importlib import metadata

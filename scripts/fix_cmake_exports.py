@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Patches the CMake exports of the ROS wheels so that interface packages can be built with them.
 
 The exports contain include folders of the machine that built the wheels, and CMake refuses an imported target whose

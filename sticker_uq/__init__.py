@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Uncertainty-aware sticker detection for a robot cell that refurbishes laptops.
 
 The robot arm may peel a sticker only while the uncertainty of perception is below the limits of a policy; otherwise the

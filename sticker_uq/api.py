@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python interface: images in, scenes with their uncertainty and decisions out. ``from sticker_uq import ...`` has it all.
 
 Example:

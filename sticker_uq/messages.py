@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The messages of the cell: every code of a :class:`sticker_uq.scene.Reason` with its English words, and nothing else has any.
 
 The gate, the policy and the nodes hand over codes and values. Logs, reports, pictures, ``sticker-uq audit`` and the ``text``

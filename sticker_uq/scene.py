@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types shared by all packages: detections, their uncertainty, and decisions.
 
 Frozen dataclasses over NumPy arrays. This module imports none of ours and no torch. Boxes are ``(x1, y1, x2, y2)`` in pixels

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every test needs: a set-up environment, a ROS domain of its own, numeric tests that repeat."""
 
 import ctypes

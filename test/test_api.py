@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Python interface: what a notebook imports, in a fresh interpreter and on real images."""
 
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark of the watch over a policy's assumption, on made-up laptops instead of rendered ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark of hard scenes: seeds apart, what counts as wrong, limits at the same rate, intervals by laptop, a short run."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark of learning: what its person answers, and that its interval is that of the same laptops seen twice."""
 
 import numpy as np

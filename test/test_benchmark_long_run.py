@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark of a long run, on laptops made by hand instead of rendered ones."""
 
 from __future__ import annotations

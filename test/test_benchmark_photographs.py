@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Photographs for the benchmarks come from repositories and packages, whole or not at all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the benchmark counts the waits for a GPU, with what torch would say made up."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The unit files in config/systemd: systemd accepts them, and they start what exists in the documented way."""
 
 import re

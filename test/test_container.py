@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The documented installation on a robot is the one that the image runs, and what starts it in a container exists."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The diffs in docs/contributing.md apply to the code as it is."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the code imports, package.xml and requirements.txt agree, in both directions."""
 
 from __future__ import annotations
@@ -5,6 +6,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -219,3 +221,16 @@ def test_pip_installs_what_the_package_imports_outside_ros(monkeypatch: pytest.M
     }
     assert needed - named - {"pytest", "hypothesis", "ray", "playwright"} == set()
     assert named <= requirements() - extras
+
+
+def test_every_source_file_names_its_license():
+    files = subprocess.run(
+        ["git", "ls-files", "*.py", "*.js", "*.css", "scripts"], cwd=ROOT, capture_output=True, text=True
+    )
+    named = [ROOT / name for name in files.stdout.split()] or list((ROOT / "sticker_uq").rglob("*.py"))
+    text = {path: path.read_text() for path in named}
+    assert not [
+        path
+        for path, found in text.items()
+        if found and "SPDX-License-Identifier: Apache-2.0" not in found[:200]
+    ]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the documentation names exists: commands, options, modules, scripts, functions, tests; the tutorials' Python runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface package is built from the files of this checkout, and each field says what it means."""
 
 import importlib

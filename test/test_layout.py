@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packages keep to their order, and what runs beside the arm never loads torch."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The catalogue of messages: every code that the package uses has words, and the words come out right."""
 
 import ast

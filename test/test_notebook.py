@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """examples/python.ipynb is the Python tutorial as a notebook: valid, without output, and its cells run in order."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of the documentation are those of the result files in benchmarks/results."""
 
 from pathlib import Path

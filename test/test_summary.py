@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The last line of a test run says what was not run, and what to install for it."""
 
 from types import SimpleNamespace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/howto/troubleshooting.md has every block reason with what to do, and quotes messages that exist."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Words that were replaced by the terms of the field do not come back, in names or in prose."""
 
 import re

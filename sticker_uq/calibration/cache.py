@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assessments kept as JSON values, so that a second calibration with other levels needs no detector run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a calibration found, as a page that a plant manager reads and an engineer checks: Markdown, or one HTML file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All signals of doubt about an object combined into one: a generalised additive model of the log odds of being wrong.
 
 Every signal adds a non-decreasing piecewise linear function, so that more doubt by any signal never lowers the risk, and the

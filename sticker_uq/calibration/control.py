@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Risk control for a policy's limits: Learn-then-Test and conformal risk control for losses that are 0 or 1 per image."""
 
 from __future__ import annotations

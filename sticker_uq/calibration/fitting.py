@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A policy from labelled images: fitted on some of them, proved on the others."""
 
 from __future__ import annotations

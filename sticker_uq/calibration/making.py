@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a policy file comes from labelled images: the parts of the data, what perception says about them, and the file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy does with labelled images, and the same for simpler rules, side by side at equal risk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a policy would do with labelled images, as numbers that limits can be chosen on.
 
 A removal is right when the labelled object that it would touch is a sticker, wrong when that is a logo or there is none. The

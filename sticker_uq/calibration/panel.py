@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A panel of monitors from labelled images: fitted on some, the limits of its objections set on the others."""
 
 from __future__ import annotations

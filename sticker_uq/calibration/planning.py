@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What labelled images can prove at best, known from their labels alone: before the detector sees them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled images and what perception says about them, as calibration reads them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well a score tells wrong removals from right ones: risk-coverage curves, AURC, AUGRC, and coverage at equal risk.
 
 Accepted are the objects whose score of doubt is at most a threshold. Intervals resample images, not objects.

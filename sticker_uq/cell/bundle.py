@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bundle: one folder with all that a cell was qualified with, so that nothing of it is exchanged alone.
 
 ``bundle.yaml`` is the manifest: the parameters of detector and supervisor, what weights, settings and panel hash to, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ROS domain in which no other process of this machine takes part: for tests, demos and simulations. Without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A queue of length one per sender: a newer item replaces the waiting one, which is counted as dropped. Senders are served
 round-robin.
 """

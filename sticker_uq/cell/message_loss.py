@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counts lost messages of a publisher by the middleware's sequence numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The processes of a cell with their parameters and names, for the launch files and the runner.
 
 Without ROS, so that machines with and without launch start the same nodes in the same way.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The parameters of the node ``recorder``."""
 
 from __future__ import annotations

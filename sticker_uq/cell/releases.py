@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which bundle a cell starts from: the link ``active`` in the folder of the cell, and a tamper-evident log of every change of it.
 
 ``FOLDER/active`` is a symbolic link to a bundle. ``FOLDER/releases/`` has the log, in the format of the audit log. An entry is on

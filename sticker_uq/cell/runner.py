@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs the processes of a cell without ROS launch: one operating-system process per node.
 
 Prefixes the output of each node with its name, stops all nodes on Ctrl-C or SIGTERM, and stops all others with exit code 1

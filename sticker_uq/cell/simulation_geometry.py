@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Poses of camera and lid in the simulated cell, in the arm's frame."""
 
 from __future__ import annotations

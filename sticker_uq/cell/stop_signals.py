@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Callbacks for SIGINT and SIGTERM in a process whose main thread may block inside the middleware."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Fast DDS profile of a process: UDP without shared memory, unless the user sets a profile. Without ROS."""
 
 from __future__ import annotations

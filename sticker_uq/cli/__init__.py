@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq``: the command line of the package, one file per command.
 
 A command's module is imported only when that command runs, so ``sticker-uq --help`` is quick and needs neither torch nor

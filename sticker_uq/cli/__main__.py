@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``python -m sticker_uq.cli``."""
 
 from sticker_uq.cli import main

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of white-box attacks, of ``dataset attack`` and ``study``."""
 
 from __future__ import annotations

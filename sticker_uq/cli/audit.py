@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq audit``: is the audit log whole, and what does it say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq bundle``: one folder with all that a cell was qualified with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq calibrate``: a policy with a statistical guarantee from labelled images."""
 
 from __future__ import annotations

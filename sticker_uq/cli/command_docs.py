@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/reference/commands.md from the commands themselves.
 
 python -m sticker_uq.cli.command_docs docs/reference/commands.md

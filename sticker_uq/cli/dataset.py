@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset``: labelled pictures of laptops with stickers."""
 
 from __future__ import annotations

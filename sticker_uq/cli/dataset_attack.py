@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset attack``: adversarial pictures by a white-box attack (DAG or PGD)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset check``: finds problems of a labelled data set before training or testing."""
 
 from __future__ import annotations

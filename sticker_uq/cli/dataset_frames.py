@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset frames``: frames of a recording or video to label."""
 
 from __future__ import annotations

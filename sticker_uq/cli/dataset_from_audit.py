@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset from-audit``: operators' answers as training data."""
 
 from __future__ import annotations

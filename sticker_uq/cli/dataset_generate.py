@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset generate``: pictures from prompts by an image generator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset import``: labelled photographs of another tool as COCO folders for train, calibrate and evaluate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset prelabel``: the detector's boxes as labels to be corrected by a person."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset prompts``: prompts for image generators."""
 
 from __future__ import annotations

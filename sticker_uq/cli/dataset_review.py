@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset review``: manual selection of the realistic ones among generated pictures."""
 
 from __future__ import annotations

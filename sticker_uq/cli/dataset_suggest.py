@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset suggest``: which pictures to label next."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq demo``: runs laptops through the simulated cell and evaluates the recording against ground truth."""
 
 from __future__ import annotations

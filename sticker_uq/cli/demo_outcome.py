@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The outcome of a demo: the recording compared with ground truth."""
 
 from __future__ import annotations

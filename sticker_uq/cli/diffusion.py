@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stable Diffusion 3 on this machine, by the optional package diffusers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dil``: studies of distinctive localization (DiL) and training of novelty detection."""
 
 from __future__ import annotations

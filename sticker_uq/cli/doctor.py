@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq doctor``: checks the installation."""
 
 from __future__ import annotations

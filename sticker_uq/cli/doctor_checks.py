@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The checks of ``sticker-uq doctor``. Each returns what it found and, unless that is OK, what to do."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq evaluate``: detection accuracy on labelled pictures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq monitors``: misclassification monitors of single objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq monitors fit``: fits a panel of monitors for the detector's parameter ``panel``."""
 
 from __future__ import annotations

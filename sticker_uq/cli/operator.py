@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq operator``: the named operators who may sign in to the operator's page."""
 
 from __future__ import annotations

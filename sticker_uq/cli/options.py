@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Command line options from the settings models of the ROS nodes, with the same names and ranges.
 
 Values come, in rising priority, from the model's default, from a ROS 2 parameter file (``--params``) and from its option.

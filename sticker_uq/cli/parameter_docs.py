@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/parameters.md from the models that the nodes and the command line validate with.
 
 python -m sticker_uq.cli.parameter_docs docs/parameters.md

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq qualify``: from labelled images to a bundle that is ready, or to what is missing for one."""
 
 from __future__ import annotations

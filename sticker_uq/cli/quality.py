@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq quality``: calibration of the probabilities of detectors, or of any classifier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq replay``: assesses recorded images with the perception and policy of the cell, without ROS."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command ``replay`` as a picklable job for another process."""
 
 from __future__ import annotations

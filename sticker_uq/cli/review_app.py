@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The web page of ``dataset review`` for reviewing generated pictures, for a browser on the same machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness init`` and ``sheet``: writes a specification, and a sheet of pictures to check it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness run`` and ``report``: assessment by a specification on labelled images, and its report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq shadow``: what a candidate beside the cell would have decided differently."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq study``: detectors compared for accuracy, uncertainty and adversarial robustness."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq study statistics``: the statistics of the paper on per-image results, of this or another program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq train``: trains a sticker detection model on a COCO folder."""
 
 from __future__ import annotations

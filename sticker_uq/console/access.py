@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may use the operator's page: the addresses it is opened under, the sign-in, and sessions. No web server in here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures behind the operator's page: which camera image or saliency map belongs to which scene, encoded when a page asks.
 
 No web server and no ROS: an image is whatever ``encode`` turns into a file. Thread-safe, because the node adds images in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's web page: what it serves and what it accepts. The ROS side is in :mod:`sticker_uq.nodes.console.node`.
 
 :mod:`sticker_uq.console.guard` decides which requests come this far: those from the page itself and, where there is a sign-in,

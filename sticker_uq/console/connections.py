@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bound on the connections of the operator's page, and on how long each may take with a request."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every request to the operator's page must pass before its body is read: address, origin, session, size."""
 
 from __future__ import annotations

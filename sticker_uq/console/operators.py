@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The named operators of a cell: a file with a scrypt hash (RFC 7914) of each operator's secret."""
 
 from __future__ import annotations

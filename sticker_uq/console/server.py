@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The web server behind the operator's page, in a thread of its own."""
 
 from __future__ import annotations

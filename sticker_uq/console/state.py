@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator's page shows, as plain values that JSON can hold. No ROS and no web server in here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stochastic sticker detectors (Monte Carlo dropout): networks, passes, dropout, weights."""
 
 from __future__ import annotations

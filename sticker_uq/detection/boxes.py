@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Boxes from the deltas to anchors that a detector's head predicts."""
 
 from __future__ import annotations

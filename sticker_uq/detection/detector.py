@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stochastic sticker detector: one deterministic pass over the image, then as many dropout passes as asked."""
 
 from __future__ import annotations

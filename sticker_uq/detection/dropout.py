@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dropout masks of the stochastic passes: explicit, determined by seed and pass, never part of the module tree.
 
 Setting ``model.backbone.fpn.dropout`` or ``model.head.dropout`` on a torchvision detector has no effect,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the deterministic part of a detector computes from one image, once."""
 
 from __future__ import annotations

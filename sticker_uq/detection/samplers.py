@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alternatives to dropout passes: other samplers of several detections for one image, behind the same interface.
 
 They are what Monte-Carlo dropout is compared with at equal cost (`python -m benchmarks.samplers`); the cell does not use them.

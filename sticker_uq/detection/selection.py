@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From class probabilities and boxes of a detector's candidates to the boxes that are kept, with their full distributions.
 
 torchvision's post-processing returns one score per box; the uncertainty metrics need the whole class vector.

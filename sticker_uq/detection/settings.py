@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a stochastic detector is made of: one validated model shared by the nodes and the command line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights files: safetensors that say which model they belong to, checked before they are used.
 
 A file holds the tensors and one JSON text under the metadata key ``sticker_uq`` with at least ``format``

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distinctive localization at run time (DiL, S002, Giloni et al. 2025): objectness saliency that no predicted box explains."""
 
 from __future__ import annotations

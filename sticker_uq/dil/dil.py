@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distinctive localization of one image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objectness that no predicted box explains: anchors that are far from all predicted boxes."""
 
 from __future__ import annotations

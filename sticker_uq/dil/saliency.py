@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objectness saliency: class activation maps of the summed objectness on the maps that enter its heads.
 
 The maps come without dropout from the features that the stochastic passes use too, and the gradient ends at them, so this

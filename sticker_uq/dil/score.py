@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CL, BL, DiL and the dynamic decision threshold from a saliency map and boxes (DiL paper, section 3.1, eq 3-6)."""
 
 from __future__ import annotations

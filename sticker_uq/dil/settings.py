@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What distinctive localization can be asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which detections count under a fixed, a dynamic and a regional decision threshold (DiL paper, sections 3.2.3 and 7)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate's logic without ROS: judging scenes by the policy, the state machine, permits, and when the arm may move.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into

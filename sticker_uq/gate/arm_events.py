@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the gate's state machine reacts to the arm: goals, their ends, and an arm that does not answer."""
 
 from __future__ import annotations

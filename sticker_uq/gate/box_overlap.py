@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overlap of two boxes at a time, in plain numbers, as the gate and the operator's answers need it.
 
 The gate's state must be hashable, so a box is a tuple here. Whatever is not a proper box overlaps nothing.

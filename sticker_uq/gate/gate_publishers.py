@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who else publishes the gate. A cell has one supervisor; while a second one is active, nothing is permitted. No ROS in here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether exactly one arm sends its heartbeat, as the gate demands. No ROS in here."""
 
 from __future__ import annotations

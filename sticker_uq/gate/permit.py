@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arm's side of the gate: a permit, and whether it is valid now; used by the arm's node. No ROS in here.
 
 A permit is a lease. The watch never trusts the presence of a message, only its time of expiry.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a newer scene means for a permit: it agrees, doubts the object slightly, or contradicts.
 
 A metric near its limit goes over it and back with the noise of the passes. An arm that stopped each time would never finish,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate's range check: whether the values of a scene can have been measured at all, by :mod:`sticker_uq.scene`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the gate's state machine reacts to scenes: what the newest one does to a permit, and what follows from K of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate's settings: counts, ages and time limits, as one validated model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state of the gate: what it is made of. How it changes is in :mod:`sticker_uq.gate.state_machine`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate to the arm as a pure state machine: ``step(state, event, now_ns, settings) -> (state, effects)``.
 
 To close is immediate and needs no reason; to open needs K consecutive, fresh and consistent scenes while nothing else is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One step of the gate's state machine under way: the state as far as it has changed, and the effects so far.
 
 The modules of the gate (scenes, arm, operator) work on it one after the other; :func:`sticker_uq.gate.state_machine.step` wraps

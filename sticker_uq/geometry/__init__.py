@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pixels to metres: the pose of an object in the arm's frame, with covariance. NumPy only, no ROS, no clock."""
 
 from sticker_uq.geometry.camera import Camera

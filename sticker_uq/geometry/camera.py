@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pinhole camera with lens distortion, as in ``sensor_msgs/CameraInfo``."""
 
 from __future__ import annotations

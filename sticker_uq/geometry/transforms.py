@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rigid transforms and planes in metres."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and formats, without ROS and without torch: images, recordings, messages, COCO folders, settings, atomic writes."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Soft labels in COCO folders: the share of annotators who call an object a sticker that may be removed.
 
 An annotation may have one of two further fields:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounds for what rosbags unpacks: a kilobyte of a recording can unpack to gigabytes.
 
 rosbags unpacks chunks, messages and files of any size. Its functions for that are replaced here by ones that stop at a limit.

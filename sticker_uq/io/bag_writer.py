@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writing rosbag2 recordings (mcap) without rosbag2."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading rosbag2 recordings without ROS: mcap and sqlite3, complete or truncated.
 
 A recorder that is killed leaves an mcap without index and footer, a folder without metadata.yaml, or an incomplete database.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``categories.yaml`` in a COCO folder: maps the category names of a data set to logo, sticker or ignore."""
 
 from __future__ import annotations

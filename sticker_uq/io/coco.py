@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """COCO folders of labelled pictures: `annotations.json` beside a folder `images/`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Square crops of objects, resized to one size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All faults of a file at once: a person who corrects one by one would start the command as often."""
 
 from __future__ import annotations

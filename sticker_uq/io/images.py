@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of camera images and image files to uint8 (H, W, 3) BGR, C-contiguous.
 
 The encodings and their names are those of ``sensor_msgs/image_encodings.hpp``. What cannot be decoded

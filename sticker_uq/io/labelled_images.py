@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled images, from a COCO folder or from a recording with annotations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading truncated mcap files, as a killed recorder leaves them.
 
 An mcap file is a sequence of records (one byte opcode, eight bytes length) with an index and a footer at its end

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of the package's messages, live or recorded, to the types of :mod:`sticker_uq.scene`; needs no ROS.
 
 Works on any object with the fields of the message: rclpy's and those of a recording. ROS is not needed.

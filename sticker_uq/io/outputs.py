@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of the places that results go to, before the work that makes them; and removal of what an earlier run wrote there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading the parameters of one node from ROS 2 parameter files, without ROS."""
 
 from __future__ import annotations

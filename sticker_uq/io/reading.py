@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bounded reading of files: whatever a file holds, reading it ends, and takes a limited amount of memory.
 
 Files come from anywhere: a data set from the web, a recording of another cell, a policy by mail. Only regular files are read,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types and limits of the fields of settings models, for ROS parameters and command line options. Without ROS."""
 
 from __future__ import annotations

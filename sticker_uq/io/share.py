@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Location of the installed package's share folder."""
 
 from __future__ import annotations

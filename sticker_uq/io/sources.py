@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Image sources: recordings, folders of pictures, videos."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Topic names of several cameras: results are published in the namespace of the image topic.
 
 The images of `left/image` (or `left/image/compressed`) are assessed on `left/scene`.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which process does something, for logs."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness assessment, studies."""

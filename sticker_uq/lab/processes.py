@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Laboratory work spread over processes of this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Result tables of studies and assessments as CSV and Parquet files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Misclassification monitors (S001) and the panel of them: how little the classification of one object can be trusted.
 
 Weiss et al. (2022) call them supervisors. Here the monitor is the ROS node that runs policy and gate.

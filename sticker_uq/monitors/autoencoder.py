@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The autoencoder monitor: what a variational autoencoder cannot draw again, it has not seen (Stocco et al. 2020)."""
 
 from __future__ import annotations

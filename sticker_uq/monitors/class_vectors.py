@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monitors that read class vectors: of one pass, of T stochastic passes, of an ensemble (Weiss et al. 2022, section VII-B).
 
 All entropies are in bits, with 0 log 0 = 0.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The objects of a detector as monitors see them: its own maps at the boxes, crops, what the T passes say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Later monitors of out-of-distribution objects on the same activations: relative Mahalanobis, nearest neighbours, ViM.
 
 Own code: pytorch-ood has all three, but keeps what was fitted in objects that only pickle can store, and inverts

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monitors on the disk: NAME.safetensors with what was learned, NAME.json with what it is."""
 
 from __future__ import annotations

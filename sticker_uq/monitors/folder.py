@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fitted panel on the disk: one file pair per monitor, the probe, the weights of an ensemble, and panel.json about all."""
 
 from __future__ import annotations

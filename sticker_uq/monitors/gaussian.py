@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Gaussian for monitors, with a covariance that can be inverted however few the vectors are."""
 
 from __future__ import annotations

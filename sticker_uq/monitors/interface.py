@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one interface of all monitors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a monitor may look at: the same fields for the crops of a classifier and the objects of a detector."""
 
 from __future__ import annotations

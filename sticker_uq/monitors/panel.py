@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The panel of monitors at run time: fitted for one detector, each with the limit above which it objects to an object."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Surprise adequacy monitors: how unlike its class's training activations an activation is.
 
 Kim, Feldt and Yoo 2019 (LSA, DSA) and Kim et al. 2020 (MDSA), as run by Weiss et al. 2022. Classes are the *predicted*

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network for one decision as a monitor: is the probability of a removable sticker above a threshold? (Ullah et al., V-C)"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Executables of the ROS nodes; ``python -m sticker_uq.nodes detector`` is the same as the executable ``detector``.
 
 Importing a node's dependencies takes seconds. A signal during that time ends the process as a later one does: without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The novelty head: whether something lies in a place that the detector was never shown, from maps that it computes anyway.
 
 Objectness tells what resembles the trained classes; a hand over a sticker or a coin need not. This head learns from clean

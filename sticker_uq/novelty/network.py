@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The novelty network: a small network that detects foreign objects, objects on the lid that are in no training picture.
 
 Its input is the picture, not the detector's maps, so that its errors differ from the detector's, and it serves every detector

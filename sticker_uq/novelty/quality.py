@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well novelty detection tells the unknown from the known, as measured when it was trained."""
 
 from __future__ import annotations

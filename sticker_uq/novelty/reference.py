@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far a scene as a whole lies from the pictures that novelty detection was trained on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stickers and foreign objects of the novelty network that no predicted box explains."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Perception: image in, :class:`~sticker_uq.scene.SceneAssessment` out; joins detection, uncertainty, DiL and novelty."""
 
 from __future__ import annotations

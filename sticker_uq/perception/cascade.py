@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cascade of models: the small one first, a larger one while the decision is uncertain and the time allows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an image was taken: how bright, noisy and sharp. Tells a covered lens, a blinded sensor, noise and blur
 from a lid without stickers.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Perception as the live node and the replay make it from settings: one model, or a cascade of them."""
 
 from __future__ import annotations

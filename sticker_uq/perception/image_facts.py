@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured of an image without any model, in whatever thread has time for it."""
 
 from __future__ import annotations

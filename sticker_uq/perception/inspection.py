@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What can be told about an image without any model: whether it can be used, how bright it is, whether it repeats the last."""
 
 from __future__ import annotations

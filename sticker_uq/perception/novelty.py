@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Novelty of an image and of its objects to the detector, where a novelty network or head was trained."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The image pipeline of perception: from pixels to an assessment."""
 
 from __future__ import annotations

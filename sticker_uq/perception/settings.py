@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that decides what perception says about an image, as one flat model for nodes and command line."""
 
 from __future__ import annotations

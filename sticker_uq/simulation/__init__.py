@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated cell's world without ROS: laptops, what lies on them, what an arm does to them.
 Nodes: sticker_uq.nodes.simulation.
 """

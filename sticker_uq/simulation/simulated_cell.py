@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Simulation of a cell: laptops, the objects on them, and the effect of the arm. Without ROS.
 
 The ground truth is used for three things only: to update the picture after a removal, to answer as the simulated operator,

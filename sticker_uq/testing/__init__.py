@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test doubles and a test bench for drivers and nodes: scripted arm, camera and detector, gate, clock, fault injection.
 
 See docs/testing.md.

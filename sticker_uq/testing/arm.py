@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An arm driver under test: its node spins in a thread of its own, with a gate and an action client on the bench."""
 
 from __future__ import annotations

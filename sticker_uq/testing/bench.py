@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A test bench for nodes: one executor in the test's own thread, a probe node that talks to them, and waiting without sleeping.
 
 :func:`running_bench` makes one; :class:`NodeProcess` starts a node as a process of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test double of a camera: it shows what the test wants."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test double of the clock: simulated time for nodes with ``use_sim_time``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cell of real processes for fault injection: supervisor, detector and arm die, hang, lie and come back.
 
 The camera and the person are the test itself. Every gate message and every step of the arm is kept, and

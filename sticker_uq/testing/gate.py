@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test double of the gate: a gate without a supervisor."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes for tests made by hand, as perception would make them."""
 
 from collections.abc import Sequence

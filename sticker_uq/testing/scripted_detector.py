@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real detector node around a perception without a model: ``python -m sticker_uq.testing.scripted_detector``.
 
 The first pixel of an image says what is detected in it (:class:`Seen`). It loads no torch.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clustering of the boxes of the stochastic passes into objects, and five uncertainty metrics (S000). NumPy only."""
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which boxes of the T stochastic passes are the same object.
 
 HDBSCAN on the distance 1 - IoU (Lu et al., section 3.2.2, with minimum cluster size and minimum samples 3). As published, on

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The uncertainty metrics of all objects of an image at once (Lu et al., section 3.2, eq 2-11); `scene.METRICS` explains them.
 
 Calls for each of many small objects cost more than the numbers do. Sums are taken in the order in which NumPy takes those of

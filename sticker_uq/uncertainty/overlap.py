@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overlap of axis-aligned boxes: intersection over union and the groups it connects."""
 
 from __future__ import annotations

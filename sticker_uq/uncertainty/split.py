@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cannot-link: two boxes that one pass drew are two objects, unless they are twins of the same one.
 
 Density clustering merges stickers that overlap by half or more. But a pass that sees both draws two boxes, and several such

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled images without a detector: how sure it was and how right is drawn from a seed."""
 
 from collections.abc import Callable

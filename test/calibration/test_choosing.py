@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which signals a risk score is made of is decided by images that it was not fitted on."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many bad images prove what: against closed forms, against MAPIE, and against simulation."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fit and proof on images whose truth is drawn from a seed: what is promised is kept on others."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scores of a panel as signals of the calibrated risk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What labels allow to prove is known, and refused, before a detector runs."""
 
 import re

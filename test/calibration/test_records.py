@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled images from folders and recordings, their assessments from the cache, and the command that ties it together."""
 
 import json

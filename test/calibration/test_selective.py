@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Risk-coverage curves against values worked out by hand and against brute force."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Images of one laptop are one unit: from the Workpiece messages of a recording to the counts of a proof."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which ROS domains are free, by the ports at which DDS participants listen for discovery."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The mailbox: the newest of each sender, in turn; losses are counted, closing wakes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which processes make up a cell, and how options reach them."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promotion and roll-back: one link, and no change of it without an entry in a chain that shows what was changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runner with real processes: it stops all of them, and dies loudly with the first that dies."""
 
 import os

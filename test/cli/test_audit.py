@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq audit`` as a person uses it."""
 
 from __future__ import annotations

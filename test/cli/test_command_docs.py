@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/reference/commands.md is what the commands say."""
 
 import re

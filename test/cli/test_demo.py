@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo end to end, small: a laptop through the whole cell over DDS, and its recording replayed byte for byte."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The doctor sees what is wrong with a machine and says what to do."""
 
 from __future__ import annotations

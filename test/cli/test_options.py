@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options made from a settings model: same names, ranges and parameter files as the nodes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/parameters.md is what the models say."""
 
 from pathlib import Path

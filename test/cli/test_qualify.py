@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq qualify``: from pictures to a bundle, also after a kill, and what it says where there are too few."""
 
 import json

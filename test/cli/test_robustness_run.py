@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq robustness run``: bad options are named, and detections made elsewhere go the whole way to a report."""
 
 import json

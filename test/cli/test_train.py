@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq train``: what it shows, and how it ends."""
 
 import signal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests that drive the operator's page in a real browser."""
 
 from collections.abc import Iterator

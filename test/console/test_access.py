@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may use the page: its addresses, the sign-in and the file of operators, without a server."""
 
 import asyncio

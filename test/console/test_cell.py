@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A person before the page of a real cell: detector, supervisor, console and simulated arm as processes of their own."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the page says when it hears nothing, and what becomes of a command then."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the operator's page shows and does, in a real browser, without a cell behind it."""
 
 from contextlib import contextmanager

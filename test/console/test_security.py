@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What attackers try with the page's server over real connections; docs/security.md names these tests."""
 
 import json

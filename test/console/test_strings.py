@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All words of the page come from one file, which has the same codes as the catalogue of messages."""
 
 import json

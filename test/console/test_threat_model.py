@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every promise of the threat model names tests that exist."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prepared scenes as a person finds them: what is visible, what can be read, and what is said apart."""
 
 import pytest

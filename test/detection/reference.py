@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the detectors must compute, the slow way: whole torchvision models, masks through hooks, loops over boxes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Suppression of many groups at once is torchvision's of each, and the choice before it knows no chance."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which errors of torch mean too little memory, and which that the process can use the GPU no more."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a GPU computes is what a processor computes: on the simulated one, and on a real one where there is one.
 
 On a machine with a GPU and without ROS: ``python -m pytest --noconftest test/detection/test_devices.py``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The masks, without a network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TF32 is switched on and off for the blocks that ask for it, and for nobody else in the process."""
 
 from __future__ import annotations

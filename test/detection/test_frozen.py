@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the fast kernels compute is what torchvision computes, for inputs that a network rarely makes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stochastic passes of all six models against whole torchvision models with the same masks."""
 
 from __future__ import annotations

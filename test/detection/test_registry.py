@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry: unknown names, and a detector of another package, the example of docs/detectors.md."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Other samplers: views that map boxes back, networks that take turns, one interface."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distributions and the choice of boxes, without a network."""
 
 from __future__ import annotations

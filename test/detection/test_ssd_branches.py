@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The branches of a frozen SSD's head, level by level, are torch's convolutions, and their gradients autograd's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights files: what is written comes back, and whatever does not fit is refused by name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distinctive localization of all six models on one small picture."""
 
 import math

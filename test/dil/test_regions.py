@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which anchors no predicted box explains, against asking every anchor of every box."""
 
 import numpy as np

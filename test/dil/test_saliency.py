@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objectness saliency: the published formulas, finite differences, torch's interpolation and pytorch-grad-cam."""
 
 from typing import get_args

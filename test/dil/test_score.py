@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CL, BL, DiL and the dynamic threshold from a saliency map and boxes."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which detections count under each decision threshold."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One scene that shows every case, as pictures and reports get it."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults done to real processes; docs/faults.md is the table."""

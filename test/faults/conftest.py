@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One cell for all faults: each test leaves it working, which is part of what it tests."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An arm and people who do not behave."""
 
 from __future__ import annotations

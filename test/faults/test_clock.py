@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A clock that has not started, jumps or stands still; the cell takes its time from /clock."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A full disk, a second supervisor, and programs that only listen."""
 
 from __future__ import annotations

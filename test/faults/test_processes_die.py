@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``kill -9`` of each node in each state of the gate; the runner starts it again and the cell goes on as the table says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A candidate beside the cell: it would release everything, and nothing of it ever reaches the arm."""
 
 from __future__ import annotations

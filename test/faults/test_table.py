@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every row of the fault table names a test that exists, and every test of a fault stands in the table."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`python -m test.fuzz --minutes N [--target T]`: random inputs for N minutes, each target in a process with limits.
 
 Says how many inputs were tried. Exits with 1 when there are findings, and writes their inputs to `--out`: kept below

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files and messages that work, of which fuzzing makes others."""
 
 from __future__ import annotations

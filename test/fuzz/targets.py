@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is fuzzed: every reader of what others made, each with examples and with what it does to an input.
 
 A target returns or raises :class:`sticker_uq.scene.InvalidInput`. Anything else is a finding, and so is what takes longer or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The limits that the documentation promises are those of the code."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A short run of every target, and what was found before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why the gate is closed, in bits and details; what outside of scenes and arm closes it; the lines of its log."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overlap of two boxes agrees with the vectorised version, and nonsense overlaps nothing."""
 
 import math

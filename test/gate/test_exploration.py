@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every order of events up to a depth: from the start and from the middle of each phase, a witness sees each step.
 
 GATE_EXPLORATION_DEPTH explores deeper than the suite does.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate and the arm: ends of goals, verification, attempts, an arm that does not stop, faults."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What closes the gate: everything that may go wrong, in the step in which it does."""
 
 from collections.abc import Callable

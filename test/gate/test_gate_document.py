@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/gate.md shows the gate as it is."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the gate opens, for what, and for how long: the count of agreeing scenes and the lease."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two supervisors in one cell: both are heard, the arm obeys neither."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate and scenes at the limits of each rule: what is the same object, what is asked, what a bad scene may say."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate and time at its limits, an assumption that is broken, and what is asked, tried and declared only once."""
 
 from dataclasses import replace

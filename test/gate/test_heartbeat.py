@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An arm is there as long as it says so, alone."""
 
 from sticker_uq.gate.heartbeat import Heartbeat

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is sure enough is removed, what is a logo stays, everything else is asked; doubt never turns into permission."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The arm's side of the gate."""
 
 import threading

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A permit outlives the noise of the passes, and nothing else: what a newer scene says about it."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a scene cannot truthfully be closes the gate, each for a reason of its own; and the clock is not believed blindly."""
 
 from collections.abc import Callable

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A value that cannot have been measured closes the gate; a signal that the policy limits must have been measured."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole supervisor under random events, random scenes and a clock that jumps; a witness sees every step."""
 
 from typing import Any

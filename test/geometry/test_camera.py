@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The camera model against OpenCV and against itself."""
 
 import cv2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Poses on the lid: against cases that can be calculated by hand, and their covariance against chance."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small simulated cell and what it must do, however its processes are started."""
 
 from __future__ import annotations

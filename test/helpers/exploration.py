@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The abstracted events of the gate, and every order of them up to a depth; a witness sees each step.
 
 Time is abstracted: every event takes a moment, except a pause that outlasts all time limits and a clock that is set. States

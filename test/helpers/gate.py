@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A gate that is driven by hand and witnessed at every step, and the states that tests begin with."""
 
 from __future__ import annotations

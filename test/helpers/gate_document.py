@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the states and transitions of the gate into its document, as the code has them.
 
     python -m test.helpers.gate_document docs/gate.md [--depth 2]

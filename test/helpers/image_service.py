@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server on this machine that speaks the APIs of the image services, and what a test asks of it."""
 
 import base64

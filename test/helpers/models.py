@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The six detectors with seeded random weights, tuned so that a small picture yields a handful of boxes.
 
 Random weights detect nothing: the layers that score classes learn places of one picture and their bias is

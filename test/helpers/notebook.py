@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes the notebook from the Python tutorial: its prose and its code, a picture of its own, no stored output.
 
 python -m test.helpers.notebook examples/python.ipynb

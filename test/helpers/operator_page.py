@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's page with prepared states instead of a cell: to try it out, to look at it, and for the pictures of the docs.
 
 python -m test.helpers.operator_page                              # serves all scenes, one address each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A panel of monitors fitted for the tiny detector on the pictures that it was tuned for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detections of stochastic passes made by hand: known objects, known noise, no detector."""
 
 from collections.abc import Iterable, Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A GPU that is none: tensors that say they lie on cuda:0, computed on the processor, and as strict as a real one.
 
 An operation on tensors of two devices fails as on a GPU, and so do one that exists for processors only and one that reads what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A supervisor as a node under test, with a camera, an arm and subscriptions to all it publishes."""
 
 from __future__ import annotations

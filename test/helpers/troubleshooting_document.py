@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Writes what to do about each block reason into its document, from the catalogue of messages.
 
     python -m test.helpers.troubleshooting_document docs/howto/troubleshooting.md

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A witness who checks at every step of the gate what must always hold.
 
 The witness knows the rules of the gate in another form than the gate does: it looks at the whole history from outside.

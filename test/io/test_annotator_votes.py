@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What annotators said about the objects of a COCO folder."""
 
 from __future__ import annotations

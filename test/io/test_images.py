@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decoding of raw and compressed images: every encoding, padding, endianness, and everything that must be
 refused.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading files that others made: it ends, whatever they are, and says what is wrong with them."""
 
 import os

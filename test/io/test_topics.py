@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which topics belong to one camera."""
 
 from __future__ import annotations

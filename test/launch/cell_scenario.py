@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launch file of the cell, in launch_testing's own form.
 
 test_launch.py runs it with a ``params_file`` that asks little of the machine; by hand, from the repository's root::

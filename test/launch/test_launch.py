@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The launch files as a person uses them."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``respawn:=true`` under ``ros2 launch``: each node that is killed comes back, and the cell works on."""
 
 import os

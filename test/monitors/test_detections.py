@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A detector's objects as monitors see them."""
 
 from __future__ import annotations

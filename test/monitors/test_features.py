@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monitors that read activations, against formulas and libraries."""
 
 from __future__ import annotations

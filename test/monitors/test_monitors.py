@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What holds for every monitor: fit, score, save, load, refuse."""
 
 from __future__ import annotations

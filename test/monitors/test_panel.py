@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A panel on the disk and at work: limits, files that belong together, scores of every object."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cascade of two networks for decisions says remove, ask and keep, and asks where the two contradict each other."""
 
 from __future__ import annotations

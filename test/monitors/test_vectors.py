@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Class vectors whose scores are known by hand, and what holds for every class vector."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests that run nodes."""
 
 from collections.abc import Iterator

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A perception that is quick, obedient and watched, in place of the real one; runs as a node process too."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names and keys of /diagnostics in the documentation and in config/diagnostics.yaml are those of the nodes."""
 
 import ast

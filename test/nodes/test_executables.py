@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The executables: how a process ends that has not become a node yet."""
 
 import re

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The novelty head: what it learns, what it is told apart from, and its file."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The novelty network: its input, what it finds, what it learns, and its file."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cascade: who stages, what counts, one identity, and how it is made from parameters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How an image was taken: brightness, noise, sharpness."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is told about an image as it arrives, whatever the image is."""
 
 import numpy as np

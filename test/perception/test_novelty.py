@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How novel what lies in an image is to the detector."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The way from an image to an assessment is whole, deterministic and says when it fails."""
 
 import math

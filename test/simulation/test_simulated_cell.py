@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated cell counts what really happens to its laptops."""
 
 import json

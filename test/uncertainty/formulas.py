@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The five metrics as Lu et al. write them (eq 2-11), for the boxes or class vectors of one object: the reference of tests."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which boxes are one object: the normal cases, the odd ones, and independence of order and surroundings."""
 
 import warnings

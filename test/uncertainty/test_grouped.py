@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All objects of an image at once: to the last bit what the formulas give for each of them alone."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The five metrics: worked examples, ranges and invariances."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From detections to objects with metrics: nothing lost, nothing made up, always the same."""
 
 import math

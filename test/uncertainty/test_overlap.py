@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Overlap of boxes, and the groups it connects."""
 
 import numpy as np

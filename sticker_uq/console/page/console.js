@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The operator's page. Everything that comes from the cell is written with textContent: nothing of it can become markup.
 import { STRINGS, fill, sayAll } from "./strings.js";
 import { View } from "./view.js";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The gate in one glance, how the nodes are, and what happened lately.
 import { STRINGS, fill, plain, numbers } from "./strings.js";
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
 import { STRINGS, fill, plain } from "./strings.js";
 import { details } from "./panels.js";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The sign-in: the secret goes into the body of one request and comes back as a cookie that no script can read.
 import { STRINGS, fill } from "./strings.js";
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // Every text of the page. To translate it, translate what stands to the right of the colons; what is in braces stays as it is.
 // `messages` has the codes of sticker_uq/messages.py, `subjects` its subjects: a test compares them.
 export const STRINGS = {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The picture with what is drawn over it, and the tool that draws a missed sticker. Coordinates are pixels of the camera's image.
 import { STRINGS } from "./strings.js";
 

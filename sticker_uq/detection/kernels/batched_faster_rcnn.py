@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faster R-CNN's passes on a GPU: all of them at once, in tensors whose sizes do not depend on the image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Greedy non-maximum suppression of many groups of boxes at once, and the choice before it, without waiting for a GPU in between.
 
 torchvision's suppression takes one group per call and returns as many rows as it kept, a number for which the processor has to

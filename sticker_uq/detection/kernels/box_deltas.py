@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lazy kernel for the box deltas of a one-stage detector, computed for those levels that are asked for."""
 
 from __future__ import annotations

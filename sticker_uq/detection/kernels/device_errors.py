@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an error of torch says about the device: short of memory, or unusable until the process is started again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faster R-CNN's passes over a frozen model: RoIAlign, proposals and dense layers in forms that a processor is fast at."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The stochastic part of the feature pyramid with few passes over memory; same masks, same result as ``pyramid.py``."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RetinaNet's stochastic passes over a frozen model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SSDs' passes over a frozen model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a GPU multiplies float32 in convolutions and matrix products: IEEE 754, or TF32 with a mantissa of 10 bits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A detector's modules as inference wants them: batch normalisation folded into convolutions, channels last."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Convolutions that oneDNN computes in any case, and their gradient to the input as a convolution of the same kind."""
 
 from __future__ import annotations

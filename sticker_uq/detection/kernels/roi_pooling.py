@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RoIAlign as weighted sums of table rows: on a processor torchvision computes them in one thread, on a GPU level by level."""
 
 from __future__ import annotations

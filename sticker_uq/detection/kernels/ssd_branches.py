@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The branches of a frozen SSD's head on a processor, level by level, with the gradient of the objectness by hand.
 
 One image leaves so little to compute that modules, autograd and copies between layouts would cost more than the numbers.

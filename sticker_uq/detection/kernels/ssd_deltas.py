@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The box deltas of an SSD's default boxes, of those that are wanted: of some thousands few survive their scores."""
 
 from __future__ import annotations

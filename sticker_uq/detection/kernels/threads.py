@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many threads a detector's small network computes with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """3x3 convolutions on a processor by Winograd's minimal filtering, F(4x4, 3x3): a quarter of the multiplications.
 
 Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016; points as in Barabasz et al., Error Analysis and

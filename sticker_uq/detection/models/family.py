@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the engine needs from a family of detectors, and what the one-stage families share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faster R-CNN: dropout in the feature pyramid, proposals and boxes once per pass."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The six sticker detection models as torchvision builds them, and how each is computed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The feature pyramid (FPN) of four of the models, cut at its first dropout."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """RetinaNet: dropout in the feature pyramid, one sigmoid per class and anchor."""
 
 from __future__ import annotations

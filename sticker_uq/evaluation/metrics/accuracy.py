@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detection accuracy on labelled pictures: of the deterministic detector, and of the objects that T passes cluster into."""
 
 from __future__ import annotations

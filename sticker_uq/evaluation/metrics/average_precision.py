@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mean average precision, the figure by which training picks its best epoch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probability vectors of a detector on labelled images: of its detections, and of what T passes cluster into."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which detection found which object, once for all images, so that COCO's figures can be computed for any selection of them.
 
 A bootstrap over images needs the average precision of thousands of selections. The matching does not depend on the selection;

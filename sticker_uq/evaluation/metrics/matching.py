@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which labelled object each detection shows, if any."""
 
 from __future__ import annotations

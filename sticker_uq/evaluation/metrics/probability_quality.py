@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How good class probabilities are: of any classifier, over all classes and for each class by itself.
 
 Ullah, Fan and Wongpiromsarn, "Design and Evaluation of Object Classifiers for Probabilistic Decision-Making in Autonomous

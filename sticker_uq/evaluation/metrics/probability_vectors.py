@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probability vectors with their true classes, of a detector or of any classifier, and the files they are kept in."""
 
 from __future__ import annotations

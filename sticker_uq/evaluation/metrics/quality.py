@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every measure of probability quality of one detector or classifier, with intervals, before and after calibration."""
 
 from __future__ import annotations

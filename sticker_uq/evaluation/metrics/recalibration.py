@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What calibration would do to probabilities, measured on objects that took no part in learning it.
 
 Each class is calibrated against the rest and the rows are scaled back to sum to 1. The data are split into folds of whole

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Confidence against what came true: reliability diagrams, and calibration errors of detectors."""
 
 from __future__ import annotations

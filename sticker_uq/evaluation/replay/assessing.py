@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assessing many images of a replay in order, one after the other or in several processes at once, with the same result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay's count of which limits of the policy kept how many objects and scenes from being released, and by how much."""
 
 from __future__ import annotations

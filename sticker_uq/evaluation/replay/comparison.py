@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a replay says what the live cell said, byte for byte."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pictures of a replay are drawn, which of them are kept, which the report shows."""
 
 from __future__ import annotations

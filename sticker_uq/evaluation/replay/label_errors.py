@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labels that are probably wrong: detections that a replay releases as certain and that the labels contradict."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading images of a replay ahead of whoever needs them."""
 
 from __future__ import annotations

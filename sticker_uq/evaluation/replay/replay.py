@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replay of recorded images by the same perception and policy as in the cell, as fast as the machine allows."""
 
 from __future__ import annotations

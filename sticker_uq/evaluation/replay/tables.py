@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assessments and decisions of a replay as two tables: one row per image, one row per object."""
 
 from __future__ import annotations

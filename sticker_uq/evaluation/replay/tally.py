@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a replay keeps of every image: a few numbers, so that memory hardly grows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures that show what was seen, how sure it is, and what was decided."""
 
 from __future__ import annotations

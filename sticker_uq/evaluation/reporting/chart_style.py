@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts as SVG in one style: no script, no file beside them, readable on light and dark pages, reproducible byte for byte."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The charts of cell, replay and quality reports."""
 
 from __future__ import annotations

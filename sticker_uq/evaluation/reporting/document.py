@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents of headings, paragraphs, tables and charts, as Markdown or as one HTML page, and the templates of larger pages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a replay or a cell: one HTML file that says what was seen, how sure it was, what was decided and why.
 
 Nothing in the file refers to anything outside it, so it can be mailed, archived and read offline.

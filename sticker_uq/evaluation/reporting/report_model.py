@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report tells: filled by the replay and by the demo, laid out by :mod:`sticker_uq.evaluation.reporting.report`."""
 
 from __future__ import annotations

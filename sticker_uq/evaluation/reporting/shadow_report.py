@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a shadow: what a candidate would have decided differently, with intervals over laptops."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The words that pictures and reports use for metrics, verdicts and reasons."""
 
 from __future__ import annotations

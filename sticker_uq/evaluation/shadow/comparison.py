@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The comparison of a running cell with a candidate: messages in, counts and JSON lines out. It decides nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the active side and a candidate judge differently about one image, as counts that can be added."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values of several streams that belong to the same image, joined by its stamp, in bounded memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counted differences as JSON lines: one for each laptop, and at least one a minute."""
 
 from __future__ import annotations

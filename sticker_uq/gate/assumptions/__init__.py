@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Assumption monitoring of the gate: is the policy's guarantee still valid? Drift, familiarity, test martingales."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monitors, while the cell works, the assumptions that the policy's guarantee rests on.
 
 Two things, each on one scene per workpiece, because the frames of one laptop repeat each other: that the first scene of each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drift test of the policy's assumption: whether the scenes that come in are still like those the policy was made from.
 
 Every guarantee of a policy rests on that (exchangeability). It is tested one signal at a time by a conformal test martingale

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Familiarity: whether a scene as a whole looks like those that a policy was made from.
 
 A policy's promise says nothing about other scenes, and a detector may be sure of itself on them. One number says how far a scene

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test martingales (e-processes) against the policy's assumptions: evidence that cannot grow while the claim is true.
 
 Each is the capital of a gambler who bets against the claim.

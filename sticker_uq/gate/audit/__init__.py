@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tamper-evident audit log of the gate's steps: writing, hash chain, verification.
 
 One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes without blocking the gate,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of the audit log and the chain of hashes that joins them: how they are written as lines, read and checked."""
 
 from __future__ import annotations

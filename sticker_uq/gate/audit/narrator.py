@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which steps of the gate become entries of the audit log, and with which data. Pure."""
 
 from __future__ import annotations

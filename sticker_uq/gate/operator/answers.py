@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's answers about the workpiece in the cell, as the gate keeps them.
 
 Answers belong to one workpiece and die with it. An object is found again by its place, because its number changes from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the gate's state machine reacts to the operator: answers, hold, reset, and another workpiece."""
 
 from __future__ import annotations

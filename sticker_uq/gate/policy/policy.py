@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy: the limits under which an object may be removed without asking, as one validated file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The optional sections of a policy file: what `sticker-uq calibrate` learns from labelled images, proves and notes down."""
 
 from __future__ import annotations

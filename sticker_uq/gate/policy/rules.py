@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the policy decides about one object, before the operator's answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The signals of uncertainty that a policy may combine or limit, by the names that its file uses.
 
 Every signal grows with uncertainty; what was not measured is NaN.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dense Adversary Generation (Xie et al., ICCV 2017), for all six models.
 
 A dense set of targets is selected on the clean picture: proposals (suppressed at IoU 0.9 only) or anchors that overlap an object

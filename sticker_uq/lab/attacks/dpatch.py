@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adversarial patches against the detection of stickers: DPatch (Liu et al. 2019).
 
 A patch is universal: trained over many scenes, positions and sizes, it works on unseen stickers. The attack is white-box: the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The methods of white-box attacks by name."""
 
 from typing import Annotated

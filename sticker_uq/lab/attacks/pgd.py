@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Projected gradient descent (Madry et al., ICLR 2018) on the loss of a detector, for all six models.
 
 Unlike Dense Adversary Generation, every iteration looks for the boxes anew, so that none that arises on the way is forgotten, and

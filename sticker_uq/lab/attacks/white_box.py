@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """White-box attacks on detectors: pictures that differ from the clean ones by little, made with the model's own gradient.
 
 The change is made in grey levels of the original picture, as it is stored. How a picture is moved is a matter of the method:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions of labelled images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
 
 :func:`transform` is the entry point::

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A labelled picture whose ground truth follows its transformations."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions by lens and motion, which blur without moving objects."""
 
 from __future__ import annotations

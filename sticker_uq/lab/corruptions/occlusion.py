@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Occlusion by a gripper, a hand or cables between camera and laptop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions by the relative pose of camera and laptop, which move objects and boxes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The registry of corruptions by name."""
 
 from __future__ import annotations

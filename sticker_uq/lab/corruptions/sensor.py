@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions by sensor, transmission and compression, which do not move objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions by the workpiece: an unknown make, and sticker residue.
 
 A picture whose scene is known is rendered again with the same light, pose and camera; other pictures are painted over.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Abnormal scenes: labelled pictures with occlusions or foreign objects.
 
 The cases of the DiL paper (section 4.1) on laptops: pasted partial occlusion without matching light and scale, realistic

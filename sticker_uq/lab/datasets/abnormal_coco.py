@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """COCO folders of abnormal scenes: made from the pictures of another COCO folder, and read with the record of the changes.
 
 An image's entry also has `case`, `source` (the file it was made from), `added` (boxes and kinds of added objects) and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes with random shapes as foreign objects, to train novelty detection.
 
 Random outlines with random surfaces (outlier exposure, Hendrycks et al. 2019). They are distinct from the objects, unknown

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random surfaces of the shapes on abnormal scenes: plain, patterned, noisy, or cut out of a picture.
 
 Cut-outs are from the picture itself and from two photographs in scikit-learn, for real textures.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks of labelled data sets before training or testing: duplicates, implausible labels, imbalance, drift."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of a recording that are worth labelling: some time apart, and different from the last one."""
 
 from __future__ import annotations

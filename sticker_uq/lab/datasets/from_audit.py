@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Labelled pictures from operators' answers in the audit log and the recorded images.
 
 Every answered intervention about objects gives one picture, labelled with the operator's answers and drawn boxes, earlier answers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generates pictures from prompts, with retries, limits on number and cost, and resumption of interrupted runs."""
 
 from __future__ import annotations

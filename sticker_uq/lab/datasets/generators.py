@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interface of image generators, their errors, and the procedural renderer as a generator."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Image generators behind REST APIs: OpenAI's images API (DALL-E 3) and Stability AI's (Stable Diffusion 3).
 
 Keys are only used in the Authorization header and removed from all texts of a service.

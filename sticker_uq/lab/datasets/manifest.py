@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The manifest of generated pictures: JSON lines, appended before and after every request, to survive a kill."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prompts for image generators, sampled from the template of Table 1 of Lu et al. (S000)."""
 
 from __future__ import annotations

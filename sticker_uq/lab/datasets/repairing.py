@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Repair of the annotations of a COCO folder: boxes that no reader accepts are clipped to their image or left out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Manual review of generated pictures, keep or drop: one line per decision, to survive a kill."""
 
 from __future__ import annotations

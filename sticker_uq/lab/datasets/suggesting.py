@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which pictures to label next: uncertain or novel to the detector, and different from each other.
 
 The pictures with the highest scores are narrowed down to some that lie far apart in the detector's features, by the greedy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A qualification: check, train, evaluate, novelty network, calibrate, test, robustness, verdict."""
 
 from __future__ import annotations

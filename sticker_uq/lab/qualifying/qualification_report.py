@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a qualification: ready or not, why, what can be proved, and what the next hundred labels would buy."""
 
 from __future__ import annotations

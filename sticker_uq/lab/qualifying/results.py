@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the steps of a qualification find."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps whose results stay in a folder, so that a run that was killed resumes with the first step that is not done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ready or not: what is required, what was found, and what a hundred more labels would change."""
 
 from __future__ import annotations

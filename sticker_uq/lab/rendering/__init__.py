@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renderer of synthetic laptop scenes: images made from a seed, with the boxes of what is visible."""
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render

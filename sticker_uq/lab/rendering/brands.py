@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The invented makes of laptop: names, emblems and finishes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of sticker: combinations of outlines, proportions, prints and colours."""
 
 from __future__ import annotations

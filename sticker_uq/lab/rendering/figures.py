@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures on stickers, each drawn with a pen whose unit is half the figure's size."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Foreign objects that are in no training scene: objects left on a lid, and stickers of unknown kinds.
 
 Each extends about one unit in every direction from the pen's origin.

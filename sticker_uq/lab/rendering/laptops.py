@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laptop, flat and before lighting: a closed lid or an open deck."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Layout of a laptop in laptop units, shared by sampling and painting."""
 
 from __future__ import annotations

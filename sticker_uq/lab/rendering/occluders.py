@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Occluders between camera and laptop: a gripper, a hand, a cable, a sheet of paper."""
 
 from __future__ import annotations

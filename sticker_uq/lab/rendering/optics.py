@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lighting of the scene and the camera model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects composited over a finished picture, with shadow and matching light."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shared drawing helpers: a pen in local coordinates, text, noise, compositing."""
 
 from __future__ import annotations

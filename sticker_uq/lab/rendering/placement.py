@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Placement of stickers: mostly apart, sometimes overlapping, over an edge or beside a logo."""
 
 from __future__ import annotations

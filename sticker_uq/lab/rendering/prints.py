@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The prints on stickers.
 
 A pen's unit is half the sticker's shorter side; (ax, ay) is half the sticker's extent in that unit.

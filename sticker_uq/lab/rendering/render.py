@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Renders a scene description to its picture and the boxes of the visible objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sticker residue: a film of adhesive with torn paper on it."""
 
 from __future__ import annotations

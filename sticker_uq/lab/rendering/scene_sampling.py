@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Samples laptop scenes from a seed: laptop, pose, logos, stickers, light and camera."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Description of a laptop scene, independent of the rendered size.
 
 Lengths on the laptop are in laptop units: the laptop is 1000 units wide, x points right and y towards the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes of kinds that are rare among the sampled ones: torn stickers, stickers on logos, prints of the lid itself.
 
 Each is a function of a scene's description; what is labelled follows from rendering the result.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A sticker as a flat patch: outline, print, wear and a folded corner."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Robustness assessment (S004, Wozniak et al.): which circumstances matter, what each costs, and whether that is acceptable.
 
 A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures

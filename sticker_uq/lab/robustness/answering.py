@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asking a system about every image of an assessment, in several processes, resumed where it was interrupted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A whole robustness assessment: cases, answers, figures, verdicts, pictures, in one folder that a killed run is resumed in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every figure of a robustness assessment as a table: the same rows for the CSV files and the report."""
 
 from __future__ import annotations

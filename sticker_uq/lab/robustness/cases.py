@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow-up test cases of a robustness assessment: source images put into target circumstances (Wozniak et al., task 4)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which follow-up cases a robustness assessment has: images and circumstances drawn in the target proportions
 (Wozniak et al., task 4).
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sharpness, noise and brightness of one picture without a reference, to tell which circumstances of a robustness assessment
 it is in.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From answers to verdicts of a robustness assessment: performance, distances, relations and sweeps of every set of cases
 (Wozniak et al., tasks 5 to 7).
 """

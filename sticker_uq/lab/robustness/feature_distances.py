@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far source and follow-up pictures of a robustness assessment lie apart in a network's features (Wozniak et al.,
 M15 to M17).
 """

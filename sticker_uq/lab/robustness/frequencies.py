@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How often each target circumstance is in the source set of a robustness assessment already, with the uncertainty of counting
 (Wozniak et al., task 3).
 """

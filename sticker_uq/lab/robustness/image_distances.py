@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How different a source picture and its follow-up look: full-reference distances of a robustness assessment
 (Wozniak et al., task 6, M14).
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How well a system under robustness assessment did on a set of images (Wozniak et al., task 5, M7 to M13), and what its gate did
 (shares of the images).
 """

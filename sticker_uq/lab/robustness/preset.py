@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The specifications of a robustness assessment that come with the package; the people of a cell correct a copy of one."""
 
 from __future__ import annotations

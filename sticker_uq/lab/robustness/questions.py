@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The questions behind exposure, likelihood and severity of a robustness assessment, with scales for a person of the cell.
 
 Practitioners find these three factors the hardest part of the method, because they are subjective (Wozniak et al., section

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a robustness assessment found, as one file that a report can be made from again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a robustness assessment: one HTML file for people, a Markdown summary for a pull request,
 and all figures as CSV.
 """

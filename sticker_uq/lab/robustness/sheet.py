@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture sheet of a robustness assessment: every circumstance at three strengths, for a domain expert to confirm what may
 still be expected.
 

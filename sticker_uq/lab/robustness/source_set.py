@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The source data set of a robustness assessment: labelled images, what is known about each,
 and its scene where it was rendered.
 """

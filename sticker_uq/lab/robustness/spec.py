@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specification of a robustness assessment: the system, the circumstances it may meet, and how much each may cost.
 
 One YAML file per system (Wozniak et al., tasks 1 and 2). A circumstance is told from several points of view, has a frequency, a

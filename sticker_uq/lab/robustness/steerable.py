@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The complex steerable pyramid of a robustness assessment's image distances: oriented, band-passed, complex sub-bands
 (Portilla and Simoncelli, 2000).
 """

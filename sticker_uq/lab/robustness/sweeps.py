@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Severity sweep of a robustness assessment: at which strength a circumstance breaks a system, found instead of asked for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Interface of a system under robustness assessment: what it says about one image,
 and whether acting on it would have been right.
 """

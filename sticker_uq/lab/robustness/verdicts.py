@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdict of a robustness assessment: change of performance against epsilon(d), with an interval (Wozniak et al., task 7).
 
 The paper compares two numbers. Here every number comes with the uncertainty of the images it was measured on: source images are

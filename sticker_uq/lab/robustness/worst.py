@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The follow-ups that went worst in a robustness assessment, each beside its source, as pictures for a person."""
 
 from __future__ import annotations

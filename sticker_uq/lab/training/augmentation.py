@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Loading, augmentation and resizing of training pictures, with transformations that keep boxes axis-aligned."""
 
 from __future__ import annotations

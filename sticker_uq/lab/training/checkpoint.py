@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoint of a training and its table of epochs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Initial weights of a training."""
 
 from __future__ import annotations

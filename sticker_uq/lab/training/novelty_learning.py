@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Novelty detection from clean labelled pictures: trained, its reference fitted and its quality measured."""
 
 from __future__ import annotations

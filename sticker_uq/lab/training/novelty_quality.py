@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training of novelty detection: its reference, and how well it tells the unknown from the known, on held-out pictures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training samples of the novelty network: a picture with random shapes, and the targets of its cells."""
 
 from __future__ import annotations

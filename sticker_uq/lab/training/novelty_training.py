@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training of the novelty network on clean labelled pictures with random shapes."""
 
 from __future__ import annotations

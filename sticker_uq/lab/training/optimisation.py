@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Optimiser, learning rate schedule and weight averaging of a training."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How each family of detectors is trained: loss, learning rate, input sizes and first weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One training step, computed by several threads on a processor.
 
 The threads of torch's operators synchronise hundreds of times per step, which is slow on two cores and much slower

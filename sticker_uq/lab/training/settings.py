@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings, progress and results of a training."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The SSD training loss for a whole batch at once.
 
 torchvision computes it image by image and forces the single best default box on every object. SSDLite's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trains a sticker detection model on COCO folders."""
 
 from __future__ import annotations

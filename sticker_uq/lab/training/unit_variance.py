@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Initial weights for a network without normalisation: every layer has unit output variance on the data.
 
 VGG's layers keep the variance of their input, and the input of torchvision's SSD300 is grey levels of about 100: random weights

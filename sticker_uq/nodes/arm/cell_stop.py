@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stops the arm by the cell's ROS service or topic when the arm does not end a cancelled goal; used by the supervisor node.
 
 A service is called until it confirms the stop; a topic is true as long as the stop is demanded. Not a safety

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The action server of the arm, which moves only while it holds a valid permit.
 
 :class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Multi-threaded rclpy executor of a node with an arm, which dispatches each callback once."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """rclpy helpers shared by all nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""

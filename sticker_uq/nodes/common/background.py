@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a node's slow work in a thread and delivers its result in the executor's thread."""
 
 from __future__ import annotations

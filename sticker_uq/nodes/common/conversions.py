@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lossless conversion of scenes and decisions to ROS messages and back, for the nodes.
 
 ``scene_from_msg(scene_to_msg(a)).to_bytes() == a.to_bytes()`` for every assessment. An unknown value

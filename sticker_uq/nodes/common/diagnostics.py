@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's /diagnostics at 1 Hz (REP 107).
 
 Stamps are the node's time, the period is wall time, so that a stopped simulated clock is reported too. A report has the same

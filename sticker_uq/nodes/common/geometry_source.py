@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cell geometry from ROS: CameraInfo, the pose of the lid, and the pose of the camera in the arm's frame."""
 
 from __future__ import annotations

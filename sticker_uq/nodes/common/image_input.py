@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node's subscription to camera images: matches the publishers' reliability and diagnoses missing images."""
 
 from __future__ import annotations

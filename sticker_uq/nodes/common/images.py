@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conversion of ROS image messages to arrays and back, for the nodes.
 
 Decoding uses cv_bridge where a working one is installed, otherwise :mod:`sticker_uq.io.images`, with the same result; the checks

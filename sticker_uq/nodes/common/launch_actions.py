@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROS launch actions of a cell: launch arguments from :class:`CellOptions`, and the processes of a cell.
 
 Needs launch and launch_ros, which only a ROS installation has; only launch files import this module.

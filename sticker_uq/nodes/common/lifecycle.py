@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Base class of all ROS nodes: a lifecycle node that logs failed transitions, and a process that exits cleanly.
 
 rclpy swallows exceptions of transitions; here each is logged in one line. Invalid input fails the transition (the node keeps

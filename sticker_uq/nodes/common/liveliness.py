@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Subscriptions that detect the death of a publisher's process within 0.2 s.
 
 The middleware does so in its own threads (DDS LIVELINESS, kind AUTOMATIC): unlike a missing message, it does not mistake a busy

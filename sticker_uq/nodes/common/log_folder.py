@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a node keeps what outlives it when no folder is given."""
 
 from __future__ import annotations

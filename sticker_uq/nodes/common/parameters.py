@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROS parameters from a pydantic model, the same validated settings as on the command line.
 
 Fields may be ``bool``, ``int``, ``float``, ``str`` or a ``Literal`` of strings. Their description, limits and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console node's service calls to the supervisor, from the web server's thread."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages of the cell as the plain values that the operator's page shows."""
 
 from __future__ import annotations

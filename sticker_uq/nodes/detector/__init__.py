@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROS node ``detector``: camera images in, one assessment per image out."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The worker thread of the detector node: assesses images and publishes their scenes.
 
 An error of an image or of perception does not end the worker: it is published as a scene with status FAILED, counted and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One camera of the detector node: its image subscription, its scene publishers and its counters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replaces the detector node's model at run time without interrupting the assessment of images."""
 
 from __future__ import annotations

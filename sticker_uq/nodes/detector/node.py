@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``detector``: publishes one :class:`SceneAssessment` per image.
 
 The executor's thread only receives, answers and reports; a worker thread computes, always on the newest

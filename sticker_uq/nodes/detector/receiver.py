@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Decodes and checks the detector node's images in a thread, so that the executor's thread stays responsive."""
 
 from __future__ import annotations

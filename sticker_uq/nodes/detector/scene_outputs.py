@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The topics that the detector publishes for each image."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The detector node's detections as vision_msgs 4 messages, for tools that expect them; off where that is not installed."""
 
 from __future__ import annotations

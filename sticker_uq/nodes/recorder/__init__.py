@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """ROS node ``recorder``: writes the cell's topics to an mcap file."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``recorder``: writes the cell's topics to an mcap bag, where ``ros2 bag record`` does not exist.
 
 Messages are stored in serialised form, so that a replay reads the same bytes as the cell. A full disk ends the recording, not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorder node's subscription to the images of one camera."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A ROS node under assessment as a black box: images are published on one topic, its detections are received on another.
 
 Not a node of a cell: it is used by ``sticker-uq robustness run --topic``.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``shadow``: what the policy of a candidate bundle decides about the scenes of the candidate's detector, counted.
 
 It publishes /diagnostics and nothing else: there is no gate, no permit and no question in it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``cell_sim``: simulated camera, arm and laptops, so that the whole cell runs without hardware.
 
 Publishes images of a rendered laptop, peels what the supervisor permits, removes it from the image, and presents the

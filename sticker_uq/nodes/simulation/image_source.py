@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``image_source``: plays a recording, a folder of pictures, a video or a camera device as images.
 
 Images are stamped with the node's time when they are read, because the detector checks the age of an image and

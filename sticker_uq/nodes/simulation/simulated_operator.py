@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated operator of the simulated cell, who answers interventions from ground truth.
 
 For unattended demos and tests only.

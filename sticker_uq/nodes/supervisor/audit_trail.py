@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor node's audit log: where it lies, what goes in, what /diagnostics say of it."""
 
 from __future__ import annotations

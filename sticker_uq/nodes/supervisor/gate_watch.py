@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor node's watch for other publishers of the gate: those received, and those that discovery alone knows."""
 
 from __future__ import annotations

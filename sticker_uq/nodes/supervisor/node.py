@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Node ``supervisor``: scenes in, a permit that expires out; the operator is asked where the policy is not sure.
 
 It turns messages into events of :class:`sticker_uq.gate.GateController` and effects into messages, on one thread that never

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the supervisor publishes: the gate, decisions, questions to the operator, and plain mirrors of them for monitors."""
 
 from __future__ import annotations

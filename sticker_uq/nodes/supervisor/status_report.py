@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor node's status, in the words of /diagnostics and the log."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Detection accuracy: against cases whose figures are known, on the packaged weights, and through the command."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The table of matches says what torchmetrics with faster-coco-eval says, for every image once and for any selection."""
 
 import math

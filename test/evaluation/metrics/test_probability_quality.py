@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measures of probability quality: against values worked out by hand, against each other, and a published observation."""
 
 from __future__ import annotations

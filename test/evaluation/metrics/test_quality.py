@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probability quality of detectors: what their boxes show, files of vectors, the report and the command."""
 
 from __future__ import annotations

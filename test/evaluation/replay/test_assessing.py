@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several processes say exactly what one says, in the same order.
 
 The perception is scripted: that the real one says the same in every process is shown by test/cli/test_replay.py.

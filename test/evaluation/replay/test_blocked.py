@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What blocked whom, counted from the decisions, and labels that certain detections contradict."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Threads that run ahead: in order, no farther than asked, gone when nobody wants more; and what is counted meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A replay assesses every image once, says what it could not read, and leaves whole files or none."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pictures show: every object, its verdict, and nothing outside the picture."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report is one file, says what happened, and stays small."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a shadow: it counts laptops, not images, and says what it left out."""
 
 from __future__ import annotations

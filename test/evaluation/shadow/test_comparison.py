@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A shadow counts what would differ, whatever order things arrive in, in bounded memory, and goes on after a restart."""
 
 from __future__ import annotations

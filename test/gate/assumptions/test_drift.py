@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A stream like the reference raises no alarm but with the stated probability; another one does."""
 
 import itertools

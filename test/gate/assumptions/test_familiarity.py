@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scenes unlike those that a policy was made from go to a person, whatever the detector thinks of them."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gambler cannot win against a true claim, and wins quickly against a false one."""
 
 import itertools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The writer of the audit log: continues, rotates, survives crashes and a full disk, and never makes anybody wait."""
 
 from __future__ import annotations

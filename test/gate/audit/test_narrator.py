@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the audit log tells about the life of a gate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people said is found again by its place, replaced by newer answers, and used up by a removal."""
 
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers that cannot all be meant are refused, whatever their order, and what is accepted later replaces what was said."""
 
 from itertools import permutations

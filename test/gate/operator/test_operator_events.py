@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gate and people: questions, answers, holds, and the workpieces they are about."""
 
 from dataclasses import replace

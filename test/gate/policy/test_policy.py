@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The policy is one validated file, and its hash identifies it."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sections that `sticker-uq calibrate` writes: calibration, one risk score, its limit, and what the policy was made for."""
 
 import datetime as dt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lid is called clean only if distinctive localization agrees; otherwise the cell looks again and calls a person."""
 
 from dataclasses import replace

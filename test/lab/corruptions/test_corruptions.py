@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformations do what their strength says, in its unit, and boxes follow the objects."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames to label: chosen by time and motion, named after their number and laptop."""
 
 from pathlib import Path

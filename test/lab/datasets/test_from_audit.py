@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """People's answers as labels: what is known to lie on a picture, and what a changed log is worth."""
 
 import json

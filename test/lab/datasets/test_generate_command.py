@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``sticker-uq dataset generate`` with every generator: keys, limits, interruptions, bad options."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Generators against a server on this machine that speaks the services' APIs."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Photographs labelled with other tools: the same boxes from every format, upright, and no laptop in two parts."""
 
 import json

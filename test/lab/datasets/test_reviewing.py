@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep or drop: what was decided survives a kill, the page shows and stores it, the kept pictures come out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What to label next: uncertain, novel and different pictures first; and boxes to be corrected."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A data set is divided by laptop, and nothing is in two parts."""
 
 from collections.abc import Sequence

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Steps are done once for the same inputs, whenever they were interrupted."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ready or not, and the exact arithmetic of what more labels prove."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 from collections import Counter
 from dataclasses import replace
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Torn stickers, stickers on logos and prints of the lid: what changes, and what is labelled."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A few rendered scenes as a source data set, and a specification of a few circumstances."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published assessment of a medical diagnosis system (MDS), as a known answer (Wozniak et al., boxes 1, 3, 5, 7)."""
 
 from __future__ import annotations

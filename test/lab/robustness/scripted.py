@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A system whose answers are known: it reads the picture, so that processes and resumed runs can be compared."""
 
 from pathlib import Path

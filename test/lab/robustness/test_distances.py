@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Distances: zero for the same, larger for worse, and equal to reference implementations where there are any."""
 
 from functools import cache

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimators give back what a picture was made with; circumstances are counted with the uncertainty of counting."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow-up cases come in the proportions of the specification, with their truth, and the same each time."""
 
 import json

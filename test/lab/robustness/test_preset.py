@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The laptop cell's specification is complete, and a person can answer its questions and see its pictures."""
 
 import re

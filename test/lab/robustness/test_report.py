@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of an assessment: self-contained, complete, in plain words; its figures as CSV."""
 
 import csv

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whole assessments of systems whose answers are known: resumed after a kill, the same with any number of processes."""
 
 import json

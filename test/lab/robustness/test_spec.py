@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The specification says what is wrong with it, and epsilon is the function that was written down."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Systems under assessment: the packaged detector, the cell with its gate, and detections made elsewhere."""
 
 import json

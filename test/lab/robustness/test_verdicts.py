@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts: the published example, known effects, and what the gate's decisions mean for the laptop."""
 
 from dataclasses import replace

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training: what it writes, that it learns, that a pause leaves no trace, and how it refuses."""
 
 import csv

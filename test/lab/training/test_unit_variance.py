@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """First weights of a network without normalisation, and SSD300 on pictures smaller than its own."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An arm that accepts a goal while it is being shut down; a process for test_arm_executor.py."""
 
 import threading

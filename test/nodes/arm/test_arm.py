@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an arm does with its driver, and what it says meanwhile; every end of a motion has its own result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver that docs/arm.md shows is Python that fits the package: compiled, imported against stand-ins for MoveIt, and run."""
 
 from __future__ import annotations

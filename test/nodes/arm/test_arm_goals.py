@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Goals that are cancelled, come too soon or name no sticker."""
 
 from __future__ import annotations

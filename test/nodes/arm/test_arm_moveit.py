@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The driver that docs/arm.md shows, against a move_group and a controller manager that are real action and service servers.
 
 They need moveit_msgs and controller_manager_msgs, which PyPI does not have; the path of the arm is the only thing made up.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An arm moves only while a living supervisor permits it."""
 
 from __future__ import annotations

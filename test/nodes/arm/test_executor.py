@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The executor of a node with an arm: it does not leave while a motion is under way."""
 
 import gc

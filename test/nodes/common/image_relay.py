@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes for test_transport: `receive RELIABILITY` answers every image it gets, `send SIZE COUNT RELIABILITY` counts the
 answers, `flood SIZE COUNT` sends without waiting for anything and stays until it is ended.
 

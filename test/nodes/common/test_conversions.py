@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Messages carry scenes and decisions without loss."""
 
 from __future__ import annotations

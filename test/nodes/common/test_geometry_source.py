@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The calibration of the cell over ROS, and what is said when a part of it is missing."""
 
 from __future__ import annotations

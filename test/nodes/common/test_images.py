@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Image messages: both ways of decoding agree, and what is sent can be read back."""
 
 from __future__ import annotations

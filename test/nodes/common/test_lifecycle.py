@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transitions tell their failures, undo what they did, and a process ends with the right exit status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What never came is counted by its number, whatever becomes of the publishers; with real processes too."""
 
 import signal

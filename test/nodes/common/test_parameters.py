@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Parameters come from a pydantic model: descriptors, validation at configure and at run time."""
 
 from __future__ import annotations

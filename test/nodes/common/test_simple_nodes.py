@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The nodes without a lifecycle tell how they are on /diagnostics too."""
 
 from pathlib import Path

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which Fast DDS profile a process uses, and that camera images reach another process with it.
 
 Fast DDS's own settings lose most of them; the detector reports that.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The operator's page: who may read it, who may answer, and that an answer reaches the supervisor."""
 
 import asyncio

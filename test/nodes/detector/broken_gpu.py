@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The real detector with the real network as a process, in which torch reports a broken GPU for images that begin with white."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A detector node with a fake perception on a bench, and pictures for it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One model, several cameras: turns, topics, diagnostics, recordings, with real processes too."""
 
 from __future__ import annotations

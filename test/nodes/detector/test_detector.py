@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The detector node with a fake perception: images in, scenes out, and processes that end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The detector node with the real perception and the packaged weights."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a detector node says about the device that computes, and what it does when that fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """``select_model``: what may be asked for, what is kept, and the whole exchange in real processes with real weights."""
 
 from __future__ import annotations

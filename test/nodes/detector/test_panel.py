@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A panel of monitors in the cell: scores in live scenes, repeated by a replay, and objections that reach a person."""
 
 from __future__ import annotations

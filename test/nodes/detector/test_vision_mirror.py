@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vision_msgs, where it is installed: pixels of the original image, both hypotheses, names of the classes."""
 
 from __future__ import annotations

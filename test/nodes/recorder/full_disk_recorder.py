@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorder on a disk that takes one message and is full then; a process for test_recorder.py."""
 
 import errno

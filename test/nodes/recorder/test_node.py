@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorder: what it writes can be read again, and what it cannot write is told."""
 
 import signal

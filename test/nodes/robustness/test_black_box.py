@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A node under assessment: the real detector as a process, nodes that are silent, late, or say something else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole simulated cell in processes of its own, started by the project's runner: what test/launch tries with launch."""
 
 import pytest

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The simulated cell as a node."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The node that plays files and devices as images."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node: workpieces unlike those of its policy close the gate, others do not."""
 
 from __future__ import annotations

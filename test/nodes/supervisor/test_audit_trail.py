@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a supervisor takes over from the log of its last run, also where another program wrote into it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and people: questions, answers, who operates the gate."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node: scenes that speak over ROS make it open, close and ask."""
 
 from __future__ import annotations

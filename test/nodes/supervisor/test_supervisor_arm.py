@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor as a node and its arm: goals, silence, the cell's own stop."""
 
 from __future__ import annotations

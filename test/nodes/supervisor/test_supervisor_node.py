@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The supervisor as a process of a cell: other gate publishers, lifecycle, parameters, clock, plain mirrors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the classes of another data set mean here: every class that occurs must be named."""
 
 from __future__ import annotations

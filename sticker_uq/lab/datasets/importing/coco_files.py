@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """COCO object detection: one or more JSON files, with any categories."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CVAT for images 1.1: one XML file with all pictures."""
 
 from __future__ import annotations

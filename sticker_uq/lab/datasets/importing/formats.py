@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which format a source has, and its pictures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups of pictures of one laptop, and a split that keeps each group in one part."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From named pictures to COCO folders: upright pixels, known classes, groups of one laptop, parts without a common laptop."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Label Studio: the JSON export (also JSON-MIN), with boxes in percent of the picture."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """EXIF orientation: cameras store pixels as the sensor has them, viewers show them upright."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pascal VOC: one XML file for each picture, as labelImg, CVAT and Roboflow write it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading of XML files from outside: of limited size, without a document type, entities and references to other files."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """YOLO: one text file for each picture, with lines CLASS X Y WIDTH HEIGHT in fractions of the picture."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ambiguous crops (AmbiGuess) back in scenes, so that detectors meet them: seamless borders, probabilistic labels in COCO."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Autoencoders for ambiguous pictures (AmbiGuess): regularised adversarial ones of two classes (Weiss et al. 2022, V-B),
 many trained side by side.
 

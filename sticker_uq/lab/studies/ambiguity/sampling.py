@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ambiguous pictures from the latent space of an autoencoder, many where pictures change fast (Weiss et al. 2022, section V-B3).
 
 Two defects of the published code are not repeated. It applies the weight of grid cell (i, j) to cell (j, i): here every

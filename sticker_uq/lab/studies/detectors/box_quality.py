@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Box quality of one image in the detector study, beside average precision: LRP and PDQ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captions of the detector study's report for somebody who has not read the paper: headings, notes and a few sentences."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does uncertainty tell where a model is wrong: rank correlation of mAP with each uncertainty metric (Lu et al., RQ4)."""
 
 from __future__ import annotations

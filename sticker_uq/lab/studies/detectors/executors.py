@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the detector study's tasks run: in this process, in several processes, or on a Ray cluster, with the same results."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of the detector study worth looking at, with what every model makes of them: worst, least sure, most changed by an
 attack.
 """

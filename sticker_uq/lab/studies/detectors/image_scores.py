@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the T passes over one image to its row in the detector study's results."""
 
 from __future__ import annotations

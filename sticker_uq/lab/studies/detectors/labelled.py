@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The labelled pictures of the detector study's data sets, those of recordings as files of the study."""
 
 from __future__ import annotations

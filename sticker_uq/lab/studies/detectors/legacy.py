@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The uncertainty metrics as the published code computes them (profile simula_rp), quirks included, for regression only.
 
 Boxes below a score of 0.6 and of the class logo are dropped, raw corners and centres are clustered, noise counts as one more

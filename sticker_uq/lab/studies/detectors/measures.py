@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The measures that the detector study compares: one name everywhere, the direction that is good, the names in other files."""
 
 from __future__ import annotations

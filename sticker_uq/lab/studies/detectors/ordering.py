@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From which detector beats which to tiers, the best models, and Table 3 of the detector study."""
 
 from __future__ import annotations

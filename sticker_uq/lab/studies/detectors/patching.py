@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One picture of the detector study with adversarial patches on its stickers, made for this picture and this model."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mean ranks of the detectors and who is tied with whom: what the study's critical-difference plot shows."""
 
 from __future__ import annotations

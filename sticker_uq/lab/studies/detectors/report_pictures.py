@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pictures of the detector study's report: what its models looked at, small enough, with the labels that belong to them."""
 
 from __future__ import annotations

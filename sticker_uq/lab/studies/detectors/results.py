@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Per-image results of the detector study: a row per image, model, data set, dropout rate and variant,
 of this bench or others.
 """

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Robustness scores of detectors (Lu et al., eq 14-16): how good on clean and attacked pictures, less how much attacks change
 that.
 """

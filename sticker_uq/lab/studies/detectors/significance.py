@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which of two detectors is better: paired tests, effect sizes, corrections (Lu et al., section 4.6).
 
 Everything is paired by image. Values that cannot be computed are NaN.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan of a detector study: models, data sets, dropout rates, variants. One validated value, which decides the result."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a detector study: one HTML file for people, a Markdown summary for a pull request, every figure as CSV."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a whole detector study: what is missing is computed, on this machine or on a Ray cluster, and kept piece by piece."""
 
 from __future__ import annotations

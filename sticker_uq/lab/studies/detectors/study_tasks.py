@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tasks of a detector study, each a function of its arguments alone: attacking one picture, assessing one picture."""
 
 from __future__ import annotations

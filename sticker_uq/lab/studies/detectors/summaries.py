@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Summary tables of a detector study beside the statistics: headline, quality of boxes and probabilities, attacks, transfer."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a DiL study as CSV files, one Markdown text and one page that works offline."""
 
 from __future__ import annotations

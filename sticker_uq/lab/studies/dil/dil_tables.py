@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of the DiL study on abnormal scenes: what each case does to a detector, and what notices it.
 
 Table 2 (misclassification, CL, BL, DiL, mAP), figure 4 (missed objects against Monte-Carlo dropout), figure 5 (rates over

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The DiL study's signals and detections of every abnormal scene, cached so that it assesses each picture once."""
 
 from __future__ import annotations

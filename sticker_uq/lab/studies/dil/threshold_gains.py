@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a dynamic decision threshold gains over the fixed one: the figures of the DiL paper's Table 3."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crops of the cell's own objects for the studies of monitors: lid, logo and sticker, from rendered scenes or a COCO folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The four attacks on classifiers that Weiss et al. 2022 used, all bounded by the largest change of one value (L-infinity)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of a study of monitors as Markdown: mean and standard deviation over the seeds."""
 
 from __future__ import annotations

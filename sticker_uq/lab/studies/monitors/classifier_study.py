@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The monitor study of Weiss et al. 2022 on any crops: Table I and Table II, over several seeds of the classifier."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Corruptions of the monitor study's small crops that leave their class alone, after MNIST-C (Mu and Gilmer 2019)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Everything that monitors read from the study's classifier of crops."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An attack on a detector that knows the monitor of its objects: the class changes, and the monitor notices less.
 
 Dense Adversary Generation with a second term (after Carlini and Wagner 2017): while a target still believes in its class the

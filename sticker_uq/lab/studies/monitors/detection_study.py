@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The study of monitors on the whole detections of one detector, on the pictures of a COCO folder."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Material of a monitor study: handwritten digits that scikit-learn ships (real scans, 8 by 8), and pictures of no digits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a study of monitors is made on."""
 
 from __future__ import annotations

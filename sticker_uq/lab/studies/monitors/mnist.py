@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MNIST and Fashion-MNIST from a folder with their four IDX files, which the package does not have."""
 
 from __future__ import annotations

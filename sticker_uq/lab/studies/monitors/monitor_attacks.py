@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attacks that know the monitor of a study: they change the class, then lower the score (after Carlini and Wagner 2017)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of Weiss et al. 2022: how ambiguous pictures are to a classifier, what a threshold on their scores lets through."""
 
 from __future__ import annotations

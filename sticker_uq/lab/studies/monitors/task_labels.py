@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crops with a probability of removable sticker, for the networks of :mod:`sticker_uq.lab.studies.monitors.task_networks`."""
 
 from __future__ import annotations

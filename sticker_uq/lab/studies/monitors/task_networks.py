@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks trained for one decision against one that estimates the probability (Ullah, Fan and Wongpiromsarn, "Design and
 Evaluation of Object Classifiers for Probabilistic Decision-Making in Autonomous Systems").
 

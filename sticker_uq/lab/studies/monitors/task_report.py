@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """FNR and FPR of task networks and of the probabilistic one, per threshold and as a cascade, as Markdown and as CSV."""
 
 from __future__ import annotations

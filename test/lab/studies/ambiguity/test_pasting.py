@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ambiguous crops in scenes: where they lie, how their borders look, what COCO says about them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Autoencoders of two classes that are easy to draw: bright on the left, bright on the right."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drawing from latent spaces whose decoder and labels are known by formula."""
 
 from __future__ import annotations

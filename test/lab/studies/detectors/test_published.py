@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published test results come out of the published per-image results (profile simula_rp)."""
 
 from pathlib import Path

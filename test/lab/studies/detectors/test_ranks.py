@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mean ranks and the bars that join models which are tied."""
 
 import numpy as np

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report of a study in a real browser, and what it says without one."""
 
 import dataclasses

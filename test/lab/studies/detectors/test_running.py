@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 import json
 import re
 from concurrent.futures import ProcessPoolExecutor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a process of a study keeps in memory."""
 
 from sticker_uq.detection import DetectorSettings

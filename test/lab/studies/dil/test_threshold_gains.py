@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the DiL paper's Table 3 on hand-made detections."""
 
 from pathlib import Path

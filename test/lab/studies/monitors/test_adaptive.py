@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attacks that know the monitor lower its score; their gradients are those of the score itself."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attacks on a linear model, whose nearest boundary is known, and corruptions that leave the class alone."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Crops of the cell's own objects."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The study of detections on a few rendered scenes with the packaged detector."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures whose value is known by hand or by a library."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The paper's data and classifiers: IDX files as they are published, and four kinds of network behind one interface."""
 
 from __future__ import annotations

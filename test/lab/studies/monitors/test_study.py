@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole study on a few digits: it runs, remembers, and already shows who notices what."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Networks trained for a decision: their labels, the comparison with a probability, the cascade."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
