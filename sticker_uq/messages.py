@@ -481,6 +481,8 @@ def _number(value: float, digits: int = 3) -> str:
 
 def _pair(value: float, limit: float) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to tell them apart."""
+    if math.isnan(value) and math.isnan(limit):
+        return _number(value), _number(limit)
     pairs = ((_number(value, digits), _number(limit, digits)) for digits in range(3, 8))
     return next(
         (pair for pair in pairs if pair[0] != pair[1] or value == limit),

@@ -7,6 +7,7 @@ The witness knows the rules of the gate in another form than the gate does: it l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 
 from sticker_uq.gate import BlockReason, GateSettings, GateState, Phase, Policy
 from sticker_uq.gate.box_overlap import as_box, iou
@@ -119,7 +120,7 @@ class Witness:
             == (after.phase in (Phase.PERMITTED, Phase.REMOVING))
             == (after.reasons == BlockReason.NONE)
         )
-        assert bool(gate_text(after.reasons.codes, after.details)) == (not after.open), (
+        assert bool(_gate_text(after.reasons.codes, after.details)) == (not after.open), (
             "only a closed gate says why"
         )
         _have_words(after, effects)
@@ -297,7 +298,15 @@ def _have_words(after: GateState, effects: Sequence[Effect]) -> None:
             *dict(reason.values),
             *((reason.box and ("x1", "y1", "x2", "y2")) or ()),
         }
-        assert placeholders((MESSAGES | LOG_LINES)[reason.code]) <= known, reason
+        assert _placeholders(reason.code) <= known, reason
+
+
+@cache
+def _placeholders(code: str) -> frozenset[str]:
+    return placeholders((MESSAGES | LOG_LINES)[code])
+
+
+_gate_text = lru_cache(10_000)(gate_text)
 
 
 def _lit(facts: SceneFacts | ImageCheck, settings: GateSettings) -> bool:
