@@ -8,7 +8,6 @@ is stopped.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from sticker_uq.cell.recorder_settings import RecorderSettings
-from sticker_uq.io.bag_writer import BagWriter
+from sticker_uq.io.split_bag import SplitBag
 from sticker_uq.io.topics import folder_of, more_topics
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.diagnostics import Diagnostics, Level, Report
@@ -67,11 +66,11 @@ class Recorder(Node):
         self.recorded: Counter[str] = Counter()
         self.lost = 0
         self.failed = False
-        bag = _free(Path(settings.bag)) if settings.number_if_exists else Path(settings.bag)
-        self._writer = BagWriter(bag)
-        self._writer.__enter__()
+        self._bag = SplitBag(
+            Path(settings.bag), settings.number_if_exists, int(settings.split_mb * 1e6), settings.keep
+        )
         for topic, (message_class, type_name, profile) in TOPICS.items():
-            write = self._writing(topic, type_name)
+            write = self._writing(topic, type_name, latched=profile is qos.LATCHED)
             self.create_subscription(message_class, topic, write, profile, raw=True)
         self._transport = settings.image_transport
         # cameras without an image so far, by their scene topic
@@ -91,7 +90,7 @@ class Recorder(Node):
         self._image_check = self.create_timer(NO_IMAGE_S, self._check_images, clock=steady)
         self._diagnostics = Diagnostics(self)
         self._diagnostics.add("recording", self._report)
-        self.get_logger().info(f"recording {topics} topics to {bag}, images from {listed}")
+        self.get_logger().info(f"recording {topics} topics to {self._bag.folder}, images from {listed}")
 
     def _report(self) -> Report:
         values = {"recorded": sum(self.recorded.values()), "lost": self.lost}
@@ -102,7 +101,7 @@ class Recorder(Node):
     def destroy_node(self) -> None:
         """Close the recorder node's recording."""
         try:
-            self._writer.__exit__(None, None, None)
+            self._bag.close()
         except OSError as error:
             self.failed = True
             self.get_logger().error(f"the recording could not be closed: {error}")
@@ -110,10 +109,10 @@ class Recorder(Node):
             self.get_logger().error(f"{self.lost} messages were not recorded")
         super().destroy_node()
 
-    def _writing(self, topic: str, type_name: str) -> partial[None]:
+    def _writing(self, topic: str, type_name: str, latched: bool = False) -> partial[None]:
         """Registers ``topic`` in the recording; returns the callback that writes its messages."""
         name = self.resolve_topic_name(topic)
-        self._writer.add_topic(name, type_name)
+        self._bag.add_topic(name, type_name, latched)
         return partial(self._write, name)
 
     def _write(self, topic: str, data: bytes) -> None:
@@ -121,7 +120,8 @@ class Recorder(Node):
             self.lost += 1
             return
         try:
-            self._writer.write(topic, self.get_clock().now().nanoseconds, data)
+            if self._bag.write(topic, self.get_clock().now().nanoseconds, data):
+                self.get_logger().info(f"recording goes on in {self._bag.folder}")
         except OSError as error:
             self.failed = True
             self.lost = 1
@@ -142,12 +142,6 @@ class Recorder(Node):
                 )
         if not self._unseen:
             self._image_check.cancel()
-
-
-def _free(bag: Path) -> Path:
-    """``bag``, or the first of ``bag_2``, ``bag_3``, ... that does not exist yet."""
-    numbered = (bag.with_name(f"{bag.name}_{number}") for number in itertools.count(2))
-    return next(path for path in itertools.chain([bag], numbered) if not path.exists())
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ COMPRESSED = CompressedImage(format="jpeg", data=bytes(range(7)))
 
 
 @contextmanager
-def _recording(bench: Bench, bag: Path, **parameters: str) -> Iterator[Recorder]:
+def _recording(bench: Bench, bag: Path, **parameters: str | float) -> Iterator[Recorder]:
     """A recorder on the bench that is closed at the end, so that its bag can be read."""
     node = Recorder(parameter_overrides=overrides(bag=str(bag), **parameters))
     bench.executor.add_node(node)
@@ -154,3 +154,26 @@ def test_the_recorder_listens_where_the_detector_does(transport):
 def test_the_recorder_has_the_detectors_default_transport():
     field = DetectorNodeSettings.model_fields["image_transport"]
     assert recorder.RecorderSettings().image_transport == field.default
+
+
+def test_a_recording_goes_on_in_a_folder_that_begins_with_the_state_of_the_gate(
+    bench: Bench, tmp_path, capfd
+):
+    bench.publisher(GateState, "gate", qos.LATCHED).publish(GateState(supervisor="one"))
+    with _recording(bench, tmp_path / "bag", split_mb=1e-6) as node:
+        bench.until(lambda: node.recorded["/gate"], "the gate's state recorded")
+        bench.publisher_matched(Image, "image").publish(RAW_BYTES)
+        bench.until(lambda: node.recorded["/image"], "the image recorded")
+    [again] = Bag(tmp_path / "bag_2").messages("/gate")
+    assert again.message.supervisor == "one"
+    assert _bytes(tmp_path / "bag_2", "/image") == [RAW_BYTES]
+    assert f"goes on in {tmp_path / 'bag_2'}" in capfd.readouterr().err
+
+
+def test_nothing_is_removed_where_nothing_is_split(bench: Bench, tmp_path):
+    with (
+        pytest.raises(InvalidInput, match="keep = 3 with split_mb = 0"),
+        _recording(bench, tmp_path / "bag", keep=3),
+    ):
+        pass
+    assert not (tmp_path / "bag").exists()
