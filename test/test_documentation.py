@@ -21,6 +21,7 @@ from pydantic import BaseModel
 import sticker_uq.cli as cli
 from sticker_uq.cell.detector_settings import DetectorNodeSettings
 from sticker_uq.cell.processes import CellOptions
+from sticker_uq.cell.recorder_settings import RecorderSettings
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.console.server import ConsoleSettings
 from sticker_uq.io.topics import more_topics
@@ -97,6 +98,7 @@ def test_every_parameter_file_is_valid(page: Path) -> None:
         "detector": DetectorNodeSettings,
         "supervisor": SupervisorNodeSettings,
         "console": ConsoleSettings,
+        "recorder": RecorderSettings,
     }
     for kind, block in FENCE.findall(page.read_text(encoding="utf-8")):
         if kind == "yaml" and "ros__parameters" in block:
