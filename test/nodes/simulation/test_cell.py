@@ -1,24 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole simulated cell in processes of its own, started by the project's runner: what test/launch tries with launch."""
 
+from pathlib import Path
+
 import pytest
 
 from sticker_uq.cell.processes import CellOptions, cell_processes, detector_process
 from sticker_uq.cell.runner import ProcessGroup, run_processes
 from sticker_uq.testing.bench import Bench
-from test.helpers.cell import CellWatch, write_parameters
+from test.helpers.cell import START_PATIENCE_S, CellWatch, write_parameters
+from test.helpers.ros_document import NODES, endpoints, interface, whole_cell, with_interface
 
 pytestmark = pytest.mark.timeout(400)  # three processes start
 
 
-def test_the_simulated_cell_comes_up_and_ends_in_order(bench: Bench, tmp_path):
+def test_the_simulated_cell_comes_up_as_documented_and_ends_in_order(bench: Bench, tmp_path):
     watch = CellWatch(bench, "cell_2")
-    options = CellOptions(sim=True, namespace="cell_2", params_file=str(write_parameters(tmp_path)))
     lines: list[str] = []
-    with ProcessGroup(cell_processes(options), lines.append) as group:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "ros.md").read_text(encoding="utf-8")
+    with ProcessGroup(cell_processes(whole_cell(tmp_path, "cell_2")), lines.append) as group:
         watch.assert_comes_up()
+
+        def documented() -> bool:
+            found = endpoints(bench.probe, NODES, "/cell_2")
+            return with_interface(page, interface(found)) == page
+
+        command = "python -m test.helpers.ros_document docs/reference/ros.md"
+        bench.until(documented, f"the interface of {command}", START_PATIENCE_S)
         codes = group.stop()
-    assert codes == {"detector": 0, "supervisor": 0, "cell_sim": 0}, "\n".join(lines)
+    assert codes == dict.fromkeys(NODES, 0), "\n".join(lines)
     assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
 
 
