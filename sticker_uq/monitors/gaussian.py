@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from sklearn.covariance import ledoit_wolf
 
 from sticker_uq.scene import FloatArray
 
@@ -14,6 +13,10 @@ _JITTER = 1e-9  # relative to the mean variance: activations that never vary lea
 
 def factor(centred: FloatArray) -> FloatArray:
     """For monitors, lower Cholesky factor (F, F) of the Ledoit-Wolf covariance of vectors (N, F) whose mean was taken off."""
+    from sklearn.covariance import (
+        ledoit_wolf,  # takes a second to load, and only a monitor that learns needs it
+    )
+
     covariance, _ = ledoit_wolf(centred, assume_centered=True)
     level = float(np.trace(covariance)) / len(covariance)
     return np.linalg.cholesky(covariance + (_JITTER * level + 1e-300**0.5) * np.eye(len(covariance)))
