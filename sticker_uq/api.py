@@ -1,4 +1,5 @@
-"""The Python interface: images in, scenes with their uncertainty and decisions out. ``from sticker_uq import ...`` has it all.
+"""The Python interface, ``from sticker_uq import ...``: Detector, packaged_policy, read_image, judge; scenes drawn on images
+or as a table of objects.
 
 Example:
     >>> from sticker_uq import Detector, judge, packaged_policy, read_image

@@ -1,4 +1,5 @@
-"""The messages of the cell: every code of a :class:`sticker_uq.scene.Reason` with its English words, and nothing else has any.
+"""The words of the cell's messages: English text of every code of a :class:`sticker_uq.scene.Reason`, of logs and of gate
+block reasons.
 
 The gate, the policy and the nodes hand over codes and values. Logs, reports, pictures, ``sticker-uq audit`` and the ``text``
 fields of ROS messages are rendered here, at the edge. The operator's page has words of its own for the same codes

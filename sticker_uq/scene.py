@@ -1,4 +1,5 @@
-"""Types shared by all packages: detections, their uncertainty, and decisions.
+"""Types of a scene, shared by all packages: detections, objects, monitor scores, assessment, reasons, verdicts, decision;
+their digests and plain values.
 
 Frozen dataclasses over NumPy arrays. This module imports none of ours and no torch. Boxes are ``(x1, y1, x2, y2)`` in pixels
 of the original image (x right, y down), areas in px^2, entropies in bits, probabilities in the order background, logo,

@@ -1,4 +1,6 @@
-"""Stochastic sticker detectors (Monte Carlo dropout): networks, passes, dropout, weights."""
+"""Stochastic sticker detectors (Monte Carlo dropout): their names, devices, features, dropout masks, passes, candidate
+selection, ensembles, weights files.
+"""
 
 from __future__ import annotations
 

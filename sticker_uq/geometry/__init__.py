@@ -1,4 +1,6 @@
-"""Pixels to metres: the pose of an object in the arm's frame, with covariance. NumPy only, no ROS, no clock."""
+"""Pixels to metres: camera, planes, rigid transforms, and the pose of an object in the arm's frame, with covariance. NumPy
+only, no ROS, no clock.
+"""
 
 from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all

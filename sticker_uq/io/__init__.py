@@ -1,1 +1,3 @@
-"""Files and formats, without ROS and without torch: images, recordings, messages, COCO folders, settings, atomic writes."""
+"""Files and formats, without ROS: images, recordings with their topics and message fields, COCO folders, crops, YAML and
+JSON, settings fields, atomic writes.
+"""

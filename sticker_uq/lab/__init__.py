@@ -1,1 +1,3 @@
-"""Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness assessment, studies."""
+"""Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness, studies; here, their
+worker processes and result tables.
+"""

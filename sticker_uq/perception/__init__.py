@@ -1,4 +1,6 @@
-"""Perception: image in, :class:`~sticker_uq.scene.SceneAssessment` out; joins detection, uncertainty, DiL and novelty."""
+"""Perception: an image in, its :class:`~sticker_uq.scene.SceneAssessment` out: image checks, digest and exposure, pipeline of
+detector, DiL, novelty; cascade.
+"""
 
 from __future__ import annotations
 

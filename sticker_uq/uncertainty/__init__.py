@@ -1,4 +1,6 @@
-"""Clustering of the boxes of the stochastic passes into objects, and five uncertainty metrics (S000). NumPy only."""
+"""Clustering of the boxes of the stochastic passes into objects, and the five uncertainty metrics (S000) by entropy, variance
+and overlap. NumPy only.
+"""
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster
 from sticker_uq.uncertainty.observe import image_uncertainty, observe

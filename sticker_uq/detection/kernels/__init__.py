@@ -1,1 +1,3 @@
-"""Fast kernels of the detectors for processor and GPU, tested against torchvision's own modules."""
+"""Fast kernels of the detectors: frozen models, convolutions, suppression, threads, GPU memory and transfers; tested against
+torchvision's own modules.
+"""

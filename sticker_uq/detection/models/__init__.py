@@ -1,1 +1,3 @@
-"""The detectors' networks: torchvision's models, split at their first dropout, one module per family."""
+"""The detector families' networks, torchvision's Faster R-CNN, RetinaNet and SSD: backbone, pyramid, head maps, anchors;
+split at their first dropout.
+"""

@@ -1,1 +1,3 @@
-"""Measures on labelled images: accuracy of detections, calibration of probabilities, and statistics."""
+"""Metrics on labelled images: matching of detections, their accuracy, calibration errors and quality of probabilities;
+statistics: intervals, ROC.
+"""

@@ -1,1 +1,3 @@
-"""Replay of recordings: images through the cell's perception and policy, without gate and arm; tables, comparison with live."""
+"""Replay of recordings through perception and policy, without gate and arm: tables and pictures of the images, label errors,
+comparison with the live cell.
+"""

@@ -1,1 +1,3 @@
-"""Assumption monitoring of the gate: is the policy's guarantee still valid? Drift, familiarity, test martingales."""
+"""Assumption monitoring: is the policy's guarantee still valid? Drift test, familiarity, test martingales. Monitors of single
+objects: sticker_uq.monitors.
+"""

@@ -1,1 +1,3 @@
-"""The policy that the gate judges by: the file, its schema and limits, and the verdict on one object."""
+"""The policy that the gate judges by: its file, schema, limits, rules, signals and validity, and the verdict on one object.
+sticker_uq.calibration makes it.
+"""

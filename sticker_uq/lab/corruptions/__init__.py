@@ -1,4 +1,5 @@
-"""Corruptions of labelled images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
+"""Corruptions of labelled pictures: glare, blur, noise, occlusion, another pose, each a transformation with a strength in a
+physical unit; boxes follow.
 
 :func:`transform` is the entry point::
 

@@ -1,3 +1,3 @@
-"""Making labelled data sets: generated, abnormal, reviewed, checked, or from the audit log.
-Reading COCO folders: sticker_uq.io.
+"""Making labelled data sets: prompts and generated pictures, abnormal scenes, frames, answers of an audit log; review,
+checks, repair, what to label next.
 """

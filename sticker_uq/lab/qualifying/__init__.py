@@ -1,1 +1,3 @@
-"""From labelled images to a verdict: whether a cell may work with what they trained, why, and what more labels would buy."""
+"""Qualification of a cell in steps, from parts of labelled images to a verdict: ready or not, what is required, what
+guarantee more labels would buy.
+"""

@@ -1,1 +1,3 @@
-"""Training of detectors and of the novelty network."""
+"""Training of detectors and of novelty networks and heads: initial weights, samples, augmentation, loss, learning rate,
+optimiser, checkpoint.
+"""

@@ -1,1 +1,3 @@
-"""rclpy helpers shared by all nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""
+"""rclpy helpers that all nodes share: lifecycle, parameters, quality of service, subscriptions, diagnostics, launch, log
+folders, values as ROS messages.
+"""

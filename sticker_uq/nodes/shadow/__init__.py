@@ -1,1 +1,1 @@
-"""Node ``shadow``: counts what a candidate bundle would decide differently."""
+"""ROS node ``shadow``: counts what a candidate bundle would decide differently, by sticker_uq.evaluation.shadow."""

@@ -1,1 +1,3 @@
-"""ROS node ``supervisor``: joins the gate's logic to topics, services and the arm's action: scenes in, permits out."""
+"""ROS node ``supervisor``: joins the gate to topics, services, diagnostics and the arm's action: scenes in, permits out. Its
+logic: sticker_uq.gate.
+"""

@@ -1,1 +1,3 @@
-"""Labelled photographs of other tools as COCO folders of this package: Pascal VOC, YOLO, CVAT, Label Studio, COCO."""
+"""Importing labelled pictures of other tools (Pascal VOC, YOLO, CVAT, Label Studio, COCO): files, class names, groups by
+laptop, COCO folders of this package.
+"""

@@ -1,1 +1,3 @@
-"""Studies of monitors (S001, Weiss et al. 2022) and of networks trained for one decision (S003, Ullah et al.)."""
+"""The monitor study, offline (S001, Weiss et al. 2022), on attacked, ambiguous and corrupted crops; the study of task
+networks (S003, Ullah et al.).
+"""
