@@ -63,8 +63,8 @@ class Detector:
         return self._perception.assess(image, keep_saliency=True)
 
     def assess_all(self, source: str | Path, topic: str | None = None) -> Iterator[AssessedImage]:
-        """Every image of ``source`` with its assessment, in order: a picture, a folder of pictures, a recording (rosbag2 folder,
-        .mcap, .db3; ``topic`` where it has several image topics), or a video.
+        """Every image of ``source`` with the Detector's assessment, in order: a picture, a folder of pictures, a recording
+        (rosbag2 folder, .mcap, .db3; ``topic`` where it has several image topics), or a video.
 
         An image that cannot be read is yielded with status FAILED and the reason. Raises :class:`~sticker_uq.InvalidInput` for a
         source that does not exist or has no images.
@@ -77,7 +77,7 @@ class Detector:
 
 
 def read_image(path: str | Path) -> Picture:
-    """The picture in the file ``path``, (H, W, 3) uint8 BGR. Raises :class:`~sticker_uq.InvalidInput` if it is none."""
+    """The image in the picture file ``path``, (H, W, 3) uint8 BGR. Raises :class:`~sticker_uq.InvalidInput` if it is none."""
     from sticker_uq.io.sources import open_source
     from sticker_uq.scene import InvalidInput
 

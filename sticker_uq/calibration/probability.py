@@ -35,7 +35,7 @@ class ChosenKind:
     losses: Mapping[Kind, float]
 
     def text(self) -> str:
-        """Why ``kind`` is used."""
+        """Why this ``kind`` of probability map is used."""
         measured = ", ".join(f"{kind} {loss:.4f}" for kind, loss in self.losses.items())
         return (
             f"--calibration {self.wanted} makes the probabilities of held-out images worse, using {self.kind}: negative log "
@@ -87,7 +87,8 @@ def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.
 def fit_calibration(
     records: Sequence[Record], kind: Kind, match_iou: float = MATCH_IOU
 ) -> Calibration | None:
-    """Calibration maps of logo and sticker, one against the rest, from every clustered object of ``records``.
+    """Probability maps of logo and sticker, one against the rest, fitted on every clustered object of the labelled
+    ``records``.
 
     None for the kind "none". Raises :class:`InvalidInput` when there are fewer than ten objects.
     """
@@ -108,8 +109,8 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """For calibration maps: mean probability of ``label`` of each clustered object (N,),
-    and whether it matches a labelled one (N,).
+    """To fit a probability map: mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled
+    one (N,).
     """
     probabilities, right = [], []
     for record in records:
@@ -121,7 +122,7 @@ def class_observations(
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
-    """Isotonic regression of a class probability (pool adjacent violators) as lines between the middles of its blocks.
+    """A class's probability map by isotonic regression (pool adjacent violators), as lines between the middles of its blocks.
 
     Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
     that then violate the order are pooled again.
@@ -144,7 +145,7 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """Temperature of a class probability with the highest likelihood, see
+    """A class's probability map by the fitted temperature of highest likelihood, see
     :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
     """
     return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

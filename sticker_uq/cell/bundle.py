@@ -112,7 +112,7 @@ class Bundle:
 
     @property
     def policy(self) -> Path:
-        """The file of the bundle's policy."""
+        """The path of the bundle's policy."""
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Bundle:
         return {**self.manifest.supervisor, **own}
 
     def hashes(self) -> dict[str, str]:
-        """The hashes of the bundle, and of what is in it: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
+        """The hashes of the bundle's manifest and parts: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
         ``policy_hash``.
         """
         names = ("model_hash", "settings_hash", "panel_hash", "policy_hash")
@@ -164,7 +164,7 @@ class Bundle:
                 )
 
     def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
-        """Assess a grey picture with the bundle on this machine; returns the assessment.
+        """Let the bundle assess a grey picture on this machine; returns the assessment.
 
         Raises :class:`InvalidInput` when weights, settings or panel are not those of the manifest here, or the policy refuses
         them.
@@ -187,7 +187,7 @@ def create_bundle(
     policy_file: Path,
     supervisor: Mapping[str, Any] | None = None,
 ) -> Bundle:
-    """Make a bundle in the new or empty folder ``out`` from what ``settings`` and ``policy_file`` name; returns it.
+    """Make a bundle of what ``settings`` and ``policy_file`` name in the new or empty folder ``out``; returns it.
 
     ``supervisor``: parameters of the supervisor that belong to what is qualified. One picture is assessed with it all, so that
     whatever does not fit together is refused with :class:`InvalidInput` before anything is written.

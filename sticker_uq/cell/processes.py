@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY
+from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import PACKAGE, share_folder
@@ -147,12 +147,12 @@ class ProcessSpec:
 
     @property
     def priority(self) -> list[str]:
-        """What goes before the command line."""
+        """What goes before the command line of a cell's process: ``nice``, or nothing."""
         return ["nice", "-n", str(self.nice)] if self.nice else []
 
     @property
     def enclave(self) -> str:
-        """The SROS2 enclave of this node; unused without security."""
+        """The SROS2 enclave of this process of the cell; unused without security."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
@@ -186,7 +186,7 @@ class ProcessSpec:
         ]
 
     def write_parameters(self, folder: Path) -> Path:
-        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file preserves types, a command line does not."""
+        """Write the process's :attr:`parameters` as a ROS parameter file into ``folder``, for types that a command line loses."""
         path = folder / f"{self.name}.yaml"
         with atomic_write(path, "w") as file:
             yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)

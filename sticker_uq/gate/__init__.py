@@ -1,5 +1,5 @@
-"""The gate, without ROS: judge, state machine and its steps, permits, heartbeat, plausibility, box overlap. The ROS side is
-sticker_uq.nodes.supervisor.
+"""The gate to the arm, without ROS: judge of scenes, state machine, steps, permits, heartbeat of the arm, plausibility,
+overlap. ROS: sticker_uq.nodes.supervisor.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
 verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.

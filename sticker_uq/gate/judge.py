@@ -46,7 +46,8 @@ def judge(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> SceneDecision:
-    """The decision about one scene by the policy and the operator's answers: what may be removed, and what is asked.
+    """The gate's judge: decides about one scene by the policy and the operator's answers what may be removed, and what is
+    asked.
 
     One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and
     the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the

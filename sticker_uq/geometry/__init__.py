@@ -1,5 +1,5 @@
-"""Pixels to metres: camera, planes, rigid transforms, and the pose of an object in the arm's frame, with covariance. NumPy
-only, no ROS, no clock.
+"""Pixels to metres: camera (real or the simulated cell's), planes, rigid transforms, the pose of an object in the arm's
+frame, with covariance. NumPy only.
 """
 
 from sticker_uq.geometry.camera import Camera

@@ -1,5 +1,5 @@
-"""Misclassification monitors (S001) and the panel of them at run time: scores of how little the class of one object can be
-trusted. Studied in lab.studies.
+"""Misclassification monitors (S001) and their panel at run time: scores of how little an object's class can be trusted; crop
+classifier, task networks.
 
 Weiss et al. (2022) call them supervisors. Here the monitor is the ROS node that runs policy and gate.
 """

@@ -1,5 +1,5 @@
-"""Perception: an image in, its :class:`~sticker_uq.scene.SceneAssessment` out: image checks, digest and exposure, pipeline of
-detector, DiL, novelty; cascade.
+"""Perception: image in, SceneAssessment out: settings, image checks, digest, exposure; pipeline of detector, DiL, panel votes
+and novelty; cascade of models.
 """
 
 from __future__ import annotations

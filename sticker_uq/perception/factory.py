@@ -25,7 +25,9 @@ _NO_PANEL = {"panel": "", "monitors": ""}
 
 
 def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
-    """The perception of ``settings``. Raises InvalidInput when weights, device, policy or the file of a model cannot be used."""
+    """The perception that ``settings`` describe. Raises InvalidInput when weights, device, policy or a model's file cannot be
+    used.
+    """
     if not settings.escalate_to:
         return single_perception(settings)
     # torch takes seconds to load: help and bad options need not wait
@@ -46,7 +48,8 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
 
 
 def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> PerceptionSettings:
-    """``present`` with the parameters that the ROS 2 parameter ``file`` gives to ``node``, as `sticker-uq select` writes them.
+    """``present`` settings of perception with those that the ROS 2 parameter ``file`` gives to ``node``, as from `sticker-uq
+    select`.
 
     Raises InvalidInput for a file without any, with one that is not perception's, and with another device or number of threads.
     """

@@ -54,7 +54,7 @@ class ImageInspector:
 
 
 def same_pixels(one: Picture, other: Picture) -> bool:
-    """Whether two camera pictures have the same size and in each place the same pixel."""
+    """Image check: whether two images have the same size and in each place the same pixel."""
     if one.shape != other.shape:
         return False
     pieces = (slice(start, start + _ROWS) for start in range(0, one.shape[0], _ROWS))

@@ -1,5 +1,5 @@
-"""Clustering of the boxes of the stochastic passes into objects, and the five uncertainty metrics (S000) by entropy, variance
-and overlap. NumPy only.
+"""Uncertainty of objects (S000, Lu et al.): boxes of the stochastic passes clustered by overlap, and five metrics: VR, SE and
+MI (entropy), TV, PS (corner hulls).
 """
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster

@@ -100,7 +100,7 @@ def distinct(passes: IntArray) -> int:
 
 
 def rows_of(labels: IntArray) -> list[IntArray]:
-    """The rows of each cluster 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
+    """The rows of each clustered object 0, 1, ... of ``labels`` (N,), ascending; negative labels are left out."""
     kept = np.flatnonzero(labels >= 0)
     if not len(kept):
         return []

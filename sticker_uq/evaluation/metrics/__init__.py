@@ -1,3 +1,3 @@
-"""Metrics on labelled images: matching of detections, their accuracy, calibration errors and quality of probabilities;
-statistics: intervals, ROC.
+"""Metrics on labelled images: matching, detection accuracy (COCO's AP, AR), calibration errors, quality of probabilities;
+statistics: intervals, bootstrap, ROC.
 """

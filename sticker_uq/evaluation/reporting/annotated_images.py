@@ -146,7 +146,8 @@ def _draw_brackets(canvas: Picture, rect: Rect, colour: Colour, scale: float) ->
 
 
 def saliency_overlay(image: Picture, assessment: SceneAssessment) -> Picture:
-    """A copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and the unexplained regions.
+    """Annotated image: a copy of `image` (uint8 (H, W, 3) BGR) under its objectness saliency, with contours and unexplained
+    regions.
 
     Contours run where the saliency falls to half, a quarter and an eighth of its largest value; thin frames are the clustered
     objects, brackets the regions that no box explains. Raises InvalidInput when the assessment holds no saliency map of the

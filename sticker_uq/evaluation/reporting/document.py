@@ -39,7 +39,7 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def templates(package: str | None = None) -> Environment:
-    """The report templates of ``package``, and those that all reports share. What they are given is escaped."""
+    """The HTML templates of ``package`` for reports, and those that all reports use. What they are given is escaped."""
     packages = [*([package] if package else []), "sticker_uq.evaluation.reporting"]
     return Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in packages]),

@@ -93,7 +93,7 @@ class ShadowComparison:
         self._write()
 
     def summary(self) -> str:
-        """What differs, in words."""
+        """What differs between active bundle and candidate, in words."""
         counts = self.counts
         if not counts[IMAGES]:
             return "no image compared yet"

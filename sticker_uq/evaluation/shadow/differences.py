@@ -37,7 +37,7 @@ class Judgement:
 
     @classmethod
     def of(cls, scene: SceneAssessment, decision: SceneDecision) -> Judgement:
-        """The judgement in ``decision`` about ``scene``; objects that were detected in too few passes are left out."""
+        """How the active side or the candidate judges ``scene`` by ``decision``, without objects detected in too few passes."""
         clustered = {one.id for one in scene.objects if not one.unstable}
         objects = (
             JudgedObject(v.object.label, as_box(v.object.box), v.verdict)
@@ -48,12 +48,12 @@ class Judgement:
         return cls(outcome, tuple(objects))
 
     def releases(self, one: JudgedObject) -> bool:
-        """Whether the arm could get a permit for ``one``: nothing is released where the scene itself is doubtful."""
+        """Whether a side of the shadow comparison would permit a removal of ``one``: not where the scene itself is doubtful."""
         return self.outcome is Outcome.WORK and one.verdict is Verdict.REMOVE
 
 
 def differences(active: Judgement, candidate: Judgement) -> Counter[str]:
-    """The counts of one image.
+    """What active side and candidate judge differently about one image, counted.
 
     ``images`` 1; ``outcome A>C`` 1 for the two outcomes; of the objects ``objects``, ``released`` and ``asked``, each followed by
     ``both``, ``active`` or ``candidate`` (only that side); ``label A>C`` where both see an object at a place and differ in its

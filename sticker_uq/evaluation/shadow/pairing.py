@@ -40,7 +40,7 @@ class Pairing:
         return None
 
     def give_up(self) -> None:
-        """Give up all that wait: nothing more arrives."""
+        """Give up the values of active side and candidate that wait for their image's others: nothing more arrives."""
         waiting, self._waiting = self._waiting, {}
         for values in waiting.values():
             self._on_unpaired(frozenset(values))

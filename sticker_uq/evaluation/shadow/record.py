@@ -76,7 +76,9 @@ class ShadowRecord:
             os.write(self._file, b"\n")
 
     def append(self, block: Block) -> None:
-        """Bring ``block`` to the disk. Raises OSError when the disk refuses; the file ends where it ended before then."""
+        """Bring the counted differences in ``block`` to the disk. OSError when it refuses; the file ends where it ended
+        before.
+        """
         line = memoryview(block.model_dump_json(exclude_none=True).encode() + b"\n")
         size = os.fstat(self._file).st_size
         try:
@@ -88,12 +90,13 @@ class ShadowRecord:
             raise
 
     def close(self) -> None:
-        """Let another process write."""
+        """Close the shadow's record of counts: let another process write."""
         os.close(self._file)
 
 
 def read_blocks(folder: Path) -> Iterator[Block | None]:
-    """The blocks in ``folder`` in their order, None for a line that is none: torn by a crash, or changed.
+    """The counted blocks of the shadow in ``folder`` in their order, None for a line that is none: torn by a crash, or
+    changed.
 
     Raises :class:`InvalidInput` when there is no such file.
     """

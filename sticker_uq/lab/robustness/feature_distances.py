@@ -35,8 +35,8 @@ class FeatureDistances:
     linkage: dict[str, float]
 
     def distance(self, name: str) -> float:
-        """The feature distance that epsilon(d) depends on; of the linkages the centroid's,
-        the one that is 0 between equal sets.
+        """The distance of source and follow-up features that epsilon(d) depends on; of the linkages the centroid's, 0 between
+        equal sets.
         """
         return self.linkage["centroid"] if name == "linkage" else float(getattr(self, name))
 

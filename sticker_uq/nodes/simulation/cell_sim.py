@@ -16,7 +16,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import ARM_FRAME, project_to_image, sim_camera
+from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_camera
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sticker_uq.geometry import Camera, Transform
+from sticker_uq.geometry.camera import Camera
+from sticker_uq.geometry.transforms import Transform
 from sticker_uq.scene import FloatArray
 
 ARM_FRAME = "base_link"
@@ -27,7 +28,7 @@ _FOCAL_LENGTH = 1.2
 
 
 def sim_camera(width: int, height: int) -> Camera:
-    """The simulated pinhole camera for images of ``width`` by ``height`` px."""
+    """The simulated cell's pinhole camera, for images of ``width`` by ``height`` px."""
     focal = _FOCAL_LENGTH * width
     return Camera((width, height), np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]]))
 
