@@ -1,5 +1,5 @@
-"""Stochastic sticker detectors (Monte Carlo dropout): their names, devices, features, dropout masks, passes, candidate
-selection, ensembles, weights files.
+"""Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, anchors, class distributions, dropout masks,
+passes, samplers, weights files.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Files and formats, without ROS: images, recordings with their topics and message fields, COCO folders, crops, YAML and
+"""Files and formats, without ROS: images, recordings, topics, message fields, COCO folders and annotations, crops, YAML,
 JSON, settings fields, atomic writes.
 """

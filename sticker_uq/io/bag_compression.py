@@ -69,7 +69,7 @@ class _Unpacking:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """The next ``size`` bytes of a recording's file that is being unpacked."""
         if shutil.disk_usage(gettempdir()).free < LEFT_ON_DISK + size:
             raise ReaderError(f"unpacked, the recording does not fit on the disk of {gettempdir()}")
         return bytes(self._stream.read(size))

@@ -50,7 +50,7 @@ def box_from_msg(message: Any) -> sc.FloatArray:
 
 @expected_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
-    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays have inconsistent lengths."""
+    """The assessment in the fields of ``message``; raises :class:`InvalidInput` when its arrays have inconsistent lengths."""
     return sc.SceneAssessment(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -110,7 +110,8 @@ def reason_from_msg(message: Any) -> sc.Reason:
 
 @expected_fields("the decision message")
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in ``message`` about ``scene``, whose objects it names; boxes that only the operator drew are added.
+    """The decision in the fields of ``message`` about ``scene``, whose objects it names; boxes only the operator drew are
+    added.
 
     Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
     """

@@ -65,7 +65,9 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
 
 
 def single_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
-    """The perception of one model, with ``detector`` if given; raises as :func:`load_perception`, also for a cascade."""
+    """The perception of one model, no cascade, with ``detector`` if given; raises as :func:`load_perception`, also for a
+    cascade.
+    """
     from sticker_uq.perception import Perception
 
     return Perception(settings, detector)

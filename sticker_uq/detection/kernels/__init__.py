@@ -1,3 +1,3 @@
-"""Fast kernels of the detectors: frozen models, convolutions, suppression, threads, GPU memory and transfers; tested against
-torchvision's own modules.
+"""Fast kernels of the detectors' networks: frozen models, fast heads, convolutions, gradients, suppression, threads, GPU
+memory; tested against torchvision.
 """

@@ -1,5 +1,5 @@
-"""Corruptions of labelled pictures: glare, blur, noise, occlusion, another pose, each a transformation with a strength in a
-physical unit; boxes follow.
+"""Corruptions of labelled pictures: glare, blur, noise, occlusion, tilt, another make, each with a strength in a physical
+unit; the labelled objects follow.
 
 :func:`transform` is the entry point::
 

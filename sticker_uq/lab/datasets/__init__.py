@@ -1,3 +1,3 @@
-"""Making labelled data sets: prompts and generated pictures, abnormal scenes, frames, answers of an audit log; review,
-checks, repair, what to label next.
+"""Making labelled data sets: prompts, generated pictures and manifest, abnormal scenes, frames, answers of an audit log;
+review, checks, repair, suggestions.
 """

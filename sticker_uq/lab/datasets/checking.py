@@ -75,14 +75,16 @@ def picture_statistics(
 
 
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
-    """The statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
+    """For checks of a data set, the statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
     return PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean()))
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
-    """Difference hash of a grey picture (H, W): 64 signs of change from column to column, on a grid of 8 rows and 9 columns."""
+    """To check for duplicates: hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9
+    columns.
+    """
     small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
     bits = (small[:, 1:] > small[:, :-1]).flatten()
     return int("".join("1" if bit else "0" for bit in bits), 2)

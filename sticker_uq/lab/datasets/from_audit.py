@@ -182,7 +182,7 @@ def _is_logo(verdict: ObjectVerdict) -> bool:
 def answered_cases(
     audit_folder: Path, recordings: Sequence[Path], topic: str | None = None
 ) -> Iterator[AnsweredCase]:
-    """One case per answered intervention, with its image from the recordings, or with the reason why it cannot be used.
+    """One case per question answered in an audit log, with its image from the recordings, or the reason why it cannot be used.
 
     ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
     :class:`InvalidInput` for an altered log and for a recording that cannot be read.

@@ -1,3 +1,3 @@
-"""Qualification of a cell in steps, from parts of labelled images to a verdict: ready or not, what is required, what
-guarantee more labels would buy.
+"""Qualification of a cell in steps, from parts of a labelled data set to a verdict: ready or not, what is required, provable
+levels, gain by more labels.
 """

@@ -1,5 +1,5 @@
-"""Renderer of synthetic laptop scenes from a seed: laptops, logos, stickers, foreign objects drawn and painted, light; with
-the boxes of what is visible.
+"""Renderer of synthetic laptop scenes from a seed: laptops, logos, stickers, occluders, foreign objects, drawn, painted, lit;
+with boxes of what is visible.
 """
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render

@@ -27,7 +27,7 @@ class TurnedPen(Pen):
         self._angle, self._turn = turn, np.array([[c, s], [-s, c]])
 
     def moved(self, along: float, scale: float) -> TurnedPen:
-        """A pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
+        """A renderer's pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
         assert self.mask is not None
         x, y = along * self.unit * self._turn[0]
         origin = (self.origin[0] + float(x), self.origin[1] + float(y))

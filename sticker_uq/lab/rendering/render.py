@@ -86,7 +86,7 @@ def render(
 
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Map (3,3) from laptop units to the pixels of a picture of that size."""
+    """Map (3,3) from the units of a rendered laptop to the pixels of a picture of that size."""
     frame_scale = min(width, height / FRAME_HEIGHT)
     left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
     to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
@@ -244,7 +244,7 @@ def _annotate(
 
 
 def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
-    """Compress the picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
+    """Compress the rendered picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
     data = encode_picture(scene.image, image_format)
     height, width = scene.image.shape[:2]
     return EncodedScene(seed, image_format, data, width, height, scene.boxes, scene.labels)

@@ -1,5 +1,5 @@
-"""Robustness assessment of a system (S004, Wozniak et al.): source and follow-up images in target circumstances, distances,
-metamorphic relation, verdict.
+"""Robustness assessment of a system (S004, Wozniak et al.): specification of circumstances, follow-up images, sweeps,
+distances, metamorphic relation, verdict.
 
 A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures
 which of them the source images show (task 3). :mod:`drawing` and :mod:`followups` make follow-up images (task 4,

@@ -140,7 +140,7 @@ def hides_sticker(case: FollowUpCase) -> bool:
 
 
 def with_replies(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
-    """Sets of follow-up cases with the replies in ``log``, which has all of them."""
+    """Sets of follow-up images with the system's replies in ``log``, which has all of them."""
     result = []
     keys: dict[int, str] = {}
     for cases in sets:

@@ -86,7 +86,8 @@ def sweep_result(
 
 
 def first_break(difference: Matrix, allowed: Matrix) -> float:
-    """At which step of a severity sweep, from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if never.
+    """At which step of a circumstance's sweep, from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if
+    never.
 
     More of a circumstance is taken to be no easier: differences are made monotone (isotonic regression) and joined by straight
     lines. A difference that cannot be measured counts as none.

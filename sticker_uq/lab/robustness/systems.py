@@ -46,7 +46,7 @@ class DetectorSystem:
         )
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """The answer of an assessed detector: detections by falling score, with the features of the backbone."""
+        """The answer of an assessed system, a detector: detections by falling score, with the features of the backbone."""
         del key
         try:
             features = self._detector.encode(image)

@@ -57,7 +57,7 @@ def measured(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """The quality of the novelty ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
+    """Novelty training: the quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
 
     A network is one of its own, a head that of ``detector``. ``on_picture`` is called :func:`pictures_read` times and once more
     for each held-out picture. InvalidInput for a picture that cannot be read.
@@ -85,7 +85,8 @@ def set_reference(
     held: Sequence[LabelledImage],
     on_picture: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fit ``reference`` to the ``activations`` (C,) of pictures ``learned``; of ``held`` ones 0.1 % are expected beyond 1.
+    """Novelty training: fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected
+    beyond 1.
 
     The covariance is shrunk (Ledoit and Wolf 2004), so that fewer pictures than channels suffice. So few held-out pictures lie
     far out that their tail is continued as an exponential one. InvalidInput for a picture that cannot be read.
@@ -162,8 +163,8 @@ def _auroc(known: Sequence[Sequence[float]], unknown: Sequence[Sequence[float]])
 
 @lru_cache(maxsize=1)
 def photographs() -> tuple[tuple[Picture, ...], ...]:
-    """Unknown pictures to measure novelty on: scikit-image's photographs, each as views (H, W, 3) uint8 BGR,
-    whole and quarters.
+    """Novelty training's unknown pictures to measure on: scikit-image's photographs, as views (H, W, 3) uint8 BGR, whole and
+    quarters.
     """
     import skimage.data
 

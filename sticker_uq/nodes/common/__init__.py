@@ -1,3 +1,3 @@
-"""rclpy helpers that all nodes share: lifecycle, parameters, quality of service, subscriptions, diagnostics, launch, log
-folders, values as ROS messages.
+"""rclpy helpers that all nodes share: lifecycle, parameters, QoS, image subscription, calibration, diagnostics, launch;
+scene, image and camera as ROS messages.
 """

@@ -1,3 +1,3 @@
-"""Importing labelled pictures of other tools (Pascal VOC, YOLO, CVAT, Label Studio, COCO): files, class names, groups by
-laptop, COCO folders of this package.
+"""Importing labelled pictures of other tools (Pascal VOC, YOLO, CVAT, Label Studio, COCO): annotation files, class names,
+orientation, groups by laptop.
 """

@@ -50,7 +50,9 @@ def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to 1."""
+    """For import, the shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to
+    1.
+    """
     try:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:

@@ -33,7 +33,7 @@ def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
 def labelled_as_stored(
     orientation: int, stored: tuple[int, int], labelled: tuple[int, int] | None, frame: Frame
 ) -> bool:
-    """Whether boxes are in the pixels as stored, otherwise as shown.
+    """Whether boxes of an imported picture are in its orientation as stored, otherwise as shown.
 
     With "auto" by the size that the annotations say; where that does not tell, as shown, which is what labelling tools do.
     Raises InvalidInput when that size is neither.

@@ -1,3 +1,3 @@
-"""AmbiGuess (S001, Weiss et al. 2022): autoencoders that make ambiguous images between two classes, with probabilistic
-labels.
+"""AmbiGuess (S001, Weiss et al. 2022): autoencoders trained to generate ambiguous pictures between two classes, with
+probabilistic labels; pasted as crops.
 """

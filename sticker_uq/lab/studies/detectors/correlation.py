@@ -90,7 +90,7 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """Correlation of mAP and uncertainty over all rows, interval from drawing whole images (``images`` (N,): the image of each
+    """Correlation statistic of mAP and uncertainty over all rows, interval from drawing whole images (``images`` (N,): of each
     row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.

@@ -64,7 +64,9 @@ def measures_of(table: pd.DataFrame) -> list[Measure]:
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
-    """(data set, dropout rate, rows) of every condition of the study's ``table``, rates rising; rows of clean images only."""
+    """(data set, dropout rate, rows) of every condition of the detector study's results ``table``, rates rising; clean images
+    only.
+    """
     clean = table[table["variant"] == CLEAN]
     groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
     return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]

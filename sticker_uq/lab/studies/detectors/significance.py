@@ -63,7 +63,9 @@ class Pair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Friedman's test of ``values`` (N, K): N images seen by K detectors. NaN for less than three or without differences."""
+    """Detector statistics: Friedman's test of ``values`` (N, K), N images seen by K detectors. NaN for less than three or no
+    differences.
+    """
     images, models = values.shape
     if models < 3 or images < 2:
         return Friedman(images, models, math.nan, math.nan)
@@ -118,7 +120,7 @@ def effect_r(difference: FloatArray) -> float:
 
 
 def published_md(difference: FloatArray) -> float:
-    """The published code's "MD": mean of d / (d + 1) over the non-zero differences; NaN without any.
+    """Detector study: the "MD" of Lu et al.'s code, mean of d / (d + 1) over the non-zero differences; NaN without any.
 
     To compare with published tables only: it has no bounds, is infinite for a d of -1, and its sign misleads below that.
     """
@@ -147,7 +149,8 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
 
 
 def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
-    """Test every pair of the K detectors ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
+    """Detector study's statistics: test every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
+    pairs.
 
     Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
     """

@@ -1,3 +1,3 @@
-"""The monitor study, offline (S001, Weiss et al. 2022), on attacked, ambiguous and corrupted crops; the study of task
-networks (S003, Ullah et al.).
+"""The monitor study, offline (S001, Weiss et al. 2022), on attacked, ambiguous and corrupted crops of pictures; the study of
+task networks (S003, Ullah et al.).
 """

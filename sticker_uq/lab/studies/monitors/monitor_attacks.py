@@ -40,7 +40,8 @@ class Adaptive:
 
 
 def score_of(monitor: Monitor, model: CropNetwork) -> Score:
-    """The score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
+    """Monitor study: attacked score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), differentiable by torch,
+    (N,).
 
     InvalidInput for a monitor that is not among :data:`ATTACKED`.
     """

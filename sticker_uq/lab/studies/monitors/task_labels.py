@@ -44,7 +44,7 @@ def sticker_class(material: Material) -> int:
 
 
 def blur_labels(material: Material) -> TrainAndTest:
-    """Labels for task networks: every crop at every blur level, the probability by the level."""
+    """Labels for the study of task networks: every crop at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
         _blurred(material.train, material.train_labels == sticker),
@@ -53,8 +53,8 @@ def blur_labels(material: Material) -> TrainAndTest:
 
 
 def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """The material's crops, sure ones, and ``count`` crops between sticker and another class with the probability that
-    AmbiGuess gives them, half as many to test with.
+    """Labels for the study of task networks: sure crops, and ``count`` between sticker and another class with AmbiGuess's
+    probability, half as many to test with.
     """
     sticker = sticker_class(material)
     raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
@@ -67,7 +67,7 @@ def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
 
 
 def annotator_labels(labelled: LabelledCrops) -> LabelledCrops:
-    """Labels for task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
+    """Labels for the study of task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
 
     No person was asked: each annotator says sticker with the crop's probability.
     """

@@ -71,18 +71,20 @@ class TaskScores:
     probabilistic: FloatArray
 
     def task_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the task networks of ``threshold``, one of THRESHOLDS."""
+        """Decisions (S, N) of the study's task networks of ``threshold``, one of THRESHOLDS."""
         return np.asarray(self.task[:, THRESHOLDS.index(threshold)] > 0.5)
 
     def probabilistic_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the probabilistic networks, beside the task networks."""
+        """Decisions (S, N) of the study's probabilistic networks, beside the task networks."""
         return np.asarray(self.probabilistic > threshold)
 
 
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
 ) -> tuple[FloatArray, FloatArray]:
-    """What nine task networks (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
+    """The study of task networks: what nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h,
+    w).
+    """
     known: dict[bytes, FloatArray] = {}
 
     def says(targets: FloatArray) -> FloatArray:
