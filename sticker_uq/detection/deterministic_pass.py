@@ -57,8 +57,8 @@ def flat(levels: Sequence[Tensor]) -> Tensor:
 def by_level(
     scores: Tensor, maps: Sequence[Tensor], anchors_per_location: Sequence[int]
 ) -> tuple[Tensor, ...]:
-    """Anchor values of a deterministic pass (n, sum of h * w * A), in torchvision's order, as a tensor (n, A, h, w) per level
-    of ``maps``.
+    """Anchor values of a deterministic pass (n, sum of h * w * A), in torchvision's order, as (n, A, h, w) per level of
+    ``maps``.
     """
     shapes = [(*m.shape[-2:], a) for m, a in zip(maps, anchors_per_location, strict=True)]
     levels = scores.split([h * w * a for h, w, a in shapes], dim=1)

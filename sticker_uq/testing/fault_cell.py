@@ -195,7 +195,9 @@ class FaultCell:
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
     def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
-        """The test's first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
+        """The first state of the gate in a fault test from now on: one of ``states`` (any closed one without) with this reason
+        and detail.
+        """
         start = len(self.gates)
 
         def found() -> GateState | None:

@@ -78,7 +78,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         """Acquire the node's resources for the settings; raise :class:`InvalidInput` for invalid settings."""
 
     def activate(self) -> None:
-        """Start the node's processing. Publishers are already enabled."""
+        """Lifecycle: start the node's work. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
         """Called after valid parameters of the node were set at run time; ``self.settings`` is already ``new``."""
@@ -112,7 +112,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self.trigger_configure() == success and self.trigger_activate() == success
 
     def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
-        """A publisher that sends only in the active state and is destroyed by cleanup; for use in
+        """The node's publisher for the lifecycle: sends only in the active state, destroyed by cleanup; for use in
         :meth:`configure`.
         """
         publisher = self.create_lifecycle_publisher(message_type, topic, profile)
@@ -120,7 +120,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return publisher
 
     def destroy_node(self) -> None:
-        """Release all resources, then destroy the node: a worker must not outlive it."""
+        """Lifecycle: release all resources, then destroy the node: a worker must not outlive it."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
@@ -248,7 +248,7 @@ _STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()
 
 
 def request_exit(node: Node, code: int = 0) -> None:
-    """End the process that :func:`run_node` runs for ``node``, from any thread, with exit status ``code``."""
+    """End the node that :func:`run_node` runs, rclpy and all, from any thread, with exit status ``code``."""
     _STOPS[node].request(code)
 
 
@@ -291,7 +291,7 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End a node's process with ``code`` at once.
+    """End a node at once, with the exit status ``code``.
 
     The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the exit
     status, and native code of a thread that still computes aborts when it returns.

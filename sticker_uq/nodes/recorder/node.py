@@ -150,7 +150,7 @@ def _free(bag: Path) -> Path:
 
 
 def main() -> None:
-    """Entry point of the executable ``recorder``."""
+    """Run the ROS node ``recorder`` and end the process with its exit status."""
     nodes: list[Recorder] = []
 
     def make() -> Recorder:

@@ -84,10 +84,10 @@ class SimulatedMotion:
             yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
 
     def stop(self) -> None:
-        """Does nothing: the simulated blade leaves the lid at once."""
+        """Does nothing: the simulated arm's blade leaves the lid at once."""
 
     def check_pose(self, goal: RemoveSticker.Goal) -> None:
-        """Raise :class:`MotionFailed` when the pose of the simulated arm's goal does not project into the goal's box."""
+        """Raise :class:`MotionFailed` when the pose of the goal of the simulated cell's arm does not project into its box."""
         if not goal.pose_valid:
             return
         settings, where = self._cell.settings, goal.pose.pose.position
@@ -203,7 +203,7 @@ class CellSim(Node):
 
 
 def main() -> None:
-    """Entry point of the executable ``cell_sim``."""
+    """Run the ROS node ``cell_sim`` and end the process with its exit status."""
     exit_process(run_node(CellSim, executor=ArmExecutor))
 
 

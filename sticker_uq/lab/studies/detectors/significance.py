@@ -63,7 +63,7 @@ class Pair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Detector statistics: Friedman's test of ``values`` (N, K), N images seen by K detectors. NaN for less than three or no
+    """Detector statistics: Friedman's test of ``values`` (N, K), N images seen by K detectors. NaN for less than 3 or no
     differences.
     """
     images, models = values.shape
@@ -101,7 +101,8 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
 
 
 def rank_biserial(difference: FloatArray) -> float:
-    """Matched-pairs rank-biserial correlation -1..1 of the non-zero differences (Kerby 2014): (W+ - W-) / (n (n + 1) / 2).
+    """Detector study: matched-pairs rank-biserial correlation -1..1 of the non-zero differences (Kerby 2014): (W+ - W-) / (n
+    (n + 1) / 2).
 
     Positive: the first model has the larger values. NaN where all are zero.
     """
@@ -110,7 +111,9 @@ def rank_biserial(difference: FloatArray) -> float:
 
 
 def effect_r(difference: FloatArray) -> float:
-    """\\|z\\| / sqrt(n) of the signed-rank sum of the n non-zero differences, without a correction for ties; NaN without any."""
+    r"""Detector study: \|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN
+    without any.
+    """
     rising, falling, count = _rank_sums(difference)
     if not count:
         return math.nan

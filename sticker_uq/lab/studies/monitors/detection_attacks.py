@@ -91,9 +91,7 @@ def score_of(
     classes: IntArray,
     targets: Targets,
 ) -> Score:
-    """Monitor study: mean score of the attacked ``monitor`` on objects at ``boxes`` (N, 4) px taken for ``classes`` (N,),
-    differentiable.
-    """
+    """Monitor study: mean score of the attacked ``monitor`` at ``boxes`` (N, 4) px taken for ``classes`` (N,), differentiable."""
     if isinstance(monitor, Autoencoder):
         drawer = monitor.drawer().to(detector.device)
         squares = [crop_square(box) for box in boxes]
