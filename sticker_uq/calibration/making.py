@@ -106,7 +106,7 @@ def assess_sources(
 
 
 def refuse_repeated(assessed: Sequence[Assessed]) -> None:
-    """Raise :class:`InvalidInput` for a duplicate image, which could be on both sides of the split."""
+    """Raise :class:`InvalidInput` for a duplicate among the labelled images, which could both fit and prove a policy."""
     seen: dict[str, str] = {}
     for part in assessed:
         for record in part.records:

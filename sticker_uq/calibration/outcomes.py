@@ -147,7 +147,8 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with it.
+    """For calibration: the labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
+    it.
 
     What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
     """
@@ -156,7 +157,9 @@ def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """The labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none; see :func:`met`."""
+    """For calibration: the labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none, see
+    :func:`met`.
+    """
     return _sticker(record, met(observed, record, match_iou)[0])
 
 

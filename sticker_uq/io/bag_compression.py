@@ -49,7 +49,7 @@ class _BoundedZstd:
 
     @staticmethod
     def decompress(data: bytes) -> bytes:
-        """One message."""
+        """One compressed message of a recording."""
         unpacked = _unpack_zstd(data, MOST_UNPACKED)
         _check(len(unpacked))
         return unpacked
@@ -57,7 +57,7 @@ class _BoundedZstd:
     @staticmethod
     @contextmanager
     def open(file: Any, mode: str) -> Iterator[_Unpacking]:
-        """One file, which the reader copies to the disk of temporary files."""
+        """One compressed file of a recording, which the reader copies to the disk of temporary files."""
         with _zstd.open(file, mode) as stream:
             yield _Unpacking(stream)
 

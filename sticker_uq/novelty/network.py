@@ -236,9 +236,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
-    """The novelty ``network`` itself, made ready for inference only: normalisation is part of the convolutions,
-    which is faster.
-    """
+    """The novelty ``network`` itself, made ready for run time: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
     _fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

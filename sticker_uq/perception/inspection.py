@@ -23,7 +23,7 @@ class ImageInspector:
         self._stamp_ns = 0
 
     def glance(self, stamp_ns: int, frame_id: str, image_size: tuple[int, int]) -> ImageCheck | None:
-        """What its header tells of the next image when it is not as large as the one before; None when it is.
+        """Image check: what its header tells of the next image when it is not as large as the one before; None when it is.
 
         To decode a giant image takes long. :meth:`inspect` still follows.
         """
@@ -34,7 +34,8 @@ class ImageInspector:
     def inspect(
         self, stamp_ns: int, frame_id: str, decode: Callable[[], Picture]
     ) -> tuple[ImageCheck, Picture | None]:
-        """What is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None without any.
+        """Image check: what is known about the next image, and its pixels (H, W, 3) uint8 BGR, which ``decode`` makes; None
+        without any.
 
         Never raises: whatever ``decode`` raises is the problem of the image.
         """

@@ -81,7 +81,7 @@ class RecordedLaptop:
 
 
 def read_recording(bag: Bag) -> list[RecordedLaptop]:
-    """The laptops of a recorded cell in the order in which they came.
+    """The laptops of a live cell's recording in the order in which they came.
 
     What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
     the cell's topics or when their messages have other fields.

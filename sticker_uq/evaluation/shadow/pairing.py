@@ -26,7 +26,8 @@ class Pairing:
         return len(self._waiting)
 
     def add(self, stream: str, stamp_ns: int, value: Any) -> dict[str, Any] | None:
-        """Take a value; the values of all streams, by their names, once the image at ``stamp_ns`` has them.
+        """For the shadow: take a value; the values of active side and candidate, by stream, once the image at ``stamp_ns`` has
+        them all.
 
         A second value of the same stream and stamp replaces the first.
         """

@@ -112,7 +112,8 @@ def duplicates(
 def close_pairs(
     pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Numbers of two pictures, the first lower, and the distance of their hashes, where that is at most ``near``.
+    """To check for duplicates: numbers of two pictures, the first lower, and the distance of their hashes, if that is at most
+    ``near``.
 
     Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
     with one of the others.

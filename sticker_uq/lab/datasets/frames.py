@@ -58,7 +58,9 @@ def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:
 
 
 def file_name(picture: SourceImage, workpieces: Sequence[tuple[int, str]], image_format: str) -> str:
-    """The name of the file of ``picture``: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell it."""
+    """The file name of ``picture``, a frame: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell
+    it.
+    """
     before = bisect_right(workpieces, picture.stamp_ns, key=lambda announced: announced[0])
     laptop = f"laptop{before:04d}_" if before else ""
     return f"{laptop}{picture.name}.{image_format}"

@@ -157,7 +157,7 @@ class Found:
 
     @property
     def lacking(self) -> str:
-        """How many more labels the guarantee takes, "" when there are enough."""
+        """For the verdict: how many more labels the guarantee takes, "" when there are enough."""
         return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
 
     @cached_property

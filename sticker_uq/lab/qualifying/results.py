@@ -16,7 +16,7 @@ _MOST_JOINED = 0.2
 
 
 def percent(rate: float) -> str:
-    """A step's ``rate`` as percent with three digits, a dash for NaN."""
+    """For the qualification's tables: ``rate`` as percent with three digits, a dash for NaN."""
     return "–" if math.isnan(rate) else f"{100 * rate:.3g} %"
 
 

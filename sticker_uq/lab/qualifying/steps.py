@@ -99,7 +99,7 @@ class Steps:
 
 
 def digest(values: Mapping[str, Any]) -> str:
-    """SHA-256 of a step's JSON ``values``, hex."""
+    """SHA-256 of the JSON ``values`` that a step of the qualification is made from, hex."""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -55,7 +55,7 @@ class RenderedScene:
 def render(
     spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None
 ) -> RenderedScene:
-    """Render a scene at `size` (width, height) in pixels.
+    """Render a laptop scene at `size` (width, height) in pixels.
 
     The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where
     that sticker, its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's

@@ -53,12 +53,12 @@ class AuditTrail:
 
     @property
     def head(self) -> str:
-        """For the supervisor node's diagnostics: hash of the newest entry of its audit log on the disk."""
+        """What the supervisor node publishes of its audit log: the hash of the newest entry on the disk."""
         return self._log.status.head
 
     @property
     def problem(self) -> Reason | None:
-        """For the supervisor node's diagnostics: why its audit log does not reach the disk; None when it does."""
+        """Why the supervisor node's audit log does not reach the disk, which closes the gate; None when it does."""
         return self._log.status.problem
 
     def close(self) -> None:

@@ -16,7 +16,9 @@ MOST_XML = 128 * MIB
 
 
 def read_xml(path: Path) -> Element:
-    """The root of the XML file at ``path``; raises InvalidInput for one that is too long, broken or has a document type."""
+    """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
+    type.
+    """
     content = read_bytes(path, MOST_XML)
     try:
         return fromstring(content, forbid_dtd=True)

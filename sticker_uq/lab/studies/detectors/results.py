@@ -73,8 +73,8 @@ def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
 
 
 def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
-    """The study's ``measure`` with a row per image and a column per model (order of the paper),
-    and how many images were left out.
+    """The detector study's ``measure``, a row per image, a column per model (order of the paper), and how many images were
+    left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
     to cluster in it (PS not a number or -1), as published, except without dropout.

@@ -42,8 +42,8 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path;
-        raises InvalidInput otherwise.
+        """A detector study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput
+        otherwise.
         """
         found = _MODEL.match(text)
         names = detector_names()

@@ -105,7 +105,8 @@ def reliability_table(study: Study) -> pd.DataFrame:
 
 
 def attack_table(study: Study) -> pd.DataFrame:
-    """Per data set, attacked model and kind of attack: pictures, share of the targets fooled, iterations, RMS and L-inf in grey
+    """Detector study table per data set, attacked model and kind of attack: pictures, share of targets fooled, iterations,
+    RMS, L-inf in grey
 
     levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
     """

@@ -194,7 +194,9 @@ def train_members(
     seed: int,
     architecture: str = CONVOLUTIONAL,
 ) -> list[Any]:
-    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops."""
+    """Monitor study: the classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
+    ambiguous crops.
+    """
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
     if settings.drawn:
