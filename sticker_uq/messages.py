@@ -434,8 +434,10 @@ def text_of(reason: Reason) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` from outside as it may stand in a line of a log or a terminal: control characters, line breaks, characters that
-    turn the direction of writing and lone surrogates are escaped as in Python (``\\x1b``).
+    """``text`` from outside as it may stand in a line of a log or a terminal.
+
+    Control characters, line breaks, characters that turn the direction of writing and lone surrogates are escaped as in Python
+    (``\\x1b``).
     """
     if text.isprintable():
         return text

@@ -422,8 +422,9 @@ class SceneAssessment:
         return self.device.partition(":")[0]
 
     def to_bytes(self) -> bytes:
-        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, and the device and its
-        precision, of which the hash of the settings tells what changes a result.
+        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, device and its precision.
+
+        The hash of the settings tells what of device and precision changes a result.
 
         Equal bytes mean equal assessments: used to prove that a replay equals the live run. Without a panel they are those
         of the time before there was one, so that recordings of that time keep their decisions.

@@ -145,7 +145,8 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """A class's probability map by the fitted temperature of highest likelihood, see
-    :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
+    """A class's probability map by the fitted temperature with the highest likelihood.
+
+    See :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
     """
     return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

@@ -40,7 +40,7 @@ class Curve:
 
 def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Curve:
     """A policy's risk-coverage curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers``
-    labelled stickers.
+    labelled.
     """
     order = np.argsort(doubt, kind="stable")
     value = doubt[order]

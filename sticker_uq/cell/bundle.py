@@ -122,8 +122,8 @@ class Bundle:
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path of the policy, its hash, which holds it to that policy, and the hash of
-        the bundle.
+        """The parameters of the supervisor, with the path and hash of the policy, which hold it to that, and the hash of the
+        bundle.
         """
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}

@@ -90,8 +90,10 @@ class Addresses:
         return any(_is_host(host, address) for address in self._all(local))
 
     def has_origin(self, origin: str | None, host: str, local: str) -> bool:
-        """Whether a request comes from the page itself: scheme, host and port of ``Origin`` are those of an address of the page,
-        the one in ``Host``. A browser always sends both.
+        """Whether a request comes from the operator's page itself: its ``Origin`` is an address of the page, the one in
+        ``Host``.
+
+        Scheme, host and port are compared. A browser always sends both.
         """
         address = address_of(origin or "")
         return address is not None and address in self._all(local) and _is_host(host, address)

@@ -54,8 +54,8 @@ class View:
         return np.asarray(cv2.convertScaleAbs(seen, alpha=self.gain), np.uint8)
 
     def back(self, boxes: FloatArray, size: tuple[int, int]) -> FloatArray:
-        """A sampler's ``boxes`` (N, 4) px in this view of test-time augmentation as boxes of the image of ``size`` (width,
-        height), cut at its edges.
+        """Boxes of the image of ``size`` (width, height) from a sampler's ``boxes`` (N, 4) px in this augmented view, cut at
+        its edges.
         """
         width, height = size
         x, y = (
@@ -113,8 +113,9 @@ class Ensemble:
         return tuple(member.encode(image) for member in self._members)
 
     def sample(self, features: tuple[Features, ...], passes: int, seed: int) -> StochasticSamples:
-        """A detector ensemble's :meth:`StochasticDetector.sample`; ``seed`` changes nothing.
-        Raises InvalidInput for more passes than members.
+        """A detector ensemble's :meth:`StochasticDetector.sample`.
+
+        ``seed`` changes nothing. Raises InvalidInput for more passes than members.
         """
         numbers = _numbers(passes)
         if numbers.stop > len(self._members):

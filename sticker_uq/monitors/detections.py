@@ -61,8 +61,10 @@ def pooled_layers(
 
 
 def vectors_of(boxes: FloatArray, seen: Detections | StochasticSamples, passes: int) -> FloatArray:
-    """For monitors, what each of ``passes`` passes says about ``boxes`` (N, 4): class vectors (T, N, 3) of the box that
-    overlaps most, NaN where none shows the same object.
+    """For monitors: class vectors (T, N, 3) by which each of ``passes`` passes sees ``boxes`` (N, 4): of the box that overlaps
+    most.
+
+    NaN where none shows the same object.
     """
     found = np.full((passes, len(boxes), CLASS_COUNT), np.nan)
     index = seen.pass_index if isinstance(seen, StochasticSamples) else np.zeros(len(seen.boxes), np.int64)

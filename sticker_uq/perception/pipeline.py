@@ -150,8 +150,8 @@ class Perception:
     def examine(
         self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
     ) -> tuple[SceneAssessment, Objects]:
-        """What perception sees on ``image`` after all passes, without DiL, and everything that monitors may read of its
-        clustered objects but logits.
+        """What perception sees on ``image`` after all passes, without DiL, and what monitors may read of its clustered objects
+        but logits.
 
         ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """

@@ -68,8 +68,9 @@ class Bench:
     def until(
         self, condition: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S
     ) -> Any:
-        """Spin until ``condition()`` is true and return its value; fails the test with ``what``, which may be a function that
-        tells how things stand then, after ``patience_s``.
+        """Spin until ``condition()`` is true and return its value; fails the test with ``what`` after ``patience_s``.
+
+        ``what`` may be a function that tells how things stand then.
         """
         end = time.monotonic() + patience_s
         while not (value := condition()):

@@ -57,8 +57,9 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The scripted detector's scene, named by the first pixel. Raises RuntimeError for ``CRASH`` and DeviceFailed for
-        ``DEVICE_FAILURE``; never returns for ``HANG``.
+        """The scripted detector's scene, named by the first pixel.
+
+        Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never returns for ``HANG``.
         """
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:

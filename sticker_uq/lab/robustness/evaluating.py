@@ -168,8 +168,9 @@ def evaluate(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluated:
-    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``; ``source``:
-    all source images, for the table of performance.
+    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``.
+
+    ``source``: all source images, for the table of performance.
 
     ``progress`` is called with the pieces of work done and their number. The result does not depend on ``jobs``.
     """

@@ -63,6 +63,7 @@ class System(Protocol):
 
     def answer(self, image: Picture, key: str) -> Answer:
         """The assessed system's answer to ``image`` (H, W, 3) uint8 BGR, which the assessment knows as ``key``.
+
         Does not raise for an image that it cannot handle: that is a failed answer.
         """
 

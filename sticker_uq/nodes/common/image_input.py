@@ -126,8 +126,10 @@ class ImageInput:
 
     @property
     def skipped(self) -> int | None:
-        """Images that the node's subscription neither received nor reported as lost; None without sequence numbers or with
-        several publishers. They were replaced in the queue of depth 1, or dropped by the publisher.
+        """Images that the node's subscription neither received nor reported as lost; None when that is unknown.
+
+        They were replaced in the queue of depth 1, or dropped by the publisher. Their number is unknown without sequence
+        numbers or with several publishers.
         """
         missing = self._sequence.missing
         return None if missing is None else max(0, missing - self.lost)

@@ -253,8 +253,9 @@ def request_exit(node: Node, code: int = 0) -> None:
 
 
 def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
-    """``rclpy.init`` with the cell's transport settings (:func:`~sticker_uq.cell.transport.transport_environment`) in the
-    environment of this process; raises what either raises.
+    """``rclpy.init`` for a node, with the cell's transport settings in the environment of this process.
+
+    See :func:`~sticker_uq.cell.transport.transport_environment`. Raises what either raises.
     """
     middleware = rclpy.get_rmw_implementation_identifier()
     os.environ.update(transport_environment(os.environ, middleware))

@@ -74,7 +74,7 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """Detector study: rank correlation of ``accuracy`` (N,) with each of ``metrics`` (N,) of uncertainty of a model, Holm over
+    """Detector study: rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
     the metrics.
 
     Pairs in which one of the two was not measured are left out.

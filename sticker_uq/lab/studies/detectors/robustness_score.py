@@ -24,8 +24,9 @@ def accuracy_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
 
 
 def uncertainty_score(clean: FloatArray, attacked: FloatArray) -> FloatArray:
-    """Detector study: robustness score of an uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15);
-    high is good.
+    """Detector study: robustness score of an uncertainty metric, -1..1: 1 minus mean and mean change of u / (1 + u) (eq 15).
+
+    Higher is better.
     """
     squashed, moved = clean / (1 + clean), attacked / (1 + attacked)
     everything = np.column_stack([squashed, moved])
@@ -42,8 +43,8 @@ def scored_measures(profile: Profile) -> tuple[Measure, ...]:
 
 
 def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Detector study: scores per data set, rate, model and image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16),
-    beside the clean
+    """Detector study: scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside
+    the clean
 
     and mean adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance
     because nothing was detected. Empty without adversarial variants.

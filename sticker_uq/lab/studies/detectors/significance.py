@@ -75,7 +75,7 @@ def friedman(values: FloatArray) -> Friedman:
 
 
 def direction(difference: FloatArray) -> Alternative:
-    """Detector study: the published rule for a pair: one-sided where 0 is over two median absolute deviations from its median
+    """Detector study: the published rule for a pair: one-sided if 0 is over two median absolute deviations from its median
     difference.
     """
     median = float(np.median(difference))

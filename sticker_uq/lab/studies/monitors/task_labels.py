@@ -53,8 +53,10 @@ def blur_labels(material: Material) -> TrainAndTest:
 
 
 def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """Labels for the study of task networks: sure crops, and ``count`` between sticker and another class with AmbiGuess's
-    probability, half as many to test with.
+    """Labels for the study of task networks: sure crops, and ``count`` between sticker and another class by AmbiGuess's
+    probability.
+
+    Half as many to test with.
     """
     sticker = sticker_class(material)
     raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
