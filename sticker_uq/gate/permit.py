@@ -101,7 +101,8 @@ class PermitWatch:
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> str:
-        """Wait for a permit for that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed.
+        """Arm's permit: wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
+        when allowed.
 
         Ends early when ``given_up`` says so, which is called after each message of the gate and after :meth:`wake`.
         """

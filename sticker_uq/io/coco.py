@@ -172,7 +172,8 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
 
 def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
-    """The images in `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
+    """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files
+    exist.
 
     The paths are the file names in the annotations.
     """

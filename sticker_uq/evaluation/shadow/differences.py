@@ -75,7 +75,7 @@ def differences(active: Judgement, candidate: Judgement) -> Counter[str]:
 
 
 def outcome_key(active: Outcome, candidate: Outcome) -> str:
-    """The name under which images with these two outcomes are counted."""
+    """The shadow's key that images with these two outcomes, of active side and candidate, are counted under."""
     return f"outcome {active.name.lower()}>{candidate.name.lower()}"
 
 

@@ -31,7 +31,9 @@ class Parts:
 
 
 def parts_of(folder: Path) -> Parts | None:
-    """The parts of the labelled data set in ``folder``, None for a COCO folder; :class:`InvalidInput` for anything else."""
+    """The parts of the labelled data set in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput`
+    otherwise.
+    """
     if (folder / ANNOTATIONS).is_file():
         return None
     missing = [name for name in PARTS if not (folder / name / ANNOTATIONS).is_file()]

@@ -46,7 +46,7 @@ def requirements(
     tested: PolicyTestResult | None,
     lacking: str,
 ) -> list[Requirement]:
-    """All that a cell needs; ``lacking``: the labels that the guarantee lacks, "" for none."""
+    """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
     return [
         Requirement(
             "novelty network: least lower bound of AUROC",
