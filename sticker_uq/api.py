@@ -55,8 +55,8 @@ class Detector:
         self._perception = load_perception(self.settings)
 
     def assess(self, image: Picture) -> SceneAssessment:
-        """This Detector's assessment of ``image`` (H, W, 3) uint8 BGR: objects with probabilities and uncertainty, DiL,
-        novelty, saliency map.
+        """This Detector's assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty,
+        saliency map.
 
         The same pixels and settings give the same result.
 

@@ -124,12 +124,12 @@ class Score:
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
     def wrongful(self, limit: float) -> Count:
-        """Images in which a threshold of this score would remove something wrong."""
+        """Images in which a threshold of this score, beside the calibrated policy, would remove something wrong."""
         (test,) = removal_tests(self.objects, self.doubt, self.images, np.array([limit]))
         return Count(test.events, test.images)
 
     def removed(self, limit: float) -> Count:
-        """Labelled stickers that a threshold of this score would remove."""
+        """Labelled stickers that a threshold of this score, beside the calibrated policy, would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
         return Count(len(np.unique(truth)), self.stickers)
 

@@ -112,7 +112,7 @@ def _steps(
 def areas(
     objects: Objects, doubt: FloatArray, images: int, resamples: int = 500, seed: int = 0
 ) -> tuple[Interval, Interval]:
-    """AURC and AUGRC of the risk score ``doubt`` (N,), 95 % intervals from ``resamples`` draws of ``images`` images with
+    """Of a policy's risk score ``doubt`` (N,): AURC and AUGRC, 95 % intervals from ``resamples`` draws of ``images`` with
     replacement.
     """
     wrong = ~objects.right

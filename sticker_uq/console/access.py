@@ -277,9 +277,7 @@ def read_token(path: Path) -> str:
 
 
 def check_private(path: Path, parameter: str) -> None:
-    """For sign-in: InvalidInput when others than its owner can read or write the secrets of ``parameter``, OSError without a
-    file.
-    """
+    """For sign-in: InvalidInput when others than its owner can read or write the file of ``parameter``, OSError without one."""
     if path.stat().st_mode & 0o077:
         raise InvalidInput(f"{parameter} {path}: others can read it: chmod 600 {path}")
 

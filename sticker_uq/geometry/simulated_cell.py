@@ -34,6 +34,6 @@ def sim_camera(width: int, height: int) -> Camera:
 
 
 def project_to_image(position: FloatArray, camera: Camera) -> FloatArray:
-    """Pixel (2,) of ``position`` (3,) m in the arm's frame, seen by the simulated camera."""
+    """Pixel (2,) of ``position`` (3,) m in the arm's frame, seen by the simulated cell's camera."""
     pose = Transform.of(CAMERA_POSE, "CAMERA_POSE")
     return camera.project(pose.inverse(np.asarray(position, float)[None]))[0]

@@ -127,7 +127,7 @@ def write_annotations(
     images: Sequence[Mapping[str, Any]],
     annotations: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write `annotations.json` with our categories to the folder ``root``, whole or not at all."""
+    """Write a COCO folder's `annotations.json` with our categories to ``root``, whole or not at all."""
     document = {
         "info": {"description": description},
         "categories": [{"id": int(label), "name": name} for name, label in OWN_NAMES.items()],

@@ -23,7 +23,8 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def device_broken(error: BaseException) -> bool:
-    """Whether ``error`` says that the GPU is lost to this process: a device-side assertion, an illegal address, a lost device.
+    """Whether a kernel's ``error`` says that the GPU is lost to this process: device-side assertion, illegal address, lost
+    device.
 
     Every further call of this process to the GPU fails after it.
     """

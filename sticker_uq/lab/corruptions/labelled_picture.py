@@ -69,7 +69,7 @@ class LabelledPicture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the labelled picture, px."""
+        """Width and height, px, of the labelled picture of a corruption."""
         return self.image.shape[1], self.image.shape[0]
 
     def with_image(self, image: Image) -> LabelledPicture:

@@ -153,7 +153,7 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
 
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
-    """Objects of each class of a data set, and ``empty``: pictures without any."""
+    """To check a data set: objects of each class, and ``empty``: pictures without any."""
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
     return {
         "logo": counts["logo"],

@@ -55,7 +55,7 @@ class DetectorSystem:
             return Answer.failed(str(error))
 
     def close(self) -> None:
-        """Nothing to release in an assessed detector."""
+        """Nothing to release in an assessed system that is a detector."""
 
 
 class CellSystem:
@@ -89,7 +89,7 @@ class CellSystem:
         )
 
     def close(self) -> None:
-        """Nothing to release in an assessed detector with gate."""
+        """Nothing to release in an assessed system that is a detector with gate."""
 
 
 class ResultsSystem:

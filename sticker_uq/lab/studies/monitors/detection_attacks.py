@@ -37,7 +37,8 @@ Score = Callable[[Tensor, Features, list[Tensor], TargetOutputs], Tensor]
 def attacked_picture(
     detector: StochasticDetector, item: LabelledImage, monitor: Monitor | None, steps: int
 ) -> NDArray[np.uint8]:
-    """Picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR, rounded as stored.
+    """Monitor study: picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR,
+    as stored.
 
     Every logo is to be taken for a sticker and the other way round. With ``monitor``, the picture with its lowest mean score
     among those that fool enough targets; without, the first of those. The clean picture where there is nothing to attack.

@@ -78,7 +78,8 @@ def _mahalanobis(monitor: Monitor, model: CropNetwork) -> Score:
 def targeted(
     model: CropNetwork, crops: FloatArray, labels: IntArray, score: Score | None
 ) -> tuple[FloatArray, IntArray]:
-    """Attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
+    """Monitor study: attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of their
+    originals.
 
     Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
     gradient of the score instead, back and forth over the boundary, and the one with the lowest score on the other side counts.
@@ -113,7 +114,9 @@ def targeted(
 
 
 def attack_monitor(monitor: Monitor, model: CropNetwork, crops: FloatArray, labels: IntArray) -> Adaptive:
-    """What an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
+    """Monitor study: what an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that
+    does not.
+    """
     nominal = monitor.score(observe_crops(model, crops, 1, 0))
     right = int((observe_crops(model, crops, 1, 0).predicted == labels).sum())
     values: list[float] = []

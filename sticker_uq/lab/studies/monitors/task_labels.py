@@ -37,7 +37,7 @@ TrainAndTest = tuple[LabelledCrops, LabelledCrops]
 
 
 def sticker_class(material: Material) -> int:
-    """Which of the classes is the sticker in the study of task networks; InvalidInput where none is."""
+    """The study of task networks: which of the classes is the sticker; InvalidInput where none is."""
     if "sticker" not in material.classes:
         raise InvalidInput(f"{material.name} has no stickers, expected cell or a COCO folder")
     return material.classes.index("sticker")

@@ -134,7 +134,9 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """What the cascade of task networks does, 0 keep, 1 ask, 2 remove, from its two decisions: who removes is asked first."""
+    """The study of task networks: what their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked
+    first.
+    """
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 
