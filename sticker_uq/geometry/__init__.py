@@ -1,5 +1,7 @@
 """Pixels to metres: camera (real or the simulated cell's), planes, rigid transforms, the pose of an object in the arm's
 frame, with covariance. NumPy only.
+
+No ROS, no clock.
 """
 
 from sticker_uq.geometry.camera import Camera

@@ -1,5 +1,7 @@
 """Uncertainty of objects (S000, Lu et al.): boxes of the stochastic passes clustered by overlap, and five metrics: VR, SE and
 MI (entropy), TV, PS (corner hulls).
+
+NumPy only: neither torch nor ROS.
 """
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster
