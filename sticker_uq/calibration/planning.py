@@ -78,7 +78,9 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    """Of labelled images with the number of their laptop (N,): the laptops, and those with an image that shows no sticker."""
+    """For calibration, of images with the number of their laptop (N,): the laptops, and those with an image that shows no
+    sticker.
+    """
     return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))
 
 

@@ -35,7 +35,7 @@ class ChosenKind:
     losses: Mapping[Kind, float]
 
     def text(self) -> str:
-        """Why this ``kind`` of probability map is used."""
+        """Why calibration uses this ``kind`` of probability map."""
         measured = ", ".join(f"{kind} {loss:.4f}" for kind, loss in self.losses.items())
         return (
             f"--calibration {self.wanted} makes the probabilities of held-out images worse, using {self.kind}: negative log "
@@ -87,7 +87,7 @@ def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.
 def fit_calibration(
     records: Sequence[Record], kind: Kind, match_iou: float = MATCH_IOU
 ) -> Calibration | None:
-    """Probability maps of logo and sticker, one against the rest, fitted on every clustered object of the labelled
+    """Calibration's probability maps of logo and sticker, one against the rest, fitted on all clustered objects of labelled
     ``records``.
 
     None for the kind "none". Raises :class:`InvalidInput` when there are fewer than ten objects.
@@ -109,8 +109,8 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """To fit a probability map: mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled
-    one (N,).
+    """For calibration: mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled one
+    (N,).
     """
     probabilities, right = [], []
     for record in records:
@@ -122,7 +122,8 @@ def class_observations(
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
-    """A class's probability map by isotonic regression (pool adjacent violators), as lines between the middles of its blocks.
+    """Calibration's probability map of a class by isotonic regression (pool adjacent violators), as lines between its blocks'
+    middles.
 
     Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
     that then violate the order are pooled again.
@@ -145,7 +146,7 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """A class's probability map by the fitted temperature with the highest likelihood.
+    """Calibration's probability map of a class by the temperature with the highest likelihood.
 
     See :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
     """

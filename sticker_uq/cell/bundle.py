@@ -116,14 +116,14 @@ class Bundle:
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
-        """The parameters of the detector, with the paths of its files."""
+        """The bundle's parameters for the detector, with the paths of its files."""
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
         has_panel = any(file.startswith(f"{_PANEL}/") for file in self.manifest.files)
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path and hash of the policy, which hold it to that, and the hash of the
-        bundle.
+        """The bundle's parameters for the supervisor, with path and hash of the policy, which hold it to that, and the
+        bundle's hash.
         """
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}

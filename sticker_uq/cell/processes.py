@@ -109,7 +109,7 @@ class CellOptions(BaseModel):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
-        """Options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
+        """A cell's options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
         values: dict[str, Any] = {
             k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
         }
@@ -140,7 +140,7 @@ class ProcessSpec:
     nice: int = 0
 
     def log_arguments(self) -> list[str]:
-        """The ROS arguments that set the log level of this node, but not that of the middleware at debug."""
+        """The ROS arguments that set the log level of a cell's process, but not that of the middleware at debug."""
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
@@ -156,7 +156,7 @@ class ProcessSpec:
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
-        """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
+        """The ``--ros-args`` that start a cell's process; ``own_parameters`` is a file holding :attr:`parameters`."""
         arguments = [
             "--ros-args",
             "-r",

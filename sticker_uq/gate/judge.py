@@ -294,6 +294,6 @@ def decision_id(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> str:
-    """The name of the decision that :func:`judge` makes of these, 32 hex digits: other answers give another one."""
+    """The name of the decision that the gate's :func:`judge` makes of these, 32 hex digits: other answers give another one."""
     basis = [assessment.digest, policy_hash, to_plain(memory), workpiece_id]
     return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

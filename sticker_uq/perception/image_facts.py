@@ -39,7 +39,9 @@ def check_picture(image: NDArray[np.uint8]) -> None:
 
 
 def image_digest(image: NDArray[np.uint8]) -> str:
-    """BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises :class:`InvalidInput`."""
+    """Perception's BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises
+    :class:`InvalidInput`.
+    """
     check_picture(image)
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)

@@ -407,7 +407,7 @@ class FaultCell:
         self.until(still, "a held gate and no goal under way")
 
     def works(self) -> None:
-        """Check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
+        """Fault test: check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
         self.camera.shows(Seen.STICKER)
         self.arm("move")
         self.until_moving()
@@ -434,7 +434,7 @@ class FaultCell:
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
-        """Check the audit log after a fault: it must be whole and hold what the gate says it holds."""
+        """Fault test: check the audit log after a fault: it must be whole and hold what the gate says it holds."""
         self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
         head = self.gates[-1].audit_head
 

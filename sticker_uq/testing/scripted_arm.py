@@ -97,7 +97,7 @@ class ScriptedArm(Node):
 
 
 def main() -> None:
-    """Run the scripted arm as a process."""
+    """Run the test's scripted arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

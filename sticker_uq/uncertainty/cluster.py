@@ -95,7 +95,7 @@ def canonical_order(samples: StochasticSamples) -> IntArray:
 
 
 def distinct(passes: IntArray) -> int:
-    """How many different stochastic passes there are in ``passes`` (N,)."""
+    """For clustering: how many different stochastic passes there are in ``passes`` (N,)."""
     return int(np.count_nonzero(np.bincount(passes)))
 
 

@@ -112,7 +112,7 @@ class GroupedSamples:
 
 
 def entropy(vectors: FloatArray) -> FloatArray:
-    """Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
+    """For the metrics: Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
     # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
     return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
 

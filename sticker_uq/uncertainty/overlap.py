@@ -23,7 +23,7 @@ def iou_matrix(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def box_areas(boxes: FloatArray) -> FloatArray:
-    """Area of each box of ``boxes`` (N, 4), (N,) float64 px^2; 0 for a box whose corners are in the wrong order."""
+    """For overlap: area of each box of ``boxes`` (N, 4), (N,) float64 px^2; 0 for a box whose corners are in the wrong order."""
     return _areas(np.asarray(boxes, np.float64))
 
 

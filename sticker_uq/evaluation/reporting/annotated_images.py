@@ -74,7 +74,7 @@ class _Mark:
 
 
 def annotate(image: Picture, assessment: SceneAssessment, decision: SceneDecision | None = None) -> Picture:
-    """A copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
+    """Annotated image: a copy of `image` (uint8 (H, W, 3) BGR) with everything that `assessment` and `decision` say about it.
 
     Boxes are coloured by verdict (by class without a decision) and dashed where too few passes saw the object; the filled
     corners are the hulls of the box corners over the passes; the line on top tells the scene's outcome and DiL. Brackets in

@@ -22,7 +22,7 @@ Block = str | Table | Markup
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks of a document as Markdown, without charts."""
+    """The blocks of a report as Markdown, without charts."""
     parts = []
     for block in blocks:
         if isinstance(block, Table):
@@ -34,7 +34,7 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """The blocks of a document as one HTML page."""
+    """The blocks of a report as one HTML page."""
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
 
 

@@ -80,7 +80,7 @@ def outcome_key(active: Outcome, candidate: Outcome) -> str:
 
 
 def total(counts: Counter[str], kind: str, differing: bool = False) -> int:
-    """The sum of all counts ``kind A>C``; with ``differing`` of those in which A is not C."""
+    """The sum of all shadow counts ``kind A>C``; with ``differing`` of those in which A is not C."""
     found = ((key.removeprefix(f"{kind} "), n) for key, n in counts.items() if key.startswith(f"{kind} "))
     return sum(n for key, n in found if not differing or len(set(key.split(">"))) > 1)
 

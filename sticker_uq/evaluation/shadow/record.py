@@ -47,7 +47,7 @@ class Block(BaseModel):
 
     @property
     def versions(self) -> Versions:
-        """Who was compared; counts of others are never added to these."""
+        """Which active bundle and candidate were compared; counts of others are never added to these."""
         return tuple(sorted(self.active.items())), tuple(sorted(self.candidate.items()))
 
 
@@ -76,8 +76,8 @@ class ShadowRecord:
             os.write(self._file, b"\n")
 
     def append(self, block: Block) -> None:
-        """Bring the counted differences in ``block`` to the disk. OSError when it refuses; the file ends where it ended
-        before.
+        """Bring the shadow's counts in ``block`` to the disk. OSError when it refuses; the file ends where it ended before
+        then.
         """
         line = memoryview(block.model_dump_json(exclude_none=True).encode() + b"\n")
         size = os.fstat(self._file).st_size
@@ -116,7 +116,9 @@ def _parsed(raw: bytes) -> Block | None:
 
 
 def sums(folder: Path) -> dict[Versions, Counter[str]]:
-    """What was counted in all of ``folder``, by who was compared (:attr:`Block.versions`); raises as :func:`read_blocks`."""
+    """What the shadow counted in all of ``folder``, by who was compared (:attr:`Block.versions`); raises as
+    :func:`read_blocks`.
+    """
     found: dict[Versions, Counter[str]] = {}
     for block in read_blocks(folder):
         if block is not None:

@@ -134,7 +134,7 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
-    """Labels from an operator's answer: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
+    """Labels by an answer of an audit log: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
     if question.problem:
         return (), question.problem
     if question.scene_answer in _UNUSABLE:

@@ -162,7 +162,7 @@ class Found:
 
     @cached_property
     def requirements(self) -> list[Requirement]:
-        """What is required, what was found."""
+        """For the verdict of the qualification: what is required, what was found."""
         return requirements(
             self.settings.levels,
             self.settings.min_removed,
@@ -174,7 +174,7 @@ class Found:
 
     @property
     def ready(self) -> bool:
-        """Whether every requirement is met."""
+        """The verdict of the qualification: whether every requirement is met."""
         return all(one.met for one in self.requirements)
 
 

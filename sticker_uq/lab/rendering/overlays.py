@@ -50,7 +50,7 @@ def draw_over(
     turn: float,
     rng: np.random.Generator,
 ) -> tuple[Image, Image]:
-    """Colours (H,W,3) and coverage (H,W) of an object drawn at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
+    """Colours (H,W,3) and coverage (H,W) of a rendered object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)
     draw(TurnedPen(colours, unit, centre, mask, turn), rng)
     return colours, mask

@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 def sweep_result(
     spec: Specification, circumstance: str, steps: Sequence[tuple[float, Paired]]
 ) -> tuple[SweepResult, ...]:
-    """Severity sweep: performance over d for every metric with a relation and for the gate's.
+    """Severity sweep of a circumstance: performance over d for every metric with a relation and for the gate's.
 
     ``steps``: (strength, pairs), mildest first, the same source images in each.
     """

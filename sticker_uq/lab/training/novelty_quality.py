@@ -122,7 +122,8 @@ def measure_quality(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """How well ``novelty`` tells the unknown from the known on the pictures ``held``, which it did not learn from.
+    """Novelty training: how well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn
+    from.
 
     Objects: those of kinds that no training picture holds, drawn into the pictures, against the labelled ones. Scenes:
     photographs that come with scikit-image, whole and in quarters, against the pictures. InvalidInput for a picture that
