@@ -33,9 +33,8 @@ from sticker_uq.calibration.outcomes import outcomes_of, with_limits
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.gate import AssumptionSettings, Policy
-from sticker_uq.gate.assumptions.assumption_monitor import AssumptionMonitor
+from sticker_uq.gate.assumptions.assumption_monitor import AssumptionMonitor, assumption_monitor_of
 from sticker_uq.gate.assumptions.drift import uniform
-from sticker_uq.gate.controller import assumption_monitor_of
 from sticker_uq.gate.operator.answers import SceneAnswer
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python interface: images in, scenes with their uncertainty and decisions out. ``from sticker_uq import ...`` has it all.
+"""The Python interface, ``from sticker_uq import ...``: Detector, packaged_policy, read_image, judge; scenes drawn on images
+or as a table of objects.
 
 Example:
     >>> from sticker_uq import Detector, judge, packaged_policy, read_image
@@ -55,16 +56,20 @@ class Detector:
         self._perception = load_perception(self.settings)
 
     def assess(self, image: Picture) -> SceneAssessment:
-        """The assessment of ``image`` (H, W, 3) uint8 BGR: objects, their class probabilities and uncertainty (S000), DiL (S002),
-        novelty, with the saliency map. The same pixels and settings give the same result.
+        """This Detector's assessment of ``image`` (H, W, 3) uint8 BGR: objects, probabilities, uncertainty, DiL, novelty,
+        saliency map.
+
+        The same pixels and settings give the same result.
 
         Raises :class:`~sticker_uq.InvalidInput` for anything that is no such image.
         """
         return self._perception.assess(image, keep_saliency=True)
 
     def assess_all(self, source: str | Path, topic: str | None = None) -> Iterator[AssessedImage]:
-        """Every image of ``source`` with its assessment, in order: a picture, a folder of pictures, a recording (rosbag2 folder,
-        .mcap, .db3; ``topic`` where it has several image topics), or a video.
+        """The Detector's assessment of every image of ``source``, in order.
+
+        ``source``: a picture, a folder of pictures, a recording (rosbag2 folder, .mcap, .db3; ``topic`` where it has several
+        image topics), or a video.
 
         An image that cannot be read is yielded with status FAILED and the reason. Raises :class:`~sticker_uq.InvalidInput` for a
         source that does not exist or has no images.
@@ -77,7 +82,7 @@ class Detector:
 
 
 def read_image(path: str | Path) -> Picture:
-    """The picture in the file ``path``, (H, W, 3) uint8 BGR. Raises :class:`~sticker_uq.InvalidInput` if it is none."""
+    """The image in the picture file ``path``, (H, W, 3) uint8 BGR. Raises :class:`~sticker_uq.InvalidInput` if it is none."""
     from sticker_uq.io.sources import open_source
     from sticker_uq.scene import InvalidInput
 
@@ -106,8 +111,10 @@ def draw(image: Picture, scene: SceneAssessment, decision: SceneDecision | None 
 
 
 def objects_table(images: Iterable[AssessedImage], policy: Policy | None = None) -> pd.DataFrame:
-    """One row per object of ``images``: name of the image, box, probabilities, detection rate, every uncertainty metric, and what
-    ``policy`` (default: :func:`packaged_policy`) says. The columns are those of ``sticker-uq replay``'s table of objects.
+    """Table of objects in ``images``: image name, box, probabilities, detection rate, uncertainty metrics, what ``policy``
+    says.
+
+    ``policy`` is :func:`packaged_policy` by default. The columns are those of ``sticker-uq replay``'s table of objects.
     """
     import pandas as pd
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of the cell: every code of a :class:`sticker_uq.scene.Reason` with its English words, and nothing else has any.
+"""The words of the cell's messages: English text of every code of a :class:`sticker_uq.scene.Reason`, of logs and of gate
+block reasons.
 
 The gate, the policy and the nodes hand over codes and values. Logs, reports, pictures, ``sticker-uq audit`` and the ``text``
 fields of ROS messages are rendered here, at the edge. The operator's page has words of its own for the same codes
@@ -434,8 +435,10 @@ def text_of(reason: Reason) -> str:
 
 
 def printable(text: str) -> str:
-    """``text`` from outside as it may stand in a line of a log or a terminal: control characters, line breaks, characters that
-    turn the direction of writing and lone surrogates are escaped as in Python (``\\x1b``).
+    """``text`` from outside as it may stand in a line of a log or a terminal.
+
+    Control characters, line breaks, characters that turn the direction of writing and lone surrogates are escaped as in Python
+    (``\\x1b``).
     """
     if text.isprintable():
         return text

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types shared by all packages: detections, their uncertainty, and decisions.
+"""Types of a scene, shared by all packages: detections, objects, monitor scores, assessment, reasons, verdicts, decision;
+their digests and plain values.
 
 Frozen dataclasses over NumPy arrays. This module imports none of ours and no torch. Boxes are ``(x1, y1, x2, y2)`` in pixels
 of the original image (x right, y down), areas in px^2, entropies in bits, probabilities in the order background, logo,
@@ -177,17 +178,17 @@ class Detections:
 
     @property
     def labels(self) -> IntArray:
-        """The most probable class of each detection, background included, (N,) int64."""
+        """The most probable class of each detection of a scene, background included, (N,) int64."""
         return self.probabilities.argmax(axis=1)
 
     @property
     def foreground_labels(self) -> IntArray:
-        """The most probable class other than background of each detection, (N,) int64."""
+        """The most probable class other than background of each detection of a scene, (N,) int64."""
         return self.probabilities[:, 1:].argmax(axis=1) + 1
 
     @property
     def scores(self) -> FloatArray:
-        """The probability of the foreground label of each detection, (N,)."""
+        """The probability of the foreground label of each detection of a scene, (N,)."""
         return self.probabilities[:, 1:].max(axis=1) if len(self) else np.zeros(0, np.float32)
 
 
@@ -299,7 +300,7 @@ class ObservedObject(MetricValues):
 
     @property
     def score(self) -> float:
-        """Mean probability of the object's label, 0..1."""
+        """The score of a scene's object: the mean probability of its label, 0..1."""
         return float(self.probabilities[self.label])
 
 
@@ -422,8 +423,9 @@ class SceneAssessment:
         return self.device.partition(":")[0]
 
     def to_bytes(self) -> bytes:
-        """Canonical serialisation of everything but the timings, the saliency map, and the device and its precision, of which the
-        hash of the settings tells what changes a result.
+        """The plain bytes of a scene's assessment for its digest: all but timings, saliency map, device and its precision.
+
+        The hash of the settings tells what of device and precision changes a result.
 
         Equal bytes mean equal assessments: used to prove that a replay equals the live run. Without a panel they are those
         of the time before there was one, so that recordings of that time keep their decisions.
@@ -464,7 +466,7 @@ class Reason:
         return cls(code, subject, values=tuple(pairs))
 
     def to_dict(self) -> dict[str, Any]:
-        """The reason for JSON: its code, and of the rest what it has."""
+        """The plain value of a scene's reason for JSON: its code, and of the rest what it has."""
         numbers = {
             name: number for name in ("value", "limit") if not math.isnan(number := getattr(self, name))
         }
@@ -474,7 +476,7 @@ class Reason:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Reason:
-        """The reason that :meth:`to_dict` made ``plain`` of. Raises KeyError without a code."""
+        """A scene's reason from ``plain``, which :meth:`to_dict` made. Raises KeyError without a code."""
         box = plain.get("box")
         return cls(
             plain["code"],

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of a policy: labelled images -> limits with a statistical guarantee, fitted on some images, proved on others.
+"""Policy calibration: what perception says about labelled images makes a policy's risk score, probability maps, limits and
+panel; fitted, then proved.
 
 The unit of every guarantee is the image; fitting and proving share no image.
 """

@@ -48,7 +48,7 @@ def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
 
 
 def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
-    """The assessment that the calibration's cache holds as :func:`assessment_to_plain` made it; its digest is the same."""
+    """The assessment that the calibration's cache holds as :func:`assessment_to_plain` made it, with the same digest."""
     values = dict(plain)
     localization, exposure = values.pop("localization"), values.pop("exposure", None)
     return SceneAssessment(

@@ -68,7 +68,7 @@ def calibration_report(
 
 
 def guarantee_text(guarantee: Guarantee) -> str:
-    """The guarantee of a calibrated policy in one paragraph without a formula."""
+    """What a calibrated policy was proved to guarantee, in one paragraph without a formula."""
     sentences = []
     if (removal := guarantee.wrongful_removal) is not None:
         sentences.append(
@@ -90,7 +90,7 @@ def guarantee_text(guarantee: Guarantee) -> str:
 
 
 def proof_table(guarantee: Guarantee) -> Table:
-    """Both proofs of a calibrated policy side by side."""
+    """Calibration report: what both proofs of the policy's limits came to, side by side."""
     named = [
         ("wrongful removal", guarantee.wrongful_removal),
         ("missed sticker", guarantee.missed_sticker),
@@ -116,7 +116,7 @@ def proof_table(guarantee: Guarantee) -> Table:
 
 
 def measured_table(measured: Measured) -> Table:
-    """What a calibrated policy did with images, as a table."""
+    """Calibration report: what the policy did with labelled images, as a table."""
     rows = {
         "images": (str(measured.images), ""),
         "images with a wrongful removal": _count(measured.wrongful),

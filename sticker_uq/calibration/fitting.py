@@ -159,7 +159,8 @@ def lowest_levels(
     delta: float,
     match_iou: float = MATCH_IOU,
 ) -> tuple[float, float]:
-    """The lowest alpha and beta that ``records`` would have proved for ``draft``, 1 where they prove nothing.
+    """The lowest alpha and beta that calibration would have proved for the policy ``draft`` on ``records``, 1 where it proves
+    nothing.
 
     Levels that are chosen after looking at the images are a description of them and no guarantee.
     """

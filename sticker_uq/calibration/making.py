@@ -47,7 +47,7 @@ class Evidence:
     prospect: Prospect
 
     def text(self) -> str:
-        """One line about it."""
+        """One line about what the labelled images can prove."""
         units = self.prospect.proof
         return (
             f"{self.images} labelled images; in the proof {'at most ' if self.at_most else ''}{units.laptops} laptops, "
@@ -86,7 +86,8 @@ def assess_sources(
     cache: Path,
     progress: Callable[[], None] = lambda: None,
 ) -> list[Assessed]:
-    """What perception with ``settings`` says about all images; the file ``cache`` keeps it between runs.
+    """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between
+    runs.
 
     Raises :class:`InvalidInput` for an image that cannot be assessed, and for one that is there twice.
     """
@@ -106,7 +107,7 @@ def assess_sources(
 
 
 def refuse_repeated(assessed: Sequence[Assessed]) -> None:
-    """Raise :class:`InvalidInput` for a duplicate image, which could be on both sides of the split."""
+    """Raise :class:`InvalidInput` for a duplicate among the labelled images, which could both fit and prove a policy."""
     seen: dict[str, str] = {}
     for part in assessed:
         for record in part.records:
@@ -117,7 +118,9 @@ def refuse_repeated(assessed: Sequence[Assessed]) -> None:
 
 
 def split(units: IntArray, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Indices of the images to fit on and of those to test on, ascending; images of one unit (N,) stay together."""
+    """Indices of the labelled images to fit a policy on and of those to prove it with, ascending; images of one unit (N,) stay
+    together.
+    """
     laptops = len(np.unique(units))
     order = np.random.default_rng(seed).permutation(laptops)
     fit = round(laptops * share)
@@ -138,7 +141,9 @@ class Divided:
 
     @classmethod
     def of(cls, assessed: Sequence[Assessed], share: float = FIT_SHARE, seed: int = 0) -> Divided:
-        """``assessed`` divided by laptop; :class:`InvalidInput` when there are too few."""
+        """The labelled images of calibration divided by laptop, to fit and to prove with; :class:`InvalidInput` when there are
+        too few.
+        """
         everything = [record for part in assessed for record in part.records]
         fit, proof = split(units_of(everything), share, seed)
         return cls(
@@ -149,7 +154,9 @@ class Divided:
         )
 
     def signed(self, policy: Policy, command: str, camera: str = "", valid_days: int = 0) -> Policy:
-        """``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and its origin."""
+        """The calibrated ``policy`` with what it is valid for (weights, settings, device, ``camera``, days, 0 for ever) and
+        its origin.
+        """
         first = (self.fit or self.proof)[0].assessment
         today = dt.datetime.now(dt.UTC).date()
         return policy.model_copy(
@@ -187,13 +194,13 @@ class Divided:
 
 
 def policy_text(policy: Policy) -> str:
-    """``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
+    """The calibrated ``policy`` as YAML, which :meth:`Policy.load` reads back to the same policy."""
     values = policy.model_dump(mode="json", exclude_none=True)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True)
 
 
 def write_policy(policy: Policy, path: Path) -> None:
-    """Write the file of ``policy``, whole or not at all."""
+    """Write the file of the calibrated ``policy``, whole or not at all."""
     with atomic_write(path, "w") as stream:
         stream.write(_HEADER + policy_text(policy))
 

@@ -35,12 +35,12 @@ class Count:
 
     @property
     def rate(self) -> float:
-        """The share that a policy was measured with, NaN of nothing."""
+        """The share that a calibrated policy was measured with, NaN of nothing."""
         return self.events / self.of if self.of else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper-Pearson interval at 95 % of a rate that a policy was measured with."""
+        """Clopper-Pearson interval at 95 % of a rate that a calibrated policy was measured with."""
         return clopper_pearson(self.events, self.of)
 
 
@@ -63,7 +63,9 @@ class Measured:
 
 
 def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Measured:
-    """What ``policy`` decides about ``records``, each for itself: the gate's K scenes in a row come on top of that."""
+    """What the calibrated ``policy`` decides about labelled ``records``, each for itself; the gate's K scenes in a row come on
+    top.
+    """
     free = policy.model_copy(update={"validity": None})
     decisions = [judge(record.assessment, free) for record in records]
     units = units_of(records).tolist()
@@ -123,12 +125,12 @@ class Score:
         return curve(self.objects, self.doubt, self.images, self.stickers)
 
     def wrongful(self, limit: float) -> Count:
-        """Images in which a threshold of this score would remove something wrong."""
+        """Images in which a threshold of this score, beside the calibrated policy, would remove something wrong."""
         (test,) = removal_tests(self.objects, self.doubt, self.images, np.array([limit]))
         return Count(test.events, test.images)
 
     def removed(self, limit: float) -> Count:
-        """Labelled stickers that a threshold of this score would remove."""
+        """Labelled stickers that a threshold of this score, beside the calibrated policy, would remove."""
         truth = self.objects.truth[(self.doubt <= limit) & self.objects.right]
         return Count(len(np.unique(truth)), self.stickers)
 

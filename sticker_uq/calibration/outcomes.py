@@ -45,7 +45,7 @@ class Objects:
         return len(self.image)
 
     def chosen(self, rows: NDArray[np.bool_]) -> Objects:
-        """The objects called stickers of ``rows``, a mask (N,)."""
+        """Of the objects that a policy's limits are fitted on, those of ``rows``, a mask (N,)."""
         return Objects(
             self.image[rows],
             self.right[rows],
@@ -98,7 +98,7 @@ def opened(policy: Policy) -> Policy:
 
 
 def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Outcomes:
-    """What ``policy`` with open limits would do with ``records``; its validity is not asked."""
+    """What ``policy`` with open limits would do with labelled ``records``; its validity is not asked."""
     judging = opened(policy).model_copy(update={"validity": None})
     rows: list[tuple[int, float, int, bool, float, dict[SignalName, float]]] = []
     clean_units, left, missed, stickers = [], [], [], 0
@@ -148,7 +148,8 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
-    """The labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with it.
+    """For calibration: the labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
+    it.
 
     What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
     """
@@ -157,7 +158,10 @@ def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:
-    """Which of the stickers of ``record`` a policy's removal of ``observed`` would take, -1 if none; see :func:`met`."""
+    """For calibration: the labelled sticker of ``record`` that a policy's removal of ``observed`` would take, -1 if none.
+
+    See :func:`met`.
+    """
     return _sticker(record, met(observed, record, match_iou)[0])
 
 

@@ -56,7 +56,7 @@ class Evidence:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Which of the objects for a panel of monitors are called what they are, (N,)."""
+        """Which of the objects to fit a panel on are labelled with the class that perception gave them, (N,)."""
         assert self.objects.labels is not None
         return np.asarray(self.objects.predicted == self.objects.labels)
 
@@ -124,7 +124,7 @@ def fit_panel(
     seed: int = 0,
     tell: Tell = lambda _: None,
 ) -> PanelFile:
-    """Fit the panel of monitors ``names`` and write it to the folder ``out``; what panel.json says.
+    """Fit the panel ``names`` on labelled images and write it to the folder ``out``; what panel.json says.
 
     ``alarms``: share of the stickers of ``calibrating`` that ``policy`` would rightly remove, that the panel as a whole may
     refuse; what the policy asks about anyway needs no panel, and would only loosen its limits. ``task``: threshold of a task
@@ -191,13 +191,14 @@ def fit_panel(
 
 
 def with_logits(objects: Objects, probe: Probe) -> Objects:
-    """``objects`` for the monitors of a panel, with the logits that ``probe`` gives their features."""
+    """Calibration of a panel: ``objects`` with the logits that ``probe`` gives their features."""
     assert objects.features is not None
     return replace(objects, logits=probe.logits(objects.features))
 
 
 def joint_limits(scores: dict[str, FloatArray], alarms: float) -> dict[str, float]:
-    """The limit of each monitor of a panel, so that all together object to at most a share ``alarms`` of the objects scored (N,).
+    """The fitted limit of each panel member, so that all together object to at most a share ``alarms`` of the objects scored
+    (N,).
 
     Each refuses as many of them by itself, as many as that allows; those that are the same for all monitors cost nothing
     extra. NaN and infinite scores are objections whatever the limit.
@@ -222,8 +223,8 @@ def _finite(ordered: FloatArray, place: int) -> float:
 def better_task(
     fitted: Evidence, threshold: float, seed: int, tell: Tell = lambda _: None, option: str = "--task"
 ) -> TaskNetwork:
-    """The monitor of a panel for decisions: task or probabilistic network, whichever has the smaller mean of FNR and FPR at
-    ``threshold``, learned anew.
+    """The panel's fitted network for decisions: task or probabilistic, whichever has the smaller mean of FNR and FPR at
+    ``threshold``.
 
     The two share everything but the labels and are compared on the crops of a third of the pictures, which neither learned.
     InvalidInput naming the ``option`` when all fractions lie on one side of the threshold.
@@ -244,7 +245,7 @@ def better_task(
     errors = {}
     for kind in KINDS:
         network = TaskNetwork(threshold, kind, seed=seed).fit(_crops(crops[learned], fractions[learned]))
-        says = network.score(_crops(crops[kept], fractions[kept])) <= network.limit
+        says = network.score(_crops(crops[kept], fractions[kept])) <= network.score_limit
         fnr, fpr = float((~says[above]).mean()), float(says[~above].mean())
         errors[kind] = (fnr + fpr) / 2
         tell(f"{kind} network at {threshold:g}: FNR {fnr:.3f}, FPR {fpr:.3f} on {len(kept)} crops")

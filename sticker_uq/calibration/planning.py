@@ -31,16 +31,18 @@ class Prospect:
 
     @property
     def alpha(self) -> float:
-        """The lowest rate of wrongful removals: when no image of the proof goes wrong."""
+        """The lowest rate of wrongful removals that can be proved: when no labelled image of the proof goes wrong."""
         return smallest_level(self.proof.laptops, self.delta)
 
     @property
     def beta(self) -> float:
-        """The lowest rate of missed stickers: when every clean laptop of the proof is called clean, and no other."""
+        """The lowest rate of missed stickers that can be proved: when every clean laptop of the proof is called clean, and no
+        other.
+        """
         return smallest_level(self.proof.clean, self.delta)
 
     def text(self) -> str:
-        """What can be proved at best, and with one bad image."""
+        """What levels labelled images can prove at best, and with one bad image."""
         rows = (
             ("alpha", self.alpha, self.proof.laptops, "laptops"),
             ("beta", self.beta, self.proof.clean, "laptops without a sticker"),
@@ -77,7 +79,9 @@ class Prospect:
 
 
 def count_units(laptops: IntArray, with_sticker: NDArray[np.bool_]) -> Units:
-    """Of images with the number of their laptop (N,): the laptops, and those with an image that shows no sticker."""
+    """For calibration, of images with the number of their laptop (N,): the laptops, and those with an image that shows no
+    sticker.
+    """
     return Units(len(np.unique(laptops)), len(np.unique(laptops[~with_sticker])))
 
 

@@ -36,7 +36,7 @@ class ChosenKind:
     losses: Mapping[Kind, float]
 
     def text(self) -> str:
-        """Why ``kind`` is used."""
+        """Why calibration uses this ``kind`` of probability map."""
         measured = ", ".join(f"{kind} {loss:.4f}" for kind, loss in self.losses.items())
         return (
             f"--calibration {self.wanted} makes the probabilities of held-out images worse, using {self.kind}: negative log "
@@ -88,7 +88,8 @@ def _loss(calibrate: Callable[[float], float], p: FloatArray, right: NDArray[np.
 def fit_calibration(
     records: Sequence[Record], kind: Kind, match_iou: float = MATCH_IOU
 ) -> Calibration | None:
-    """Calibration maps of logo and sticker, one against the rest, from every clustered object of ``records``.
+    """Calibration's probability maps of logo and sticker, one against the rest, fitted on all clustered objects of labelled
+    ``records``.
 
     None for the kind "none". Raises :class:`InvalidInput` when there are fewer than ten objects.
     """
@@ -109,8 +110,8 @@ def fit_calibration(
 def class_observations(
     records: Sequence[Record], label: ObjectClass, match_iou: float = MATCH_IOU
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """For calibration maps: mean probability of ``label`` of each clustered object (N,),
-    and whether it matches a labelled one (N,).
+    """For calibration: mean probability of ``label`` of each clustered object (N,), and whether it matches a labelled one
+    (N,).
     """
     probabilities, right = [], []
     for record in records:
@@ -122,7 +123,8 @@ def class_observations(
 
 
 def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotonic:
-    """Isotonic regression of a class probability (pool adjacent violators) as lines between the middles of its blocks.
+    """Calibration's probability map of a class by isotonic regression (pool adjacent violators), as lines between its blocks'
+    middles.
 
     Every block counts one right and one wrong object more than it has, so that few objects do not make certainty; blocks
     that then violate the order are pooled again.
@@ -145,7 +147,8 @@ def fit_isotonic(probabilities: FloatArray, right: NDArray[np.bool_]) -> Isotoni
 
 
 def fit_temperature(probabilities: FloatArray, right: NDArray[np.bool_]) -> Temperature:
-    """Temperature of a class probability with the highest likelihood, see
-    :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
+    """Calibration's probability map of a class by the temperature with the highest likelihood.
+
+    See :func:`~sticker_uq.evaluation.metrics.recalibration.temperature`.
     """
     return Temperature(temperature=round(temperature(np.asarray(probabilities, float), right), _DIGITS))

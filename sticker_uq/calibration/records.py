@@ -36,17 +36,21 @@ class Record:
 
     @property
     def stickers(self) -> FloatArray:
-        """Boxes of the labelled stickers, (S, 4) px."""
+        """Boxes of the stickers labelled for calibration, (S, 4) px."""
         return self.boxes[self.labels == ObjectClass.STICKER]
 
 
 def units_of(records: Sequence[Record]) -> IntArray:
-    """The number of the exchangeable unit of each record, (N,) from 0 on: its workpiece, or itself when that is not known."""
+    """For calibration, the number of each labelled image's exchangeable unit, (N,) from 0 on: its workpiece, or itself if
+    unknown.
+    """
     return numbered([record.workpiece for record in records])
 
 
 def numbered(workpieces: Sequence[str]) -> IntArray:
-    """The number of each image's laptop, (N,) from 0 on; an image whose laptop is "" counts as one of its own."""
+    """For calibration, the number of each labelled image's laptop, (N,) from 0 on; an image whose laptop is "" has one of its
+    own.
+    """
     known: dict[str, int] = {}
     units = []
     for number, workpiece in enumerate(workpieces):
@@ -71,7 +75,7 @@ def assess(
     identity: str,
     progress: Callable[[], None] = lambda: None,
 ) -> Assessed:
-    """Calibration records of every image of ``source``.
+    """Calibration records: what perception says about every labelled image of ``source``.
 
     ``run`` assesses images in order; ``identity`` names weights and settings: an assessment is taken from ``cache`` if the
     same pixels were assessed under the same identity by the same code. Raises :class:`InvalidInput` for an image that cannot

@@ -31,15 +31,17 @@ class Curve:
     selective_risk: FloatArray
 
     def removed_at(self, risk: float) -> float:
-        """Highest share of the stickers removed by a threshold up to which the rate of wrong images stays within ``risk``."""
+        """For calibration: highest share of stickers removed by a threshold up to which the rate of wrong images stays within
+        ``risk``.
+        """
         within = self.wrong_images <= risk
         last = len(within) if within.all() else int(np.argmin(within))
         return float(self.removed[last - 1]) if last else 0.0
 
 
 def curve(objects: Objects, doubt: FloatArray, images: int, stickers: int) -> Curve:
-    """The risk-coverage curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers`` labelled
-    stickers.
+    """A policy's risk-coverage curve of the score ``doubt`` (N,) over ``objects`` of ``images`` images with ``stickers``
+    labelled.
     """
     order = np.argsort(doubt, kind="stable")
     value = doubt[order]
@@ -66,7 +68,8 @@ def _first_of(keys: IntArray) -> NDArray[np.bool_]:
 
 
 def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """Area under the risk-coverage curve: mean over all coverages of the share of wrong ones among the accepted.
+    """For calibration: area under the risk-coverage curve, mean over all coverages of the share of wrong ones among the
+    accepted.
 
     ``weights`` (N,): how often each object counts. Objects of equal doubt are accepted together. NaN without an object.
     """
@@ -77,7 +80,8 @@ def aurc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None
 
 
 def augrc(wrong: NDArray[np.bool_], doubt: FloatArray, weights: FloatArray | None = None) -> float:
-    """Area under the generalised risk-coverage curve (Traub et al. 2024, eq 7): mean of P(accepted and wrong).
+    """For calibration: area under the generalised risk-coverage curve, mean of P(accepted and wrong) (Traub et al. 2024, eq
+    7).
 
     As :func:`aurc`, but a wrong object does not count for more because few are accepted.
     """
@@ -111,7 +115,9 @@ def _steps(
 def areas(
     objects: Objects, doubt: FloatArray, images: int, resamples: int = 500, seed: int = 0
 ) -> tuple[Interval, Interval]:
-    """AURC and AUGRC of ``doubt`` (N,) with 95 % intervals from ``resamples`` draws of ``images`` images with replacement."""
+    """Of a policy's risk score ``doubt`` (N,): AURC and AUGRC, 95 % intervals from ``resamples`` draws of ``images`` with
+    replacement.
+    """
     wrong = ~objects.right
 
     def both(drawn: IntArray) -> tuple[float, float]:

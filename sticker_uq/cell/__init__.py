@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a cell: its processes, their settings and the runner that starts them; bundles of what it was qualified with.
-No ROS.
+"""Running a cell, without ROS: its processes and runner, options, nodes' parameters, ROS domain, mailbox, message loss;
+bundles, promoted and rolled back.
 """

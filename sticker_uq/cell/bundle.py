@@ -113,24 +113,24 @@ class Bundle:
 
     @property
     def policy(self) -> Path:
-        """The file of the bundle's policy."""
+        """The path of the bundle's policy."""
         return self.folder / _POLICY
 
     def detector_parameters(self) -> dict[str, Any]:
-        """The parameters of the detector, with the paths of its files."""
+        """The bundle's parameters for the detector, with the paths of its files."""
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}
         has_panel = any(file.startswith(f"{_PANEL}/") for file in self.manifest.files)
         return values | ({"panel": str(self.folder / _PANEL)} if has_panel else {})
 
     def supervisor_parameters(self) -> dict[str, Any]:
-        """The parameters of the supervisor, with the path of the policy, its hash, which holds it to that policy, and the hash of
-        the bundle.
+        """The bundle's parameters for the supervisor, with path and hash of the policy, which hold it to that, and the
+        bundle's hash.
         """
         own = {"policy": str(self.policy), "policy_hash": self.manifest.policy_hash, "bundle_hash": self.hash}
         return {**self.manifest.supervisor, **own}
 
     def hashes(self) -> dict[str, str]:
-        """The hashes of the bundle, and of what is in it: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
+        """The hashes of the bundle's manifest and parts: ``bundle``, ``model_hash``, ``settings_hash``, ``panel_hash``,
         ``policy_hash``.
         """
         names = ("model_hash", "settings_hash", "panel_hash", "policy_hash")
@@ -165,7 +165,7 @@ class Bundle:
                 )
 
     def verify(self, present: PerceptionSettings | None = None) -> SceneAssessment:
-        """Assess a grey picture with the bundle on this machine; returns the assessment.
+        """Let the bundle assess a grey picture on this machine; returns the assessment.
 
         Raises :class:`InvalidInput` when weights, settings or panel are not those of the manifest here, or the policy refuses
         them.
@@ -188,7 +188,7 @@ def create_bundle(
     policy_file: Path,
     supervisor: Mapping[str, Any] | None = None,
 ) -> Bundle:
-    """Make a bundle in the new or empty folder ``out`` from what ``settings`` and ``policy_file`` name; returns it.
+    """Make a bundle of what ``settings`` and ``policy_file`` name in the new or empty folder ``out``; returns it.
 
     ``supervisor``: parameters of the supervisor that belong to what is qualified. One picture is assessed with it all, so that
     whatever does not fit together is refused with :class:`InvalidInput` before anything is written.

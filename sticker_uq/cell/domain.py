@@ -17,7 +17,7 @@ _numbers = itertools.count(os.getpid())
 
 
 def taken(domain: int) -> bool:
-    """Whether a DDS participant of this machine takes part in the ROS domain ``domain``.
+    """Whether a process on this machine takes part in the ROS domain ``domain``, as a DDS participant.
 
     It listens for unicast discovery at UDP port 7410 + 250 * domain + 2 * (its number), in every DDS
     (OMG DDSI-RTPS 2.5, section 9.6.2.3). What takes part through shared memory alone is not seen.
@@ -37,7 +37,8 @@ def _port_used(port: int) -> bool:
 
 @contextlib.contextmanager
 def free_domain() -> Iterator[int]:
-    """A ROS domain from 1 to 100 in which nobody of this machine takes part; kept from other callers until the context ends.
+    """For a cell, a ROS domain from 1 to 100 in which nobody of this machine takes part; kept from other callers until the
+    context ends.
 
     Each call begins at another one: a process that takes long to die does not talk to what comes next. Other programs keep
     off a domain only if they reserve it as this function does, with ``domain_coordinator``.

@@ -22,16 +22,16 @@ class MessageLossCounter:
 
     @property
     def missing(self) -> int | None:
-        """Number of lost messages; None when it is unknown."""
+        """Messages lost between the cell's processes; None when it is unknown."""
         return self._missing if self._alone and self._numbered else None
 
     def publishers_changed(self, count: int) -> None:
-        """Note for the count of lost messages that the set of publishers changed to ``count``."""
+        """Note for the count of messages lost in the cell that the set of publishers changed to ``count``."""
         self._alone = count <= 1
         self._last, self._jump = None, 0
 
     def received(self, number: int | None) -> None:
-        """Count losses up to a message with this sequence number; None where the middleware has none."""
+        """Count messages lost in the cell up to one with this sequence number; None where the middleware has none."""
         self._numbered = number is not None
         self._missing += self._jump
         self._jump = 0

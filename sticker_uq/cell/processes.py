@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sticker_uq.cell.bundle import Bundle
-from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY
+from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.parameter_files import read_parameters
 from sticker_uq.io.share import PACKAGE, share_folder
@@ -110,7 +110,7 @@ class CellOptions(BaseModel):
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> CellOptions:
-        """Options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
+        """A cell's options from launch arguments, all strings; raises :class:`InvalidInput` naming the argument."""
         values: dict[str, Any] = {
             k: v for k, v in texts.items() if v != "" or cls.model_fields[k].annotation is str
         }
@@ -141,23 +141,23 @@ class ProcessSpec:
     nice: int = 0
 
     def log_arguments(self) -> list[str]:
-        """The ROS arguments that set the log level of this node, but not that of the middleware at debug."""
+        """The ROS arguments that set the log level of a cell's process, but not that of the middleware at debug."""
         logger = ".".join(part for part in [*self.namespace.split("/"), self.name] if part)
         levels = [f"{name}:={self.log_level}" for name in (logger, PACKAGE)]
         return [argument for level in levels for argument in ("--log-level", level)]
 
     @property
     def priority(self) -> list[str]:
-        """What goes before the command line."""
+        """What goes before the command line of a cell's process: ``nice``, or nothing."""
         return ["nice", "-n", str(self.nice)] if self.nice else []
 
     @property
     def enclave(self) -> str:
-        """The SROS2 enclave of this node; unused without security."""
+        """The SROS2 enclave of this process of the cell; unused without security."""
         return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
-        """The ``--ros-args`` that start this node; ``own_parameters`` is a file holding :attr:`parameters`."""
+        """The ``--ros-args`` that start a cell's process; ``own_parameters`` is a file holding :attr:`parameters`."""
         arguments = [
             "--ros-args",
             "-r",
@@ -187,7 +187,7 @@ class ProcessSpec:
         ]
 
     def write_parameters(self, folder: Path) -> Path:
-        """Write :attr:`parameters` as a ROS parameter file into ``folder``; a file preserves types, a command line does not."""
+        """Write the process's :attr:`parameters` as a ROS parameter file into ``folder``, for types that a command line loses."""
         path = folder / f"{self.name}.yaml"
         with atomic_write(path, "w") as file:
             yaml.safe_dump({"/**": {"ros__parameters": self.parameters}}, file)

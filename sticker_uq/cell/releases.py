@@ -65,7 +65,9 @@ def promote(cell: Path, candidate: Bundle, person: str = "", reason: str = "") -
 
 
 def previous(cell: Path) -> Release:
-    """What :func:`rollback` would make active; raises :class:`InvalidInput` when there is nothing, or the log does not hold."""
+    """The bundle that :func:`rollback` would make active in the cell; :class:`InvalidInput` for none, or a log that does not
+    hold.
+    """
     found = history(cell)
     if found.findings:
         raise InvalidInput(
@@ -79,7 +81,7 @@ def previous(cell: Path) -> Release:
 
 
 def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> Release:
-    """Make ``bundle`` active again, the one that :func:`previous` names; returns it.
+    """Roll the cell back: make ``bundle`` active again, the one that :func:`previous` names; returns it.
 
     Raises :class:`InvalidInput` when it is not the bundle that was active then, and as :func:`previous` and :func:`promote` do.
     """
@@ -95,7 +97,7 @@ def rollback(cell: Path, bundle: Bundle, person: str = "", reason: str = "") -> 
 
 
 def history(cell: Path) -> History:
-    """The log of ``cell``, checked; raises :class:`InvalidInput` when there is none."""
+    """The log of the bundles promoted and rolled back in ``cell``, checked; raises :class:`InvalidInput` when there is none."""
     if not (cell / LOG).is_dir():
         raise InvalidInput(f"{cell}: no log of releases; `sticker-uq bundle promote` begins one")
     checked = verify(cell / LOG)

@@ -81,7 +81,9 @@ class PoseSettings(BaseModel):
 
 
 def numbers_of(text: str) -> list[float]:
-    """The numbers in the supervisor's parameter ``text``, separated by blanks or commas; ``ValueError`` for anything else."""
+    """The numbers in ``text``, one of the parameters of a cell's supervisor, separated by blanks or commas; ``ValueError``
+    otherwise.
+    """
     return [float(word) for word in text.replace(",", " ").split()]
 
 
@@ -124,23 +126,25 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
     )
 
     def gate(self) -> GateSettings:
-        """The gate's settings among the supervisor's."""
+        """The gate's settings among the parameters of a cell's supervisor."""
         return GateSettings(**{name: getattr(self, name) for name in GateSettings.model_fields})
 
     def watch(self) -> AssumptionSettings:
-        """The settings of assumption monitoring among the supervisor's."""
+        """The settings of assumption monitoring among the parameters of a cell's supervisor."""
         return AssumptionSettings(**{name: getattr(self, name) for name in AssumptionSettings.model_fields})
 
     def poses(self) -> PoseSettings:
-        """The calibration settings among the supervisor's."""
+        """The calibration settings among the parameters of a cell's supervisor."""
         return PoseSettings(**{name: getattr(self, name) for name in PoseSettings.model_fields})
 
     def stop(self) -> StopSettings:
-        """The settings of the arm stop among the supervisor's."""
+        """The settings of the arm stop among the parameters of a cell's supervisor."""
         return StopSettings(**{name: getattr(self, name) for name in StopSettings.model_fields})
 
     def load_policy(self) -> Policy:
-        """The policy in the file; raises :class:`InvalidInput` when it is invalid, expired or not of ``policy_hash``."""
+        """The policy that the cell's parameters name; raises :class:`InvalidInput` when invalid, expired or not of
+        ``policy_hash``.
+        """
         path = Path(self.policy) if self.policy else share_folder() / "config" / "policy.yaml"
         policy = Policy.load(path)
         if self.policy_hash not in ("", policy.hash):
@@ -153,7 +157,7 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         return policy
 
     def uncalibrated(self, policy: Policy) -> Reason | None:
-        """Why nothing is permitted under ``policy``, which guarantees nothing; None when it does, or need not."""
+        """Why the cell's parameters permit nothing under ``policy``, which guarantees nothing; None when it does, or need not."""
         if policy.guarantee is not None or self.allow_uncalibrated:
             return None
         return Reason.of("policy_uncalibrated", policy=policy.hash[:12])

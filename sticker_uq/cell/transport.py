@@ -15,7 +15,8 @@ PROFILE_VARIABLES = ("FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES
 def transport_environment(
     environment: Mapping[str, str], middleware: str = "rmw_fastrtps_cpp"
 ) -> dict[str, str]:
-    """Environment variables of a cell's process for Fast DDS, set before ``rclpy.init``, by ``environment`` and middleware.
+    """Environment variables of a cell's processes for Fast DDS, needed before ``rclpy.init``, by ``environment`` and
+    middleware.
 
     Empty for a user's own profile and for another middleware. Otherwise ``config/fastdds.xml``: no shared memory, in which a
     killed process can leave a lock that blocks the others for seconds, and socket buffers large enough for images.

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator's page, without ROS: web application and server, sign-in, state, pictures. sticker_uq.nodes.console feeds it."""
+"""The operator's web page, without ROS: server, sign-in and secrets, sessions, connections, state, pictures.
+sticker_uq.nodes.console feeds it.
+"""

@@ -91,8 +91,10 @@ class Addresses:
         return any(_is_host(host, address) for address in self._all(local))
 
     def has_origin(self, origin: str | None, host: str, local: str) -> bool:
-        """Whether a request comes from the page itself: scheme, host and port of ``Origin`` are those of an address of the page,
-        the one in ``Host``. A browser always sends both.
+        """Whether a request comes from the operator's page itself: its ``Origin`` is an address of the page, the one in
+        ``Host``.
+
+        Scheme, host and port are compared. A browser always sends both.
         """
         address = address_of(origin or "")
         return address is not None and address in self._all(local) and _is_host(host, address)
@@ -276,7 +278,7 @@ def read_token(path: Path) -> str:
 
 
 def check_private(path: Path, parameter: str) -> None:
-    """Raise :class:`InvalidInput` when others than its owner can read or write the file of ``parameter``, OSError without one."""
+    """For sign-in: InvalidInput when others than its owner can read or write the file of ``parameter``, OSError without one."""
     if path.stat().st_mode & 0o077:
         raise InvalidInput(f"{parameter} {path}: others can read it: chmod 600 {path}")
 

@@ -41,14 +41,16 @@ class Album:
         self._files: OrderedDict[int, bytes] = OrderedDict()
 
     def add(self, stamp_ns: int, image: Any) -> None:
-        """Keep an image for the operator's page until ``capacity`` newer ones have come."""
+        """Keep a picture for the operator's page until ``capacity`` newer ones have come."""
         with self._lock:
             self._images[stamp_ns] = image
             while len(self._images) > self._capacity:
                 self._images.popitem(last=False)
 
     def pin(self, purpose: str, stamp_ns: int) -> bool:
-        """Keep the page's image of ``stamp_ns`` for ``purpose``, in place of the one kept for it before; whether it is there."""
+        """Keep the operator's page's picture of ``stamp_ns`` for ``purpose``, in place of the earlier one; whether it is
+        there.
+        """
         with self._lock:
             image = self._find(stamp_ns)
             if image is None:
@@ -57,18 +59,18 @@ class Album:
             return True
 
     def unpin(self, purpose: str) -> None:
-        """Let go of the page's image that was kept for ``purpose``."""
+        """Let go of the operator's page's picture that was kept for ``purpose``."""
         with self._lock:
             self._pinned.pop(purpose, None)
 
     @property
     def newest(self) -> int | None:
-        """Stamp of the newest image for the operator's page, ns."""
+        """Stamp of the newest picture for the operator's page, ns."""
         with self._lock:
             return next(reversed(self._images), None)
 
     def file(self, stamp_ns: int) -> bytes:
-        """The page's image of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
+        """The operator's page's picture of ``stamp_ns`` as a file; empty when it is not kept or cannot be encoded."""
         with self._lock:
             if stamp_ns in self._files:
                 return self._files[stamp_ns]

@@ -112,13 +112,15 @@ class Cell(Protocol):
         """Hold, release or reset the gate, from the operator's page."""
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's image of that stamp for the operator's page, as JPEG, empty when it is not kept."""
+        """What the web server asks: the camera's picture of that stamp for the operator's page, as JPEG, empty when it is not
+        kept.
+        """
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The saliency of that image for the operator's page, as PNG, empty when it is not kept."""
+        """What the web server asks: the saliency of that picture for the operator's page, as PNG, empty when it is not kept."""
 
     def watched(self, pages: int, heat: int) -> None:
-        """Tells the cell how many operator's pages are open, and how many of them show the saliency."""
+        """The web server says how many operator's pages are open, and how many of them show the saliency."""
 
 
 def make_app(

@@ -61,7 +61,7 @@ class BoundedHttp(H11Protocol):
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether it is the client's turn: to send a request or the rest of its body, or to read the response."""
+        """Whether a web connection waits for its client: for a request, the rest of its body, or the response to be read."""
         answers = self.cycle is not None and not self.cycle.more_body and not self.flow.write_paused
         return self._deadline is not None or not answers
 

@@ -52,7 +52,7 @@ class _File(BaseModel):
 
 
 def read_operators(path: Path) -> dict[str, HashedSecret]:
-    """The operators of a file by name. Raises :class:`InvalidInput` when it cannot be read or is not one of
+    """The operators and their hashed secrets by name. Raises :class:`InvalidInput` unless the file is one of
     :func:`write_operators`.
     """
     try:
@@ -64,14 +64,14 @@ def read_operators(path: Path) -> dict[str, HashedSecret]:
 
 
 def write_operators(path: Path, operators: Mapping[str, HashedSecret]) -> None:
-    """Write the operators to a file that only its owner can read."""
+    """Write the operators and their hashed secrets to a file that only its owner can read."""
     plain = {"operators": {name: one.model_dump() for name, one in sorted(operators.items())}}
     with atomic_write(path, "w", private=True) as file:
         json.dump(plain, file, indent=1, ensure_ascii=False)
 
 
 def checked_name(name: str) -> str:
-    """An operator's ``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
+    """An operator's sign-in ``name`` without spaces around it; raises :class:`InvalidInput` when it cannot be a name in a log."""
     name = name.strip()
     if not 1 <= len(name) <= LONGEST_TEXT or not name.isprintable():
         raise InvalidInput(f"name {name!r}: expected 1 to {LONGEST_TEXT} printable characters")

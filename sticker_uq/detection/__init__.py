@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stochastic sticker detectors (Monte Carlo dropout): networks, passes, dropout, weights."""
+"""Stochastic sticker detectors (Monte Carlo dropout): names, devices, features, anchors, class distributions, dropout masks,
+passes, samplers, weights files.
+"""
 
 from __future__ import annotations
 

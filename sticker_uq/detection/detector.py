@@ -104,9 +104,10 @@ class StochasticDetector:
 
     @contextmanager
     def on_device(self) -> Iterator[None]:
-        """What is computed on a GPU in the block has the detector's precision and goes into a stream of its own, so that two
-        detectors share a GPU and do not wait for each other. What it computed must leave the GPU in the block. Changes nothing on
-        a processor.
+        """What is computed on a GPU in the block has the detector's precision and a stream of its own.
+
+        So two detectors share a GPU and do not wait for each other. What it computed must leave the GPU in the block. Changes
+        nothing on a processor.
         """
         if self._stream is None:
             yield
@@ -117,8 +118,9 @@ class StochasticDetector:
             yield
 
     def free_memory(self) -> None:
-        """Give back to the device what torch keeps for later. Call it when nothing refers to the tensors of a failed attempt any
-        more, also no traceback.
+        """Give back to the detector's device what torch keeps for later.
+
+        Call it when nothing refers to the tensors of a failed attempt any more, also no traceback.
         """
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -38,7 +38,7 @@ class Dropout(Protocol):
 
 
 def pass_generator(seed: int, pass_number: int, device: torch.device) -> torch.Generator:
-    """The random generator of one stochastic pass, determined by ``seed``, ``pass_number`` and the device type."""
+    """The random generator of one stochastic pass's dropout, determined by ``seed``, ``pass_number`` and the device type."""
     digest = hashlib.blake2b(f"{seed}:{pass_number}".encode(), digest_size=8).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest, "big") >> 1)
 

@@ -49,12 +49,12 @@ class Features:
         return replace(self, maps=maps, extra=extra, _derived={})
 
     def image_list(self, passes: int) -> ImageList:
-        """``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
+        """A detector's ``passes`` images of this size as torchvision's anchor and region modules expect them, without pixels."""
         canvas = self.maps[0].new_empty((), dtype=torch.float32).expand(passes, 3, *self.padded)
         return ImageList(canvas, [self.resized] * passes)
 
     def anchors(self, generator: Any, maps: Sequence[Tensor]) -> Tensor:
-        """The anchors (N, 4) float32 that torchvision's ``generator`` makes for ``maps``, px of the resized image."""
+        """A detector's anchors (N, 4) float32, made by torchvision's ``generator`` for ``maps``, px of the resized image."""
 
         def generated() -> Tensor:
             # default boxes come from the processor in any case: whole, so that nothing waits for their copy

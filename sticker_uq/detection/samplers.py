@@ -44,7 +44,9 @@ class View:
     gain: float
 
     def of(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """``image`` (H, W, 3) in this view of test-time augmentation; what it does not show is filled with its border."""
+        """Test-time augmentation, a detector's sampler: ``image`` (H, W, 3) in this view; what it does not show is filled with
+        its border.
+        """
         height, width = image.shape[:2]
         sign = -1.0 if self.mirrored else 1.0
         offset = self.shift[0] + (self.scale * (width - 1) if self.mirrored else 0.0)
@@ -53,8 +55,8 @@ class View:
         return np.asarray(cv2.convertScaleAbs(seen, alpha=self.gain), np.uint8)
 
     def back(self, boxes: FloatArray, size: tuple[int, int]) -> FloatArray:
-        """``boxes`` (N, 4) px in this view of test-time augmentation as boxes of the image of ``size`` (width, height),
-        cut at its edges.
+        """Boxes of the image of ``size`` (width, height) from a sampler's ``boxes`` (N, 4) px in this augmented view, cut at
+        its edges.
         """
         width, height = size
         x, y = (
@@ -82,11 +84,11 @@ class TestTimeAugmentation:
         self._detector = detector
 
     def encode(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Test-time augmentation's image itself: nothing is shared."""
+        """What this sampler, test-time augmentation, starts from: the image itself; nothing is shared."""
         return image
 
     def sample(self, features: NDArray[np.uint8], passes: int, seed: int) -> StochasticSamples:
-        """Test-time augmentation's :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
+        """Test-time augmentation as a sampler: see :meth:`StochasticDetector.sample`. Raises InvalidInput if ``passes`` < 1."""
         size = (features.shape[1], features.shape[0])
         found = []
         for number in _numbers(passes):
@@ -112,8 +114,9 @@ class Ensemble:
         return tuple(member.encode(image) for member in self._members)
 
     def sample(self, features: tuple[Features, ...], passes: int, seed: int) -> StochasticSamples:
-        """A detector ensemble's :meth:`StochasticDetector.sample`; ``seed`` changes nothing.
-        Raises InvalidInput for more passes than members.
+        """A detector ensemble's :meth:`StochasticDetector.sample`.
+
+        ``seed`` changes nothing. Raises InvalidInput for more passes than members.
         """
         numbers = _numbers(passes)
         if numbers.stop > len(self._members):

@@ -91,13 +91,13 @@ def _require(finite: Tensor) -> None:
 
 
 def softmax_distribution(logits: Tensor) -> Tensor:
-    """Class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
+    """A detector's class distribution (..., 3) of a softmax head's logits (..., 3), background first."""
     # over the first dimension it is twenty times as fast as over a last one of three
     return torch.softmax(logits.to(torch.float32).movedim(-1, 0).contiguous(), dim=0).movedim(0, -1)
 
 
 def sigmoid_distribution(logits: Tensor) -> Tensor:
-    """Class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
+    """A detector's class distribution (..., 3) of a head with one independent sigmoid per class (..., 3).
 
     RetinaNet never learns its first, background column, so it is left out: with p_c the sigmoids of the
     foreground classes, the background has the probability that none is present, prod(1 - p_c), and the vector

@@ -54,7 +54,7 @@ def checksum(state: Mapping[str, Tensor]) -> str:
 
 
 def save_weights(model: nn.Module, path: PathLike, metadata: Mapping[str, Any], *, half: bool = False) -> str:
-    """Write the weights of ``model`` to the safetensors file ``path`` and return their checksum.
+    """Write the weights of a detector's ``model`` to the safetensors file ``path`` and return their checksum.
 
     ``metadata`` must name the ``model`` (of the registry) and may hold whatever JSON can; ``format``,
     ``classes`` and ``checksum`` are added. ``half`` stores convolution and linear weights in half precision;

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Distinctive localization at run time (DiL, S002, Giloni et al. 2025): objectness saliency that no predicted box explains."""
+"""Distinctive localization (DiL, S002, Giloni et al. 2025) at run time: saliency of the objectness that no predicted box
+explains, and DiL thresholds.
+"""
 
 from __future__ import annotations
 

@@ -86,8 +86,8 @@ def unexplained_anchors(
 def apart(
     deterministic: DeterministicPass, places: Tensor, objectness: Tensor, floor: float, image: int
 ) -> Unexplained:
-    """:func:`unexplained_objectness` from what :func:`unexplained_anchors` found, which lies on the processor: places apart from
-    each other.
+    """For DiL: :func:`unexplained_objectness` of what :func:`unexplained_anchors` found, on the processor: places apart from
+    others.
     """
     largest = max(float(objectness[0]), 0.0) if len(objectness) else 0.0
     if largest < max(floor, _TINY):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gate's logic without ROS: judging scenes by the policy, the state machine, permits, and when the arm may move.
+"""The gate to the arm, without ROS: judge of scenes, state machine, steps, permits, heartbeat of the arm, plausibility,
+overlap. ROS: sticker_uq.nodes.supervisor.
 
 Pure functions and frozen values: no clock, no file but the policy's, no torch, no ROS. :func:`judge` turns an assessment into
 verdicts; :func:`step` turns decisions and events into a permit that expires; :class:`GateController` joins the two.

@@ -27,7 +27,7 @@ def keep_time(context: StepContext, event: Event) -> None:
 
 
 def jump_since_tick(state: GateState, now_ns: int, steady_ns: int) -> int:
-    """How far the gate's clock has moved against the steady one since the last tick; 0 where it is unknown."""
+    """Gate step: how far its clock has moved against the steady one since the last tick; 0 where it is unknown."""
     if not steady_ns or not state.steady_ns:
         return 0
     return (now_ns - state.tick_ns) - (steady_ns - state.steady_ns)

@@ -7,11 +7,10 @@ import math
 from dataclasses import replace
 
 from sticker_uq.gate.assumptions.assumption_monitor import (
-    MISSED_STICKER,
-    WRONG_REMOVAL,
     Alarm,
     AssumptionMonitor,
     AssumptionSettings,
+    assumption_monitor_of,
 )
 from sticker_uq.gate.clock_events import jump_since_tick
 from sticker_uq.gate.events import (
@@ -75,13 +74,13 @@ class GateController:
 
     @property
     def watch(self) -> AssumptionMonitor:
-        """The monitoring of the assumptions that the gate's policy rests on."""
+        """What monitors, for the gate, the assumptions that its policy rests on."""
         return self._watch
 
     def configure(
         self, policy: Policy, settings: GateSettings, watch: AssumptionSettings | None = None
     ) -> None:
-        """Replace the gate's policy and settings; all counting begins anew. Without ``watch`` its settings stay.
+        """Replace the gate's policy and settings; its state machine begins anew. Without ``watch`` its settings stay.
 
         Another policy ends an alarm about what the one before rested on; evidence is kept while both stay the same.
 
@@ -122,13 +121,15 @@ class GateController:
         return (PublishDecision(decision, poses), *alarmed, *self.handle(event, now_ns))
 
     def on_tick(self, now_ns: int, steady_ns: int = 0) -> tuple[Effect, ...]:
-        """Gate tick: time has passed; the gate is published. ``steady_ns``: a clock that never jumps,
-        by which jumps are noticed.
+        """Gate step by the clock: time has passed; the gate is published. ``steady_ns``: a clock that never jumps, to notice
+        jumps by.
         """
         return self.handle(Tick(steady_ns), now_ns)
 
     def clock_has_jumped(self, now_ns: int, steady_ns: int) -> bool:
-        """Whether the gate's clock has jumped since the last tick, so that a tick must come before anything else."""
+        """Whether the clock has jumped since the last step of the gate's state machine, so that a tick must come before
+        anything else.
+        """
         return abs(jump_since_tick(self._state, now_ns, steady_ns)) >= nanoseconds(
             self._settings.max_clock_jump_s
         )
@@ -166,27 +167,13 @@ class GateController:
         return self.handle(AssumptionBroken(alarm.reason), now_ns) if alarm is not None else ()
 
 
-def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
-    """The monitor of the assumptions that ``policy`` rests on."""
-    promised = (
-        {}
-        if policy.guarantee is None
-        else {
-            WRONG_REMOVAL: policy.guarantee.wrongful_removal,
-            MISSED_STICKER: policy.guarantee.missed_sticker,
-        }
-    )
-    levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
-    return AssumptionMonitor(policy.reference, levels, settings)
-
-
 def facts_of(
     assessment: SceneAssessment,
     decision: SceneDecision,
     calibration: str = "",
     policy: Policy | None = None,
 ) -> SceneFacts:
-    """What the gate checks of ``assessment`` itself; ``calibration`` tells one camera calibration from another.
+    """What the gate's plausibility checks need of ``assessment``; ``calibration`` tells one camera calibration from another.
 
     Signals of the scene that ``policy`` limits must have been measured.
     """

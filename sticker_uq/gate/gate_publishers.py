@@ -19,7 +19,7 @@ class GatePublishers:
         self._inactive: dict[str, None] = {}
 
     def received(self, supervisor: str, active: bool) -> None:
-        """A gate message of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
+        """A message of the gate of ``supervisor`` came; one that is not active permits nothing and need not publish again."""
         if active:
             self._active[supervisor] = self._now_s()
             self._inactive.pop(supervisor, None)

@@ -47,7 +47,8 @@ def judge(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> SceneDecision:
-    """The decision about one scene by the policy and the operator's answers: what may be removed, and what is asked.
+    """The gate's judge: decides about one scene by the policy and the operator's answers what may be removed, and what is
+    asked.
 
     One verdict per object, the clustered ones first, then those seen in few passes, then the places that an operator drew and
     the detector does not see (their numbers follow). The outcome is BLOCKED for a failed scene and for one that the
@@ -294,6 +295,6 @@ def decision_id(
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
 ) -> str:
-    """The name of the decision that :func:`judge` makes of these, 32 hex digits: other answers give another one."""
+    """The name of the decision that the gate's :func:`judge` makes of these, 32 hex digits: other answers give another one."""
     basis = [assessment.digest, policy_hash, to_plain(memory), workpiece_id]
     return hashlib.blake2b(json.dumps(basis, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -29,8 +29,8 @@ class Permit:
     lease_s: float = math.inf
 
     def allows(self, decision_id: str, object_id: int, now_ns: int) -> bool:
-        """Whether this permit lets the arm touch that object now. A clock that stands at 0 has not started:
-        nothing is allowed.
+        """Whether this permit of the gate lets the arm touch that object now. A clock at 0 has not started: nothing is
+        allowed.
         """
         same = self.decision_id == decision_id != "" and self.object_id == object_id
         return same and 0 < now_ns < self.valid_until_ns
@@ -52,7 +52,9 @@ class PermitWatch:
         self._losses = 0
 
     def update(self, permit: Permit | None, supervisor: str = "", active: bool = True) -> None:
-        """Arm's permit: take over the gate's newest message; ``None``: closed. It came from ``supervisor``, ``active`` or not."""
+        """Arm's permit: take over the newest state of the gate; ``None``: closed. It came from ``supervisor``, ``active`` or
+        not.
+        """
         with self._changed:
             self._publishers.received(supervisor, active)
             if permit is None and not active and self._publishers.present():
@@ -62,7 +64,9 @@ class PermitWatch:
             self._changed.notify_all()
 
     def lose(self) -> None:
-        """Arm's permit: a supervisor has died: what it permitted is void, whatever of it is still under way to here."""
+        """Arm's permit from the gate: its supervisor has died: what it permitted is void, whatever of it is still under way to
+        here.
+        """
         with self._changed:
             self._permit = None
             self._losses += 1
@@ -70,7 +74,7 @@ class PermitWatch:
 
     @property
     def losses(self) -> int:
-        """How often the arm lost its permit by :meth:`lose`; a motion that began before it must end."""
+        """How often the arm lost the gate's permit by :meth:`lose`; a motion that began before it must end."""
         with self._changed:
             return self._losses
 
@@ -80,7 +84,7 @@ class PermitWatch:
             self._changed.notify_all()
 
     def refusal(self, decision_id: str, object_id: int) -> str:
-        """Why the arm may not touch that object now; empty when it may."""
+        """Why no permit of the gate lets the arm touch that object now; empty when one does."""
         with self._changed:
             return self._refusal(decision_id, object_id)
 
@@ -98,7 +102,8 @@ class PermitWatch:
         timeout_s: float,
         given_up: Callable[[], bool] = lambda: False,
     ) -> str:
-        """Wait for a permit for that object; the refusal that stands after ``timeout_s`` seconds, empty when allowed.
+        """Arm's permit: wait until the gate allows that object; the refusal that stands after ``timeout_s`` seconds, empty
+        when allowed.
 
         Ends early when ``given_up`` says so, which is called after each message of the gate and after :meth:`wake`.
         """

@@ -107,12 +107,12 @@ def conclude(context: StepContext) -> None:
 
 
 def unexplained(decision: SceneDecision) -> bool:
-    """Gate: whether ``decision`` only doubts that a scene with nothing to do is clean, because something may have been missed."""
+    """Gate step: whether ``decision`` only doubts that a scene with nothing to do is clean, as something may have been missed."""
     return decision.outcome is Outcome.ASK and any(r.subject in _MISSED for r in decision.reasons)
 
 
 def scenes_needed(context: StepContext, decision: SceneDecision) -> int:
-    """Scenes in a row that the gate needs to agree; more before the operator is asked about a missed object."""
+    """Gate step: scenes in a row that must agree; more before the operator is asked about a missed object."""
     return context.settings.consecutive_scenes * (2 if unexplained(decision) else 1)
 
 

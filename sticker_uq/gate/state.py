@@ -54,12 +54,12 @@ class SceneFacts:
 
     @property
     def source(self) -> tuple[str, tuple[int, int]]:
-        """Where the gate's image comes from: boxes of two images mean the same places only if this is the same."""
+        """Gate state: where the image comes from: boxes of two images mean the same places only if this is the same."""
         return self.frame_id, self.image_size
 
     @property
     def judges(self) -> tuple[object, ...]:
-        """What made the gate's decision of the image: it must not change from one scene to the next."""
+        """Gate state: what judged the image: it must not change from one scene to the next."""
         return self.model_hash, self.settings_hash, self.panel_hash, self.policy_hash
 
 
@@ -90,7 +90,7 @@ class Target:
 
     @classmethod
     def of(cls, verdict: ObjectVerdict, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> Target:
-        """The permit's target: the object of ``verdict`` within ``decision``."""
+        """The target of the gate's permit: the object of ``verdict`` within ``decision``."""
         return cls(
             decision_id=decision.decision_id,
             object_id=verdict.object.id,

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pixels to metres: the pose of an object in the arm's frame, with covariance. NumPy only, no ROS, no clock."""
+"""Pixels to metres: camera (real or the simulated cell's), planes, rigid transforms, the pose of an object in the arm's
+frame, with covariance. NumPy only.
+
+No ROS, no clock.
+"""
 
 from sticker_uq.geometry.camera import Camera
 from sticker_uq.geometry.pose import CellGeometry, ObjectPose, ScenePoses, locate, locate_all

@@ -54,7 +54,7 @@ class Camera:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the camera's calibration, 16 hex digits."""
+        """Hash of the camera's size, matrix and distortion, by which pixels become metres, 16 hex digits."""
         values = (self.image_size, np.asarray(self.matrix, float).tolist(), self.model, self.distortion)
         return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()
 

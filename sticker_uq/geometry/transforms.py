@@ -59,7 +59,7 @@ class Plane:
 
     @classmethod
     def of(cls, values: Sequence[float], name: str) -> Plane:
-        """From a, b, c, d of a x + b y + c z + d = 0 (m).
+        """The plane a x + b y + c z + d = 0 (m), from a, b, c, d.
 
         Raises :class:`InvalidInput`, naming ``name``, unless there are four finite numbers and a, b, c are not all zero.
         """
@@ -84,7 +84,7 @@ class Plane:
 
 
 def quaternion(rotation: FloatArray) -> tuple[float, float, float, float]:
-    """x, y, z, w of ``rotation`` (3, 3), w >= 0."""
+    """The rigid transform's quaternion x, y, z, w of ``rotation`` (3, 3), w >= 0."""
     trace = float(np.trace(rotation))
     # the largest of the four squares is at least 1/4, so that the divisor is never small
     squares = np.array([*(1.0 - trace + 2.0 * np.diag(rotation)), 1.0 + trace]) / 4.0

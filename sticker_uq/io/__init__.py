@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and formats, without ROS and without torch: images, recordings, messages, COCO folders, settings, atomic writes."""
+"""Files and formats, without ROS: images, recordings, topics, message fields, COCO folders and annotations, crops, YAML,
+JSON, settings fields, atomic writes.
+"""

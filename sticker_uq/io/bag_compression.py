@@ -50,7 +50,7 @@ class _BoundedZstd:
 
     @staticmethod
     def decompress(data: bytes) -> bytes:
-        """One message."""
+        """One compressed message of a recording."""
         unpacked = _unpack_zstd(data, MOST_UNPACKED)
         _check(len(unpacked))
         return unpacked
@@ -58,7 +58,7 @@ class _BoundedZstd:
     @staticmethod
     @contextmanager
     def open(file: Any, mode: str) -> Iterator[_Unpacking]:
-        """One file, which the reader copies to the disk of temporary files."""
+        """One compressed file of a recording, which the reader copies to the disk of temporary files."""
         with _zstd.open(file, mode) as stream:
             yield _Unpacking(stream)
 
@@ -70,7 +70,7 @@ class _Unpacking:
         self._stream = stream
 
     def read(self, size: int) -> bytes:
-        """The next ``size`` bytes."""
+        """The next ``size`` bytes of a recording's file that is being unpacked."""
         if shutil.disk_usage(gettempdir()).free < LEFT_ON_DISK + size:
             raise ReaderError(f"unpacked, the recording does not fit on the disk of {gettempdir()}")
         return bytes(self._stream.read(size))

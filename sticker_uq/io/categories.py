@@ -16,7 +16,8 @@ _TARGETS = ", ".join((*OWN_NAMES, IGNORE))
 
 
 def category_names(folder: Path) -> dict[str, ObjectClass | None]:
-    """Maps category names in ``folder``, in lower case, to their class; None: objects of that category are left out.
+    """Maps names of annotation categories in the COCO ``folder``, in lower case, to their class; None: such objects are left
+    out.
 
     ``logo`` and ``sticker`` are always known; ``categories.yaml``, if it exists, adds lines NAME: logo, sticker or ignore.
     Raises InvalidInput, naming the line, for a file that is not such a table.

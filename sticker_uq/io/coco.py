@@ -116,7 +116,7 @@ def write_coco(
 
 
 def check_new_dataset(root: Path) -> None:
-    """Raise InvalidInput unless a data set can be written to the folder ``root``, which holds none yet or does not exist."""
+    """Raise InvalidInput unless a COCO folder can be written to ``root``, which holds none yet or does not exist."""
     check_output_folder(root)
     if os.path.lexists(root / ANNOTATIONS):
         raise InvalidInput(f"{root / ANNOTATIONS}: exists already; expected a folder without a dataset")
@@ -128,7 +128,7 @@ def write_annotations(
     images: Sequence[Mapping[str, Any]],
     annotations: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write `annotations.json` with our categories to the folder ``root``, whole or not at all."""
+    """Write a COCO folder's `annotations.json` with our categories to ``root``, whole or not at all."""
     document = {
         "info": {"description": description},
         "categories": [{"id": int(label), "name": name} for name, label in OWN_NAMES.items()],
@@ -140,7 +140,7 @@ def write_annotations(
 
 
 def annotation(identity: int, image_id: int, box: list[float], label: int) -> dict[str, Any]:
-    """The entry of a labelled box x1, y1, x2, y2 px in a COCO file."""
+    """The entry of a labelled box x1, y1, x2, y2 px in the annotations of a COCO folder."""
     x1, y1, x2, y2 = box
     return {
         "id": identity,
@@ -153,7 +153,7 @@ def annotation(identity: int, image_id: int, box: list[float], label: int) -> di
 
 
 def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
-    """The labelled pictures of a COCO folder, in the order of the file.
+    """The labelled pictures of a COCO folder with their annotations, in the order of the file.
 
     Categories are matched by name ("logo", "sticker", any case, or as `categories.yaml` beside the annotations says, see
     :mod:`sticker_uq.io.categories`), whatever their ids; objects of an ignored category are not looked at. A file name is looked
@@ -173,7 +173,8 @@ def read_coco(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
 
 def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
-    """The images in `annotations.json`, as :func:`read_coco` returns them, without checking that the files exist.
+    """The images in a COCO folder's `annotations.json`, as :func:`read_coco` returns them, without checking that the files
+    exist.
 
     The paths are the file names in the annotations.
     """
@@ -181,7 +182,9 @@ def read_annotations(folder: str | os.PathLike[str]) -> list[LabelledImage]:
 
 
 def parse_annotations(path: Path, document: Mapping[str, Any]) -> list[LabelledImage]:
-    """The images in ``document``, the content of the annotations at ``path``; see :func:`read_annotations`."""
+    """The annotated images of a COCO folder in ``document``, the content of the file at ``path``; see
+    :func:`read_annotations`.
+    """
     faults = Faults(str(path))
     images = _images(path, document, faults)
     labels_of = category_labels(path, document)
@@ -228,7 +231,7 @@ def load_annotations(folder: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The objects in the list ``key`` of the annotations at ``path``; InvalidInput when it is no such list."""
+    """The objects in the list ``key`` of a COCO folder's annotations at ``path``; InvalidInput when it is no such list."""
     entries = document.get(key)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidInput(f"{path}: expected {key!r} to be a list of objects")
@@ -236,7 +239,9 @@ def entries_of(path: Path, document: Mapping[str, Any], key: str) -> list[Mappin
 
 
 def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
-    """What the categories of the annotations at ``path`` mean, by id; InvalidInput for an id that is none or used twice."""
+    """What the categories of a COCO folder's annotations at ``path`` mean, by id; InvalidInput for an id that is none or used
+    twice.
+    """
     labels: dict[int, tuple[str, ObjectClass | None, bool]] = {}
     means = category_names(path.parent)
     for category in entries_of(path, document, "categories"):
@@ -252,7 +257,7 @@ def category_labels(path: Path, document: Mapping[str, Any]) -> Labels:
 
 
 def label_of(annotation: Mapping[str, Any], labels_of: Labels) -> tuple[str, ObjectClass | None]:
-    """What is wrong with the category of an annotation ("" if nothing), and its class, None for one to be left out."""
+    """What is wrong with the category of a COCO annotation ("" if nothing), and its class, None for one to be left out."""
     category = annotation.get("category_id")
     name, label, known = (
         labels_of.get(category, (None, None, False)) if isinstance(category, int) else (None, None, False)
@@ -279,7 +284,7 @@ def box_fault(box: object, width: int, height: int) -> str:
 
 
 def is_box(box: object) -> TypeGuard[list[float]]:
-    """Whether ``box`` is a list of four numbers of a possible size."""
+    """Whether ``box`` of a COCO annotation is a list of four numbers of a possible size."""
     return (
         isinstance(box, list)
         and len(box) == 4
@@ -288,7 +293,9 @@ def is_box(box: object) -> TypeGuard[list[float]]:
 
 
 def clipped(box: Sequence[float], width: int, height: int) -> Corners | None:
-    """The corners x1, y1, x2, y2 px of the part of ``box`` (x, y, width, height) inside its image; None when it is empty."""
+    """The corners x1, y1, x2, y2 px of the part of a COCO ``box`` (x, y, width, height) inside its image; None when it is
+    empty.
+    """
     x, y, w, h = map(float, box)
     x1, y1, x2, y2 = max(0.0, x), max(0.0, y), min(float(width), x + w), min(float(height), y + h)
     return (x1, y1, x2, y2) if x2 > x1 and y2 > y1 else None
@@ -372,7 +379,7 @@ def _image_path(root: Path, item: LabelledImage) -> Path:
 
 
 def dataset_digest(items: Sequence[LabelledImage]) -> str:
-    """Hash of the names and labels of a COCO folder's pictures, 16 hex digits."""
+    """Hash of a COCO folder: of the names and annotations of its pictures, 16 hex digits."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(item.path.name.encode() + item.boxes.tobytes() + item.labels.tobytes())
@@ -380,7 +387,7 @@ def dataset_digest(items: Sequence[LabelledImage]) -> str:
 
 
 def read_picture(item: LabelledImage) -> npt.NDArray[np.uint8]:
-    """The pixels of a COCO folder's ``item``, BGR, of a JPEG, PNG, BMP or WebP file.
+    """The image of a COCO folder's ``item`` from its JPEG, PNG, BMP or WebP file, BGR.
 
     Raises InvalidInput if they cannot be read or have another size than labelled.
     """

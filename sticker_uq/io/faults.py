@@ -21,7 +21,7 @@ class Faults:
         self.count = 0
 
     def add(self, fault: str, hint: str = "") -> None:
-        """Add a fault, and what a person can do about it; of several hints the first is shown."""
+        """Note a fault in a file, and what a person can do about it; of several hints the first is shown."""
         self.count += 1
         if len(self._shown) < MOST_SHOWN:
             self._shown.append(fault)
@@ -29,7 +29,7 @@ class Faults:
 
     @contextmanager
     def collected(self, hint: str = "") -> Iterator[None]:
-        """Add the InvalidInput that the block raises as a fault, with ``hint``."""
+        """Note the InvalidInput that the block raises as a fault of a file, with ``hint``."""
         try:
             yield
         except InvalidInput as error:

@@ -82,7 +82,7 @@ ENCODINGS = tuple(_ENCODINGS)
 
 
 def check_layout(encoding: str, width: int, height: int, step: int, size: int) -> int:
-    """Bytes per pixel of a camera image of ``size`` bytes in ``height`` rows of ``step`` bytes; raises if they do not fit.
+    """Bytes per pixel of an image message of ``size`` bytes in ``height`` rows of ``step`` bytes; raises if they do not fit.
 
     Raises :class:`InvalidInput` when the encoding is unknown or the numbers are inconsistent.
     """
@@ -133,7 +133,7 @@ def decode_image(
 
 
 def decode_compressed(data: Buffer) -> Picture:
-    """The picture in a JPEG or PNG file, uint8 (H, W, 3) BGR, rotated according to its EXIF orientation.
+    """The image in a JPEG or PNG file, uint8 (H, W, 3) BGR, rotated according to its EXIF orientation.
 
     Raises :class:`InvalidInput` for other formats and for truncated files, which OpenCV would fill
     with grey.
@@ -157,7 +157,7 @@ def decode_compressed(data: Buffer) -> Picture:
 
 
 def decode_picture(data: Buffer) -> Picture:
-    """The picture in a JPEG, PNG, BMP or WebP file, as :func:`decode_compressed` returns it; raises the same."""
+    """The image in a JPEG, PNG, BMP or WebP file, as :func:`decode_compressed` returns it; raises the same."""
     blob = np.frombuffer(data, np.uint8).tobytes()
     if blob.startswith(b"BM"):
         name, (width, height), complete = "BMP", _inspect_bmp(blob), True
@@ -173,7 +173,7 @@ def decode_picture(data: Buffer) -> Picture:
 
 
 def read_image_file(path: str | os.PathLike[str], name: str = "") -> Picture:
-    """The picture in a JPEG, PNG, BMP or WebP file, uint8 (H, W, 3) BGR.
+    """The image in a JPEG, PNG, BMP or WebP file, uint8 (H, W, 3) BGR.
 
     Raises :class:`InvalidInput`, which calls the file ``name`` (default: its path), when it is no regular file, has more than
     :data:`MOST_PICTURE` bytes or cannot be decoded.

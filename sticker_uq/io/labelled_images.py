@@ -65,16 +65,20 @@ class LabelledSource(ImageSource):
             )
 
     def workpiece_at(self, stamp_ns: int) -> str:
-        """The laptop that was in the cell at ``stamp_ns``, unique over all sources; "" when the recording does not say."""
+        """The laptop that a recording's topic or folder says was there at ``stamp_ns``, unique over all sources; "" if it does
+        not say.
+        """
         before = bisect_right(self.workpieces, stamp_ns, key=lambda announced: announced[0])
         return f"{self.workpieces[before - 1][1]} of {self.path}" if before else ""
 
     def workpiece_of(self, item: LabelledImage, stamp_ns: int) -> str:
-        """The laptop that ``item`` shows, seen at ``stamp_ns``, unique over all sources; "" when nothing says it."""
+        """The laptop on the image ``item`` of a COCO folder or recording, seen at ``stamp_ns``, unique over all sources; "" if
+        unknown.
+        """
         return f"{item.workpiece_id} of {self.path}" if item.workpiece_id else self.workpiece_at(stamp_ns)
 
     def fingerprint(self, digests: Sequence[str]) -> str:
-        """SHA-256 over the labelled images with ``digests``, in order, and their labels, hex."""
+        """SHA-256 over the annotated images with ``digests`` of a COCO folder, in order, and their labels, hex."""
         whole = hashlib.sha256()
         for item, digest in zip(self.items.values(), digests, strict=True):
             whole.update(digest.encode() + item.boxes.tobytes() + item.labels.tobytes())

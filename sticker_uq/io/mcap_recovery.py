@@ -22,7 +22,7 @@ class TruncatedMcap(type(Path())):  # type: ignore[misc]
 
     @cached_property
     def end(self) -> int:
-        """Bytes of complete records in a truncated mcap file, 0 when there is none."""
+        """Bytes of complete messages in a recording's truncated mcap file, 0 when there is none."""
         size = self.stat().st_size
         with io.open(self, "rb") as file:  # noqa: UP020  # self.open appends the footer
             if file.read(8) != _MCAP_MAGIC:
@@ -39,7 +39,7 @@ class TruncatedMcap(type(Path())):  # type: ignore[misc]
         return end if end > 8 else 0
 
     def open(self, *_: Any, **__: Any) -> Any:
-        """The recovered mcap file, open for reading bytes."""
+        """The recording's recovered mcap file, open for reading bytes."""
         return io.BufferedReader(_WithTail(str(self), self.end, _MCAP_END))
 
 

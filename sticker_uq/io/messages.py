@@ -38,20 +38,22 @@ def expected_fields(name: str) -> Iterator[None]:
 
 
 def stamp_to_ns(stamp: Any) -> int:
-    """Nanoseconds since the epoch of ``stamp``, the time of a message, live or from a recording."""
+    """Nanoseconds since the epoch in a message's field ``stamp``, live or from a recording, read without ROS."""
     return int(stamp.sec) * NANOSECONDS + int(
         stamp.nanosec
     )  # of a recording they may be lists, and * repeats them
 
 
 def box_from_msg(message: Any) -> sc.FloatArray:
-    """The box (4,) float32 px of ``message``."""
+    """The box (4,) float32 px in the fields of ``message``, live or recorded, read without ROS."""
     return np.array([message.x1, message.y1, message.x2, message.y2], np.float32)
 
 
 @expected_fields("the scene message")
 def scene_from_msg(message: Any) -> sc.SceneAssessment:
-    """The assessment in ``message``; raises :class:`InvalidInput` when its arrays have inconsistent lengths."""
+    """The assessment in the fields of ``message``, read without ROS; raises :class:`InvalidInput` for arrays of inconsistent
+    lengths.
+    """
     return sc.SceneAssessment(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -83,7 +85,7 @@ def scene_from_msg(message: Any) -> sc.SceneAssessment:
 
 @expected_fields("the image check")
 def image_check_from_msg(message: Any) -> sc.ImageCheck:
-    """The image check in ``message``, live or recorded."""
+    """The image check in the fields of ``message``, live or recorded, read without ROS."""
     return sc.ImageCheck(
         stamp_ns=stamp_to_ns(message.header.stamp),
         frame_id=message.header.frame_id,
@@ -97,7 +99,7 @@ def image_check_from_msg(message: Any) -> sc.ImageCheck:
 
 @expected_fields("a reason")
 def reason_from_msg(message: Any) -> sc.Reason:
-    """The reason in ``message``, live or recorded."""
+    """The reason in the fields of ``message``, live or recorded, read without ROS."""
     box = box_from_msg(message.box)
     return sc.Reason(
         code=message.code,
@@ -111,7 +113,8 @@ def reason_from_msg(message: Any) -> sc.Reason:
 
 @expected_fields("the decision message")
 def decision_from_msg(message: Any, scene: sc.SceneAssessment) -> sc.SceneDecision:
-    """The decision in ``message`` about ``scene``, whose objects it names; boxes that only the operator drew are added.
+    """The decision in the fields of ``message`` about ``scene``, whose objects it names; boxes only the operator drew are
+    added.
 
     Raises :class:`InvalidInput` when ``scene`` is of another image or lacks a named object.
     """

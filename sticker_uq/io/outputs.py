@@ -14,7 +14,7 @@ from sticker_uq.scene import InvalidInput
 
 
 def check_output_file(path: Path, name: str = "") -> None:
-    """Raise :class:`InvalidInput`, which calls the place ``name`` (default: ``path``), unless a file can be written to ``path``.
+    """Raise :class:`InvalidInput`, naming ``name`` (default: ``path``), unless a file can be written to ``path``.
 
     Its folder must exist. Nothing is created or changed.
     """

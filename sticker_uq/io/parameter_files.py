@@ -17,7 +17,9 @@ _EVERY_NODES_OWN = ("use_sim_time", "autostart")
 
 
 def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None = None) -> None:
-    """Raise InvalidInput for the first of `names` that is not `known` nor a parameter of every ROS node; suggests the nearest."""
+    """For a YAML file of ROS parameters: InvalidInput for the first of `names` not `known` nor of every node; suggests the
+    nearest.
+    """
     for name in names:
         if name in (*known, *_EVERY_NODES_OWN) or name.startswith("qos_overrides"):
             continue
@@ -27,7 +29,7 @@ def refuse_unknown(names: Iterable[str], known: Sequence[str], file: Path | None
 
 
 def read_parameters(path: Path, node: str) -> dict[str, Any]:
-    """The parameters that the ROS 2 parameter file at `path` gives to `node`; empty when it has other nodes only.
+    """The parameters that the ROS 2 YAML file at `path` gives to `node`; empty when it has other nodes only.
 
     Sections named ``/**`` apply to every node; a namespace before the node's name is ignored. Raises InvalidInput
     when the file is missing or not a parameter file.

@@ -144,7 +144,8 @@ def parse_json(text: str | bytes, name: str) -> Any:
 
 
 def child_path(folder: Path, file_name: str, name: str) -> Path:
-    """``folder / file_name``; raises :class:`InvalidInput`, naming the entry ``name``, for a file name that leaves ``folder``.
+    """The path of a file in ``folder``; raises :class:`InvalidInput`, naming the entry ``name``, for a file name that leaves
+    it.
 
     Links inside of ``folder`` may point anywhere: whoever made them there could have put the file itself there.
     """

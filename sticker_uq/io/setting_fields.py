@@ -71,7 +71,7 @@ def refusal(info: FieldInfo, problem: Any) -> str:
 
 
 def validated(model: type[M], values: dict[str, Any], strict: bool = False) -> M:
-    """``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid value and what was expected.
+    """Settings: ``model`` made of ``values``; raises :class:`InvalidInput` naming each invalid field and what was expected.
 
     ``strict``: neither ``true`` nor ``"0.8"`` is a number, as in a file.
     """

@@ -13,7 +13,7 @@ PACKAGE = "sticker_uq"
 
 
 def share_folder() -> Path:
-    """The installed share folder of this package, or the repository's root when it runs from a checkout.
+    """The installed folder of this package's shared files, or the repository's root when it runs from a checkout.
 
     Raises :class:`InvalidInput` when neither contains the configuration files.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def whereabouts() -> dict[str, Any]:
-    """Which process this is: host, user and number."""
+    """Which process writes files here: host, user and number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name

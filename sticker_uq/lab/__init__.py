@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness assessment, studies."""
+"""Offline laboratory, not needed by a running cell: rendering, data sets, training, attacks, robustness, studies; here, their
+worker processes and result tables.
+"""

@@ -16,8 +16,9 @@ R = TypeVar("R")
 
 
 def mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator[R]:
-    """Laboratory work in parallel: ``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one;
-    it must be picklable.
+    """Laboratory work in parallel: ``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one.
+
+    ``function`` must be picklable.
     """
     if min(jobs, len(work)) <= 1:
         yield from map(function, work)

@@ -12,7 +12,9 @@ from sticker_uq.io.files import atomic_write
 
 
 def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
-    """Write every result table with rows to ``folder``/NAME.csv with all its digits. Raises OSError when the disk refuses."""
+    """Write every result table of the laboratory with rows to ``folder``/NAME.csv with all its digits. OSError when the disk
+    refuses.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         if not table.empty:
@@ -21,6 +23,6 @@ def write_tables(tables: Mapping[str, pd.DataFrame], folder: Path) -> None:
 
 
 def write_parquet(table: pd.DataFrame, path: Path) -> None:
-    """Write the result ``table`` to ``path``, completely or not at all. Raises OSError when the disk refuses."""
+    """Write the laboratory's result ``table`` to ``path``, completely or not at all. Raises OSError when the disk refuses."""
     with atomic_write(path) as stream:
         table.to_parquet(stream, index=False)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Misclassification monitors (S001) and the panel of them: how little the classification of one object can be trusted.
+"""Misclassification monitors (S001) and their panel at run time: scores of how little an object's class can be trusted; crop
+classifier, task networks.
 
 Weiss et al. (2022) call them supervisors. Here the monitor is the ROS node that runs policy and gate.
 """

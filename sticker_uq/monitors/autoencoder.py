@@ -31,7 +31,7 @@ class Vae(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, size))
 
     def reconstruct(self, crops: Tensor) -> Tensor:
-        """The autoencoder monitor's picture of the latent mean, without noise."""
+        """The autoencoder monitor's reconstruction of the latent mean, without noise."""
         return torch.sigmoid(self.decoder(self.mean(self.encoder(crops)))).view_as(crops)
 
     def loss(self, crops: Tensor, noise: Tensor) -> Tensor:

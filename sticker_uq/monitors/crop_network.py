@@ -42,16 +42,16 @@ class CropNetwork(Protocol):
     last: nn.Linear
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """Outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
+        """The crop classifier's outputs (N, C, h, w) of the layers, and (N, D) of the last hidden one."""
 
     def __call__(self, crops: Tensor, dropout: bool = False) -> Tensor:
         """Logits (N, K) of crops (N, C, h, w)."""
 
     def train(self, mode: bool = True) -> Any:
-        """As of a torch module."""
+        """The crop classifier's training mode, as of a torch module."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """As of a torch module."""
+        """The crop classifier's parameters, as of a torch module."""
 
 
 class CropClassifier(nn.Module):
@@ -74,7 +74,7 @@ class CropClassifier(nn.Module):
         self.last = nn.Linear(FEATURES, classes)
 
     def activations(self, crops: Tensor, dropout: bool) -> tuple[Tensor, ...]:
-        """The crop classifier's outputs of the convolutions and of the hidden layer."""
+        """The crop classifier's outputs of the convolutions and of the hidden layer, which monitors read."""
         maps: list[Tensor] = []
         at = crops
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
@@ -113,7 +113,9 @@ def train_network(
     seed: int,
     training: Training,
 ) -> N:
-    """The network that ``build`` makes for a shape (C, h, w) and a number of classes, trained as by :func:`train_classifier`."""
+    """The crop classifier that ``build`` makes for a shape (C, h, w) and a number of classes, trained as by
+    :func:`train_classifier`.
+    """
     pictures = torch.from_numpy(np.ascontiguousarray(crops, np.float32))
     targets = torch.from_numpy(np.ascontiguousarray(vectors, np.float32))
     with torch.random.fork_rng(devices=[]):
@@ -157,10 +159,10 @@ def _varied(crops: Tensor) -> Tensor:
 @single_thread()
 @torch.no_grad()
 def class_vectors(model: CropNetwork, crops: FloatArray) -> FloatArray:
-    """The class vectors (N, K) of one pass without dropout."""
+    """The crop classifier's class vectors (N, K) of one pass without dropout."""
     return np.concatenate([torch.softmax(model(part), dim=1).double().numpy() for part in parts_of(crops)])
 
 
 def parts_of(crops: FloatArray) -> tuple[Tensor, ...]:
-    """``crops`` (N, C, h, w) as tensors of a size that fits into memory with everything that is made of them."""
+    """For a crop classifier: ``crops`` (N, C, h, w) as tensors of a size that fits into memory with everything made of them."""
     return torch.from_numpy(np.ascontiguousarray(crops, np.float32)).split(_CHUNK)

@@ -47,7 +47,9 @@ class Probe:
 def pooled_layers(
     detector: StochasticDetector, features: Features, boxes: FloatArray
 ) -> tuple[FloatArray, ...]:
-    """Layers that monitors read: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N, C_l) each."""
+    """Layers of objects for monitors to score: means of the finest maps that enter the heads over ``boxes`` (N, 4) px, (N,
+    C_l) each.
+    """
     width, height = features.image_size
     scale = np.array([features.resized[1] / width, features.resized[0] / height] * 2, np.float32)
     rows = torch.from_numpy(np.asarray(boxes, np.float32).reshape(-1, 4) * scale).to(detector.device)
@@ -60,8 +62,10 @@ def pooled_layers(
 
 
 def vectors_of(boxes: FloatArray, seen: Detections | StochasticSamples, passes: int) -> FloatArray:
-    """What each of ``passes`` passes says about ``boxes`` (N, 4): class vectors (T, N, 3) of the box that overlaps most, NaN
-    where none shows the same object.
+    """For monitors: class vectors (T, N, 3) by which each of ``passes`` passes sees ``boxes`` (N, 4): of the box that overlaps
+    most.
+
+    NaN where none shows the same object.
     """
     found = np.full((passes, len(boxes), CLASS_COUNT), np.nan)
     index = seen.pass_index if isinstance(seen, StochasticSamples) else np.zeros(len(seen.boxes), np.int64)

@@ -28,7 +28,7 @@ MOST_LEARNED = 1024 * MIB
 def save_monitor(
     monitor: Monitor, folder: str | os.PathLike[str], about: dict[str, Any] | None = None
 ) -> Path:
-    """Write ``monitor`` to ``folder``, which must exist, and return the path of its JSON file.
+    """Write the fitted ``monitor`` to ``folder``, which must exist, and return the path of its JSON file.
 
     ``about``: whatever else JSON can hold (what it was fitted on). The JSON file comes last and names the checksum of the
     other one, so a reader never takes half of it. OSError when the disk fails.
@@ -78,7 +78,7 @@ def load_monitor(folder: str | os.PathLike[str], name: str) -> Monitor:
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The JSON file of a monitor; InvalidInput when it is missing or none."""
+    """What the JSON file of a monitor says about it; InvalidInput when it is missing or none."""
     if not path.is_file():
         fitted = ", ".join(sorted(p.stem for p in path.parent.glob("*.json"))) or "none"
         raise InvalidInput(f"{path}: no such file; fitted there: {fitted}")

@@ -81,7 +81,7 @@ def save_panel(
     calibration: Calibration,
     about: Mapping[str, Any],
 ) -> PanelFile:
-    """Write everything of a panel to ``folder``, which is made, and return what panel.json says.
+    """Write a panel with all its monitors to ``folder``, which is made, and return what panel.json says.
 
     panel.json comes last and names the checksums of the others, so that a reader never takes half of it. ``members``: weights
     files of an ensemble, which are copied; ``refused``: by monitor, see :class:`MonitorFile`. OSError when the disk fails.

@@ -62,7 +62,7 @@ class Monitor(ABC):
             return np.asarray(self._score(objects), np.float64)
 
     def settings(self) -> dict[str, Any]:
-        """What the monitor's constructor was given, as JSON can hold it."""
+        """What the monitor was constructed with, as JSON can hold it."""
         return dict(self._options)
 
     def arrays(self) -> Arrays:

@@ -52,7 +52,7 @@ SURPRISE_FAMILY = ("lsa", "dsa", "mdsa")
 
 
 def monitor_named(name: str, **settings: Any) -> Monitor:
-    """A new monitor of that name; InvalidInput when there is none, TypeError for settings it does not have."""
+    """A new monitor of that name, for objects' class scores; InvalidInput when there is none, TypeError for unknown settings."""
     if name not in _KNOWN:
         close = difflib.get_close_matches(name, _KNOWN, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(_KNOWN)}"

@@ -39,7 +39,7 @@ class TaskNetwork(Monitor):
         super().__init__(threshold=threshold, kind=kind, epochs=epochs, seed=seed)
 
     @property
-    def limit(self) -> float:
+    def score_limit(self) -> float:
         """The task network monitor's highest score for a probability of a removable sticker above the threshold."""
         return 0.5 if self._options["kind"] == "task" else 1.0 - float(self._options["threshold"])
 
@@ -113,7 +113,7 @@ class TaskCascade(Monitor):
 
     @classmethod
     def of(cls, remove: TaskNetwork, keep: TaskNetwork) -> TaskCascade:
-        """The cascade monitor of two task networks that were fitted with the same epochs and seed."""
+        """The monitor that is a cascade of two task networks, which were fitted with the same epochs and seed."""
         one, other = remove.settings(), keep.settings()
         made = cls(
             one["threshold"], other["threshold"], one["kind"], other["kind"], one["epochs"], one["seed"]
@@ -122,7 +122,7 @@ class TaskCascade(Monitor):
         return made
 
     def restore(self, arrays: Arrays) -> None:
-        """Take over ``arrays``, which another cascade monitor of the same settings has learned."""
+        """Take over ``arrays``, which another such monitor, a cascade of task networks with these settings, has learned."""
         super().restore(arrays)
         for role, network in self._networks.items():
             own = {n.removeprefix(f"{role}."): a for n, a in arrays.items() if n.startswith(f"{role}.")}
@@ -136,8 +136,8 @@ class TaskCascade(Monitor):
     def _score(self, objects: Objects) -> FloatArray:
         removes, keeps = (self._networks[role] for role in ("remove", "keep"))
         against, against_both = removes.score(objects), keeps.score(objects)
-        above = against_both <= keeps.limit
-        contradicting = ~above & (against <= removes.limit)
+        above = against_both <= keeps.score_limit
+        contradicting = ~above & (against <= removes.score_limit)
         return np.where(above, against, np.where(contradicting, NO_STICKER, NO_STICKER + against_both))
 
 

@@ -33,37 +33,37 @@ def run_executable(name: str) -> None:
 
 
 def detector() -> None:
-    """Entry point of the executable ``detector``."""
+    """Entry point of the executable ``detector``: imports that node and runs it."""
     run_executable("detector")
 
 
 def supervisor() -> None:
-    """Entry point of the executable ``supervisor``."""
+    """Entry point of the executable ``supervisor``: imports that node and runs it."""
     run_executable("supervisor")
 
 
 def cell_sim() -> None:
-    """Entry point of the executable ``cell_sim``."""
+    """Entry point of the executable ``cell_sim``: imports that node and runs it."""
     run_executable("cell_sim")
 
 
 def image_source() -> None:
-    """Entry point of the executable ``image_source``."""
+    """Entry point of the executable ``image_source``: imports that node and runs it."""
     run_executable("image_source")
 
 
 def recorder() -> None:
-    """Entry point of the executable ``recorder``."""
+    """Entry point of the executable ``recorder``: imports that node and runs it."""
     run_executable("recorder")
 
 
 def console() -> None:
-    """Entry point of the executable ``console``."""
+    """Entry point of the executable ``console``: imports that node and runs it."""
     run_executable("console")
 
 
 def shadow() -> None:
-    """Entry point of the executable ``shadow``."""
+    """Entry point of the executable ``shadow``: imports that node and runs it."""
     run_executable("shadow")
 
 

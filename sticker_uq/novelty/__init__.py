@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Novelty detection (run time): foreign objects and missed stickers that no predicted box explains; network, head, regions."""
+"""Novelty detection at run time: the novelty network, head, reference and quality; foreign objects and missed stickers that
+no predicted box explains.
+"""

@@ -61,14 +61,14 @@ class NoveltyHead(nn.Module):
 
 
 def novelty_map(head: NoveltyHead, cells: Tensor) -> Tensor:
-    """Probability that something novel covers each of ``cells`` (n, C, h, w), (n, h, w)."""
+    """Novelty head: the probability that something novel covers each of ``cells`` (n, C, h, w), (n, h, w)."""
     with torch.inference_mode():
         flat = head(cells.permute(0, 2, 3, 1).flatten(0, 2))
     return torch.sigmoid(flat).unflatten(0, (cells.shape[0], *cells.shape[2:]))
 
 
 def novelty(probabilities: Tensor) -> float:
-    """Novelty of one image from its map (h, w): the mean of the STRONGEST cells, 0..1."""
+    """Novelty of one image from the head's map (h, w): the mean of the STRONGEST cells, 0..1."""
     return float(probabilities.flatten().topk(min(STRONGEST, probabilities.numel())).values.mean())
 
 
@@ -81,7 +81,7 @@ def save_head(head: NoveltyHead, detector: StochasticDetector, path: str | os.Pa
 
 
 def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> NoveltyHead:
-    """The novelty head in file ``path``; InvalidInput if it holds none, or one for other weights."""
+    """The novelty head for run time in file ``path``; InvalidInput if it holds none, or one for other weights."""
     state, metadata = load_weights(path)
     if metadata.get("role") != ROLE:
         raise InvalidInput(f"{path}: is no novelty head, expected a file that `sticker-uq dil learn` wrote")
@@ -98,7 +98,7 @@ def load_head(detector: StochasticDetector, path: str | os.PathLike[str]) -> Nov
 def load_novelty_model(
     detector: StochasticDetector, path: str | os.PathLike[str]
 ) -> NoveltyNetwork | NoveltyHead:
-    """The novelty network, or the head of ``detector``, in file ``path``; InvalidInput if it holds neither."""
+    """The novelty network, or the head of ``detector``, for run time from file ``path``; InvalidInput if it holds neither."""
     _, metadata = load_weights(path)
     if metadata.get("role") == NETWORK_ROLE:
         return load_network(path, detector.device)

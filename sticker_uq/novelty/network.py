@@ -118,7 +118,7 @@ class NoveltyNetwork(nn.Module):
         return torch.as_tensor(self.head(torch.cat([joined, self.fine(quarter)], dim=1)))
 
     def start_from(self, blocks: nn.Sequential) -> None:
-        """Start the novelty network from the weights of the first ``blocks`` of another MobileNetV3."""
+        """Copy the weights of the first ``blocks`` of another MobileNetV3 into the novelty network."""
         self.encoder.load_state_dict(blocks[:_BLOCKS].state_dict())
 
 
@@ -197,7 +197,7 @@ def save_network(network: NoveltyNetwork, detector: StochasticDetector, path: st
 
 
 def file_metadata(role: str, detector: StochasticDetector, quality: NoveltyQuality | None) -> dict[str, Any]:
-    """The metadata of a novelty file in this ``role``, made with ``detector``."""
+    """What the file of a novelty network or head in this ``role`` says about it, made with ``detector``."""
     measured = {} if quality is None else {"quality": quality.to_dict()}
     return {"model": detector.name, "role": role, "detector": detector.weights_hash, **measured}
 
@@ -218,7 +218,7 @@ def load_network(path: str | os.PathLike[str], device: torch.device | str = "cpu
 
 
 def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
-    """The novelty network in file ``path`` as it was saved, to learn on; InvalidInput if it holds none."""
+    """The novelty network in file ``path`` as it was saved, not yet ready for run time; InvalidInput if it holds none."""
     state, metadata = load_weights(path)
     if metadata.get("role") != NETWORK_ROLE:
         raise InvalidInput(
@@ -237,9 +237,7 @@ def read_network(path: str | os.PathLike[str]) -> NoveltyNetwork:
 
 
 def ready(network: NoveltyNetwork) -> NoveltyNetwork:
-    """The novelty ``network`` itself, made ready for inference only: normalisation is part of the convolutions,
-    which is faster.
-    """
+    """The novelty ``network`` itself, made ready for run time: normalisation is part of the convolutions, which is faster."""
     network.eval().requires_grad_(False)
     _fuse(network)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -261,7 +259,7 @@ def packaged_for(detector: StochasticDetector) -> Path | None:
 
 
 def packaged_network(detector: StochasticDetector) -> NoveltyNetwork | None:
-    """The packaged novelty network for ``detector``; None unless this has packaged weights."""
+    """The packaged novelty network for run time of ``detector``; None unless this has packaged weights."""
     path = packaged_for(detector)
     return None if path is None else load_network(path, detector.device)
 

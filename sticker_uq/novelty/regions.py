@@ -45,7 +45,9 @@ def missed_stickers(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArra
 
 
 def missed_sticker_probability(maps: NoveltyMaps, predicted: FloatArray) -> float:
-    """Probability that a sticker is visible that none of the ``predicted`` boxes (N, 4) px shows: of the surest missed one."""
+    """Novelty network's probability that a sticker is visible that no ``predicted`` box (N, 4) px shows: of the surest missed
+    one.
+    """
     return float(missed_stickers(maps, predicted)[1].max(initial=0.0))
 
 
@@ -55,7 +57,7 @@ def _strongest(cells: FloatArray) -> float:
 
 
 def unexplained_places(maps: NoveltyMaps, predicted: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
+    """The novelty network's stickers and foreign objects that the ``predicted`` boxes (N, 4) px do not explain.
 
     Boxes (K, 4) float32 px and probabilities (K,) float32: :func:`missed_stickers` of PLACE_PROBABILITY or more, then connected
     cells with a foreign object or a sticker of which no such box covers half; both the surest first.

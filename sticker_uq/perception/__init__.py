@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perception: image in, :class:`~sticker_uq.scene.SceneAssessment` out; joins detection, uncertainty, DiL and novelty."""
+"""Perception: image in, SceneAssessment out: settings, image checks, digest, exposure; pipeline of detector, DiL, panel votes
+and novelty; cascade of models.
+"""
 
 from __future__ import annotations
 

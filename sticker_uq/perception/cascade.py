@@ -30,14 +30,14 @@ class CascadeStage:
 
 
 def asks_a_person(scene: SceneAssessment, policy: Policy) -> bool:
-    """Whether ``policy`` would have a person asked now: about the scene, or because only doubtful objects are left in it."""
+    """Cascade: whether ``policy`` would have a person asked now: about the scene, or because only doubtful objects are left."""
     return judge(scene, policy).outcome is Outcome.ASK
 
 
 def escalate(
     stages: Sequence[CascadeStage], unsure: Callable[[SceneAssessment], bool], budget_ms: float
 ) -> list[SceneAssessment]:
-    """The assessments of one image by the ``stages`` that ran, the smallest first; the last assessment is the one that counts.
+    """The cascade's assessments of one image by the ``stages`` that ran, the smallest first; the last one counts.
 
     The next stage runs while ``unsure`` of the last assessment and while all together are expected to take no more than
     ``budget_ms`` (0: no limit). The first always runs. When the last one is unsure too, or the time is up, the decision is left
@@ -88,7 +88,7 @@ class Cascade:
 
     @property
     def shortage(self) -> str:
-        """What the device's memory did not suffice for, of all models of the cascade; "" where it did."""
+        """Perception by a cascade: what the device's memory did not suffice for, of all its models; "" where it did."""
         return "; ".join(stage.shortage for stage in self._stages if stage.shortage)
 
     def warm_up(self) -> None:

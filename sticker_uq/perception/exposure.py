@@ -27,7 +27,7 @@ _FEWEST_BLOCKS = 200
 
 
 def measure_exposure(image: NDArray[np.uint8]) -> Exposure:
-    """What ``image`` (H, W, 3) uint8 BGR with at least one pixel tells about how it was taken.
+    """Exposure: what ``image`` (H, W, 3) uint8 BGR with at least one pixel tells about how it was taken.
 
     Noise and sharpness are NaN where there is nothing to measure them on.
     """

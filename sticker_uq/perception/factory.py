@@ -26,7 +26,9 @@ _NO_PANEL = {"panel": "", "monitors": ""}
 
 
 def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
-    """The perception of ``settings``. Raises InvalidInput when weights, device, policy or the file of a model cannot be used."""
+    """The perception that ``settings`` describe. Raises InvalidInput when weights, device, policy or a model's file cannot be
+    used.
+    """
     if not settings.escalate_to:
         return single_perception(settings)
     # torch takes seconds to load: help and bad options need not wait
@@ -47,7 +49,8 @@ def load_perception(settings: PerceptionSettings) -> Perception | Cascade:
 
 
 def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> PerceptionSettings:
-    """``present`` with the parameters that the ROS 2 parameter ``file`` gives to ``node``, as `sticker-uq select` writes them.
+    """``present`` settings of perception with those that the ROS 2 parameter ``file`` gives to ``node``, as from `sticker-uq
+    select`.
 
     Raises InvalidInput for a file without any, with one that is not perception's, and with another device or number of threads.
     """
@@ -63,7 +66,9 @@ def settings_of_file(file: Path, node: str, present: PerceptionSettings) -> Perc
 
 
 def single_perception(settings: PerceptionSettings, detector: StochasticDetector | None = None) -> Perception:
-    """The perception of one model, with ``detector`` if given; raises as :func:`load_perception`, also for a cascade."""
+    """The perception of one model, no cascade, with ``detector`` if given; raises as :func:`load_perception`, also for a
+    cascade.
+    """
     from sticker_uq.perception import Perception
 
     return Perception(settings, detector)

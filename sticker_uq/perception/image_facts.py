@@ -24,7 +24,7 @@ class ImageFacts(NamedTuple):
 
 
 def image_facts(image: NDArray[np.uint8]) -> ImageFacts:
-    """What is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
+    """Image check: what is measured of ``image`` (H, W, 3) uint8 BGR without a model; from any thread.
 
     Raises :class:`InvalidInput` for anything else.
     """
@@ -40,7 +40,9 @@ def check_picture(image: NDArray[np.uint8]) -> None:
 
 
 def image_digest(image: NDArray[np.uint8]) -> str:
-    """BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises :class:`InvalidInput`."""
+    """Perception's BLAKE2b digest of shape and pixels of ``image`` (H, W, 3) uint8, 32 hex digits; raises
+    :class:`InvalidInput`.
+    """
     check_picture(image)
     digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)

@@ -62,7 +62,7 @@ class NoveltyEstimator:
             self.settings_hash = hashlib.sha256(both.encode()).hexdigest()
 
     def begin(self, image: NDArray[np.uint8]) -> Callable[[Features], ImageNovelty]:
-        """Start on ``image``; the returned function takes its features and waits for its novelty.
+        """Perception starts on ``image``; the returned function takes its features and waits for its novelty.
 
         A network of its own runs in parallel with the detector, on another core if there is one; on a GPU it runs after it.
         """
@@ -113,13 +113,13 @@ def _file(settings: PerceptionSettings, detector: StochasticDetector) -> Path | 
 
 
 def novelty_from_network(network: NoveltyNetwork, image: NDArray[np.uint8]) -> ImageNovelty:
-    """The novelty of ``image`` (H, W, 3) uint8 BGR by ``network``."""
+    """Perception's novelty of ``image`` (H, W, 3) uint8 BGR by ``network``."""
     maps = novelty_maps(network, image)
     return ImageNovelty(maps.foreign, maps.cell, scene_novelty(maps), maps.distance, maps)
 
 
 def novelty_from_head(detector: StochasticDetector, head: NoveltyHead, features: Features) -> ImageNovelty:
-    """The novelty of an image with these ``features`` of ``detector`` by ``head``."""
+    """Perception's novelty of an image with these ``features`` of ``detector`` by ``head``."""
     cells = cells_of(detector.head_maps(features), features.padded)
     probabilities = novelty_map(head, cells)[0].cpu()
     with torch.inference_mode():
@@ -129,7 +129,9 @@ def novelty_from_head(detector: StochasticDetector, head: NoveltyHead, features:
 
 
 def cell_of(features: Features, rows: int, columns: int) -> tuple[float, float]:
-    """Width and height in px of a novelty cell, of ``rows`` x ``columns`` cells over the padded input of ``features``."""
+    """In perception, width and height in px of a novelty cell, of ``rows`` x ``columns`` cells over the padded input of
+    ``features``.
+    """
     width, height = features.image_size
     return (
         width * features.padded[1] / features.resized[1] / columns,
@@ -154,7 +156,7 @@ class ImageNovelty:
         self._cells_per_px = 1 / np.array([*cell, *cell])
 
     def at(self, box: FloatArray) -> float:
-        """Mean novelty of the cells of an image that ``box`` (4,) px touches."""
+        """In perception, the mean novelty of the cells of an image that ``box`` (4,) px touches."""
         if self._cells is None or not np.isfinite(box).all():
             return math.nan
         rows, columns = self._cells.shape
@@ -164,7 +166,7 @@ class ImageNovelty:
         return float(self._cells[top : max(bottom, top + 1), left : max(right, left + 1)].mean())
 
     def on(self, objects: Iterable[ObservedObject]) -> tuple[ObservedObject, ...]:
-        """Clustered ``objects`` with the novelty of their boxes."""
+        """Perception's clustered ``objects`` of an image with the novelty of their boxes."""
         if self._cells is None:
             return tuple(objects)
         return tuple(replace(o, novelty=self.at(o.box)) for o in objects)

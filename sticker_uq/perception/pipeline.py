@@ -83,12 +83,12 @@ class Perception:
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """Names of the monitors that have a vote in perception's panel."""
+        """Names of the monitors with a vote in perception's panel."""
         return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)
 
     @property
     def panel_hash(self) -> str:
-        """SHA-256 of the panel of monitors and who of it votes, hex; empty without one."""
+        """Digest of perception's panel and who of it votes, SHA-256, hex; empty without one."""
         return "" if self._panel is None else self._panel.hash
 
     @property
@@ -111,7 +111,7 @@ class Perception:
         return self._detector
 
     def warm_up(self) -> SceneAssessment:
-        """Let perception assess an empty picture, so that the first real one is not slower than the others."""
+        """Let perception assess an empty image, so that the first real one is not slower than the others."""
         return self.assess(np.zeros((*WARM_UP_SIZE, 3), np.uint8))
 
     def assess(
@@ -151,8 +151,8 @@ class Perception:
     def examine(
         self, image: NDArray[np.uint8], members: Sequence[StochasticDetector] = ()
     ) -> tuple[SceneAssessment, Objects]:
-        """What is seen on ``image`` after all passes, without distinctive localization, and everything that monitors may read
-        of its clustered objects but logits.
+        """What perception sees on ``image`` after all passes, without DiL, and what monitors may read of its clustered objects
+        but logits.
 
         ``members``: the networks of an ensemble. What a panel is fitted on; raises as :meth:`assess` does, and NonFiniteOutput.
         """
@@ -167,7 +167,7 @@ class Perception:
         return scene, observe_objects(self._detector, image, features, samples, objects, members)
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """Perception's assessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
+        """Perception's SceneAssessment of an image that failed: status FAILED with ``reason``; it closes the gate."""
         return self._assessment(stamp_ns, frame_id, (0, 0), "", _failed(reason, self.settings.passes), {})
 
     def _reason(self, error: RuntimeError | MemoryError) -> str:
@@ -313,7 +313,7 @@ def _has_turn(digest: str, stamp_ns: int, every: int) -> bool:
 
 
 def image_seed(digest: str, seed: int) -> int:
-    """Seed of the dropout masks for the image with ``digest`` under the user's ``seed``, below 2**63."""
+    """Perception's seed for the dropout masks of the image with ``digest`` under the user's ``seed``, below 2**63."""
     mixed = hashlib.blake2b(f"{digest}:{seed}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 

@@ -72,19 +72,19 @@ class PerceptionSettings(DetectorSettings):
 
     @property
     def votes(self) -> tuple[str, ...]:
-        """The monitors of perception's panel with a vote: the names in ``monitors``."""
+        """Of perception's settings, the monitors with a vote in the panel: the names in ``monitors``."""
         return tuple(name.strip() for name in self.monitors.split(",") if name.strip())
 
     @property
     def cluster(self) -> ClusterSettings:
-        """The part of perception's settings that clustering reads."""
+        """The settings of the clustering of objects among those of perception."""
         return ClusterSettings(
             min_cluster_size=self.min_cluster_size, min_samples=self.min_samples, epsilon=self.cluster_epsilon
         )
 
     @property
     def localization(self) -> LocalizationSettings:
-        """The part of perception's settings that distinctive localization reads."""
+        """The settings of DiL among those of perception."""
         return LocalizationSettings(
             technique=self.dil_technique,
             decision_threshold=self.decision_threshold,
@@ -93,7 +93,8 @@ class PerceptionSettings(DetectorSettings):
         )
 
     def hash_on(self, device_kind: str) -> str:
-        """SHA-256 of all settings of perception that change the result, hex; weights and panel have hashes of their own.
+        """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their
+        own.
 
         ``device_kind``: "cpu" or "cuda", which round differently.
         """

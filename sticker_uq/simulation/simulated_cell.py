@@ -116,7 +116,7 @@ class SimulatedCell:
         return self.record.handed_over
 
     def picture(self) -> ImageArray:
-        """The simulated camera's next picture, BGR uint8 (H, W, 3); with new sensor noise each time."""
+        """What the simulated cell's camera sees of the laptop next, BGR uint8 (H, W, 3); with new sensor noise each time."""
         self._frames += 1
         noise = np.random.default_rng([self.settings.seed, self._frames]).integers(
             -SENSOR_NOISE, SENSOR_NOISE + 1, self._truth.image.shape, np.int8
@@ -172,7 +172,7 @@ class SimulatedCell:
         return list(stickers[overlap.max(axis=1) < TOUCH_IOU])
 
     def write_record(self) -> None:
-        """Write the simulated cell's records of all laptops to ``settings.record_file``, if there is one."""
+        """Write what became of all laptops of the simulated cell to ``settings.record_file``, if there is one."""
         if self.settings.record_file:
             with atomic_write(Path(self.settings.record_file), "w") as file:
                 json.dump([asdict(record) for record in self.records], file, indent=1)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Test doubles and a test bench for drivers and nodes: scripted arm, camera and detector, gate, clock, fault injection.
+"""Test doubles and a test bench for drivers and nodes under test: scripted arm, camera, detector, gate, clock, scenes; fault
+injection into real processes.
 
 See docs/testing.md.
 

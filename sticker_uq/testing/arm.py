@@ -46,7 +46,7 @@ class ScriptedMotion:
             yield step
 
     def stop(self) -> None:
-        """Count the scripted driver's stop; raises ``stop_error`` if that is set."""
+        """Count the stop of the scripted arm's driver; raises ``stop_error`` if that is set."""
         self.stops += 1
         if self.stop_error is not None:
             raise self.stop_error

@@ -69,8 +69,9 @@ class Bench:
     def until(
         self, condition: Callable[[], Any], what: str | Callable[[], str], patience_s: float = PATIENCE_S
     ) -> Any:
-        """Spin until ``condition()`` is true and return its value; fails the test with ``what``, which may be a function that
-        tells how things stand then, after ``patience_s``.
+        """Spin until ``condition()`` is true and return its value; fails the test with ``what`` after ``patience_s``.
+
+        ``what`` may be a function that tells how things stand then.
         """
         end = time.monotonic() + patience_s
         while not (value := condition()):
@@ -103,7 +104,9 @@ class Bench:
         return publisher
 
     def until_heard(self, publisher: Any) -> None:
-        """Wait until every subscription of the publisher's topic is matched and has become reliable as it is."""
+        """Let the test bench wait until every subscription of the publisher's topic is matched and has become reliable as it
+        is.
+        """
 
         def heard() -> bool:
             found = self.probe.get_subscriptions_info_by_topic(publisher.topic_name)
@@ -155,13 +158,13 @@ class Bench:
 
 
 def values_of(status: Any) -> dict[str, str]:
-    """The key-value pairs of a DiagnosticStatus, for tests."""
+    """The key-value pairs of a node's DiagnosticStatus, for the test bench."""
     return {pair.key: pair.value for pair in status.values}
 
 
 @contextmanager
 def running_bench() -> Iterator[Bench]:
-    """A test bench in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
+    """A test bench for nodes under test in an initialised default context; the environment's ROS_DOMAIN_ID is used."""
     init_ros([])
     try:
         made = Bench()

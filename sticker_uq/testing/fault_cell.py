@@ -196,7 +196,9 @@ class FaultCell:
             raise AssertionError(f"{error}; gate {gate}\n" + "\n".join(self.lines[-60:])) from None
 
     def until_gate(self, *states: int, reason: BlockReason = BlockReason.NONE, code: str = "") -> GateState:
-        """The test's first gate message from now on in one of ``states`` (any closed one without) with this reason and detail."""
+        """The first state of the gate in a fault test from now on: one of ``states`` (any closed one without) with this reason
+        and detail.
+        """
         start = len(self.gates)
 
         def found() -> GateState | None:
@@ -406,7 +408,7 @@ class FaultCell:
         self.until(still, "a held gate and no goal under way")
 
     def works(self) -> None:
-        """Check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
+        """Fault test: check after a fault that the cell works (again): a new permit is given and the arm moves under it."""
         self.camera.shows(Seen.STICKER)
         self.arm("move")
         self.until_moving()
@@ -433,7 +435,7 @@ class FaultCell:
         assert all(count <= 1 for count in late.values()), f"steps after the end of their permit: {late}"
 
     def check_audit(self) -> list[Entry]:
-        """Check the audit log after a fault: it must be whole and hold what the gate says it holds."""
+        """Fault test: check the audit log after a fault: it must be whole and hold what the gate says it holds."""
         self.until(lambda: self.gates and self.gates[-1].audit_head, "a gate that names its log's head")
         head = self.gates[-1].audit_head
 

@@ -66,7 +66,7 @@ class ReportingMotion:
             yield MotionStep(RemoveSticker.Feedback.PHASE_PEEL, STEP_S, 0.5)
 
     def stop(self) -> None:
-        """Publish the time of the scripted arm's stop on ``arm/stopped``."""
+        """Publish on ``arm/stopped`` when the test's scripted arm stopped."""
         self._stops.publish(Header(stamp=self._node.get_clock().now().to_msg()))
 
 
@@ -98,7 +98,7 @@ class ScriptedArm(Node):
 
 
 def main() -> None:
-    """Run the scripted arm as a process."""
+    """Run the test's scripted arm as a process."""
     exit_process(run_node(ScriptedArm, executor=ArmExecutor))
 
 

@@ -58,8 +58,9 @@ class ScriptedPerception:
         keep_saliency: bool = False,
         facts: ImageFacts | None = None,
     ) -> SceneAssessment:
-        """The scene that the first pixel names. Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never
-        returns for ``HANG``.
+        """The scripted detector's scene, named by the first pixel.
+
+        Raises RuntimeError for ``CRASH`` and DeviceFailed for ``DEVICE_FAILURE``; never returns for ``HANG``.
         """
         seen = Seen(image[0, 0, 0])
         if seen is Seen.HANG:
@@ -85,7 +86,7 @@ class ScriptedPerception:
         )
 
     def failed_assessment(self, stamp_ns: int, frame_id: str, reason: str) -> SceneAssessment:
-        """Scripted perception's failed scene."""
+        """The scripted detector's scene of an image that failed."""
         return assessment(
             stamp_ns=stamp_ns, frame_id=frame_id, status=Status.FAILED, status_text=reason, image_size=(0, 0)
         )

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clustering of the boxes of the stochastic passes into objects, and five uncertainty metrics (S000). NumPy only."""
+"""Uncertainty of objects (S000, Lu et al.): boxes of the stochastic passes clustered by overlap, and five metrics: VR, SE and
+MI (entropy), TV, PS (corner hulls).
+
+NumPy only: neither torch nor ROS.
+"""
 
 from sticker_uq.uncertainty.cluster import NOISE, ClusterSettings, cluster
 from sticker_uq.uncertainty.observe import image_uncertainty, observe

@@ -63,19 +63,22 @@ class GroupedSamples:
 
     @cached_property
     def mean_vectors(self) -> FloatArray:
-        """Mean class vector of each object, (G, 3), rows sum to 1 (Lu et al., eq 1)."""
+        """Mean class vector of each clustered object, (G, 3), rows sum to 1 (Lu et al., eq 1)."""
         return self._means(self.vectors)
 
     @cached_property
     def covariances(self) -> FloatArray:
-        """Covariance of (x1, y1, x2, y2) over the M boxes of each object, (G, 4, 4) px^2, divided by M (Lu et al., eq 7)."""
+        """Covariance of (x1, y1, x2, y2) over the M boxes clustered into each object, (G, 4, 4) px^2, divided by M (Lu et al.,
+        eq 7).
+        """
         centred = self.boxes - self.mean_boxes[self.owner]
         parts = (centred[rows] for rows in self.slices)
         return np.stack([part.T @ part / len(part) for part in parts])
 
     @cached_property
     def corner_hulls(self) -> list[tuple[FloatArray, ...]]:
-        """Convex hulls of the positions of the four corners, four (V, 2) float32 polygons px of each object (Lu et al., eq 9-10).
+        """Convex hulls of the four corners' positions of each object, four (V, 2) float32 polygons px each (Lu et al., eq
+        9-10).
 
         In the order top left, top right, bottom left, bottom right; vertices in order, the first one not repeated. A hull of
         identical positions has one vertex, of positions in one line two.
@@ -88,7 +91,7 @@ class GroupedSamples:
 
     @cached_property
     def hull_areas(self) -> FloatArray:
-        """Areas of the corner hulls, (G, 4) px^2; one without area counts as 0."""
+        """Areas of each object's corner hulls, (G, 4) px^2; one without area counts as 0."""
         return np.asarray(shapely.area(self._hulls).reshape(-1, 4))
 
     @cached_property
@@ -110,13 +113,13 @@ class GroupedSamples:
 
 
 def entropy(vectors: FloatArray) -> FloatArray:
-    """Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
+    """For the metrics: Shannon entropy of class vectors (..., K) that sum to 1, 0..log2 K bits, of shape (...)."""
     # Adding 0.0 turns the -0.0 of a certain vector into 0.0.
     return np.asarray(-xlogy(vectors, vectors).sum(axis=-1) / np.log(2.0) + 0.0)
 
 
 def variation_ratio(objects: GroupedSamples) -> FloatArray:
-    """VR: share of the rows whose most probable class is not the commonest one, (G,) 0..2/3 (Lu et al., eq 2-4).
+    """Metric VR: share of the passes' boxes whose most probable class is not the commonest, (G,) 0..2/3 (Lu et al., eq 2-4).
 
     A tie within one row goes to the lower class.
     """
@@ -128,12 +131,13 @@ def variation_ratio(objects: GroupedSamples) -> FloatArray:
 
 
 def shannon_entropy(objects: GroupedSamples) -> FloatArray:
-    """SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
+    """Metric SE: entropy of the mean class vector, (G,) 0..log2(3) bits (Lu et al., eq 5)."""
     return entropy(objects.mean_vectors)
 
 
 def mutual_information(objects: GroupedSamples) -> FloatArray:
-    """MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq 6).
+    """Metric MI: entropy of the mean class vector minus the mean entropy of the vectors, (G,) 0..log2(3) bits (Lu et al., eq
+    6).
 
     Never above SE; rounding errors below 0 are cut off.
     """
@@ -143,12 +147,12 @@ def mutual_information(objects: GroupedSamples) -> FloatArray:
 
 
 def total_variance(objects: GroupedSamples) -> FloatArray:
-    """TV: trace of the box covariance, (G,) >= 0 px^2 (Lu et al., eq 7-8)."""
+    """Metric TV: trace of the box covariance, (G,) >= 0 px^2 (Lu et al., eq 7-8)."""
     return np.asarray(np.trace(objects.covariances, axis1=1, axis2=2))
 
 
 def predictive_surface(objects: GroupedSamples) -> FloatArray:
-    """PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Lu et al., eq 11)."""
+    """Metric PS: mean area of the four corner hulls, (G,) >= 0 px^2 (Lu et al., eq 11)."""
     return np.asarray(objects.hull_areas.mean(axis=1))
 
 

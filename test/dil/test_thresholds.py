@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from sticker_uq.dil.thresholds import accepted, decision_thresholds
+from sticker_uq.dil.thresholds import above_dil_threshold, decision_thresholds
 from sticker_uq.scene import Detections, Localization, UnexplainedRegion
 
 BOXES = np.float32([[0, 0, 40, 40], [100, 100, 140, 140], [120, 100, 200, 140]])
@@ -27,9 +27,9 @@ def test_every_rule_has_its_thresholds() -> None:
 
 def test_the_regional_threshold_finds_what_is_in_the_region_and_nothing_else() -> None:
     detections = with_scores(0.35, 0.35, 0.35)
-    assert len(accepted(detections, FOUND, "fixed")) == 0
-    assert len(accepted(detections, FOUND, "paper")) == 0
-    found = accepted(detections, FOUND, "regional")
+    assert len(above_dil_threshold(detections, FOUND, "fixed")) == 0
+    assert len(above_dil_threshold(detections, FOUND, "paper")) == 0
+    found = above_dil_threshold(detections, FOUND, "regional")
     np.testing.assert_array_equal(found.boxes, BOXES[1:2])
     np.testing.assert_array_equal(found.probabilities, detections.probabilities[1:2])
 

@@ -15,14 +15,17 @@ _BROKEN = ("CUDA error:", "CUDNN_STATUS_EXECUTION_FAILED", "CUDNN_STATUS_INTERNA
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether the torch ``error`` is lack of memory; allocator, driver, cuBLAS and cuDNN each say it differently."""
+    """Whether the torch ``error`` is lack of GPU or other memory; allocator, driver, cuBLAS and cuDNN each say it in their own
+    way.
+    """
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def device_broken(error: BaseException) -> bool:
-    """Whether ``error`` says that the GPU is lost to this process: a device-side assertion, an illegal address, a lost device.
+    """Whether a kernel's ``error`` says that the GPU is lost to this process: device-side assertion, illegal address, lost
+    device.
 
     Every further call of this process to the GPU fails after it.
     """

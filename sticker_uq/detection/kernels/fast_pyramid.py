@@ -27,7 +27,7 @@ class FastPyramid:
         self._layers = [_scaled(_convolution(block), 1 / self._keep) for block in fpn.layer_blocks]
 
     def maps(self, features: Features, dropout: Dropout) -> list[Tensor]:
-        """The fast pyramid's maps of every pass of ``dropout``, fine to coarse."""
+        """The fast pyramid kernel: maps of every pass of ``dropout``, fine to coarse."""
         scaled = features.derive("scaled", lambda: [m / self._keep for m in features.maps])
         merged = dropout.masks(scaled[-1]).mul_(scaled[-1])
         maps = [self._layer(-1, merged, dropout)]
@@ -66,5 +66,5 @@ def _add_enlarged(fine: Tensor, coarse: Tensor) -> None:
 
 
 def rows_of(output: Tensor, columns: int) -> Tensor:
-    """Head output (n, A * columns, h, w) as rows (n, h * w * A, columns) in torchvision's order, as float32."""
+    """For fast heads: output (n, A * columns, h, w) as rows (n, h * w * A, columns) in torchvision's order, as float32."""
     return output.permute(0, 2, 3, 1).reshape(len(output), -1, columns).to(torch.float32)

@@ -28,13 +28,13 @@ class Level(Protocol):
     """Kernel of an SSD head's branch for the map of one level."""
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """An SSD branch's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
+        """A fast SSD head's outputs (n, h * w, O) of the map ``x`` (n, C, h, w), and what :meth:`gradient` needs of them."""
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """An SSD branch's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
+        """A fast SSD head's gradient (n, C, h, w) to the map from that to the outputs, ``outer`` (n, h * w, O)."""
 
     def at(self, patches: Tensor) -> Tensor:
-        """An SSD branch's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
+        """A fast SSD head's outputs (K, O) of places whose 3x3 neighbourhoods are ``patches`` (K, 9, C)."""
 
 
 def levels_of(branch: Any) -> list[Level]:
@@ -58,7 +58,7 @@ class Dense:
         self._outputs = len(self._weight)
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As of :class:`Level`."""
+        """The SSD300 head's fast kernel: outputs, as of :class:`Level`."""
         n, _, height, width = x.shape
         if height * width < _MANY_PLACES:
             made = convolved(x, self._weight, self._bias, 1).permute(0, 2, 3, 1)
@@ -77,11 +77,11 @@ class Dense:
         return total.reshape(n, height * width, -1), x
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """As of :class:`Level`."""
+        """The SSD300 head's fast kernel: gradient, as of :class:`Level`."""
         return convolved(_as_map(outer, kept), self._turned, None, 1)
 
     def at(self, patches: Tensor) -> Tensor:
-        """As of :class:`Level`."""
+        """The SSD300 head's fast kernel: outputs of places, as of :class:`Level`."""
         made = patches.flatten(1) @ self._by_place.T
         return made if self._bias is None else made + self._bias
 
@@ -111,7 +111,7 @@ class Separable:
         self._tables: dict[tuple[int, int, bool], Tensor] = {}
 
     def rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """As of :class:`Level`."""
+        """The SSDLite head's fast kernel: outputs, as of :class:`Level`."""
         hidden = self._filtered(x, self._shift, False).clamp_(0.0, 6.0)
         n, channels, height, width = x.shape
         if n * height * width <= _SMALL_PRODUCT:
@@ -124,7 +124,7 @@ class Separable:
         return made.reshape(n, height * width, -1), hidden
 
     def gradient(self, outer: Tensor, kept: Tensor) -> Tensor:
-        """As of :class:`Level`."""
+        """The SSDLite head's fast kernel: gradient, as of :class:`Level`."""
         if outer.shape[0] * outer.shape[1] <= _SMALL_PRODUCT:
             inner = _as_map(outer @ self._matrix, kept)
         else:
@@ -132,7 +132,7 @@ class Separable:
         return self._filtered(torch.ops.aten.hardtanh_backward(inner, kept, 0.0, 6.0), None, True)
 
     def at(self, patches: Tensor) -> Tensor:
-        """As of :class:`Level`."""
+        """The SSDLite head's fast kernel: outputs of places, as of :class:`Level`."""
         hidden = (patches * self._by_place).sum(dim=1)
         if self._shift is not None:
             hidden += self._shift
@@ -198,7 +198,7 @@ class ClassScores:
         )
 
     def gradients(self) -> list[Tensor]:
-        """The gradients (n, C, h, w) of the summed objectness to the maps."""
+        """A fast SSD head's gradients (n, C, h, w) of the summed objectness to the maps."""
         # of one minus the softmax of the background: its product with the others, and minus their sum for itself
         slopes = (self.probabilities[..., :1] * self.probabilities).contiguous()
         slopes[..., 0] = -slopes[..., 1:].sum(dim=-1)

@@ -11,8 +11,9 @@ import torch
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Torch computes with one thread in the block: a network of a few layers loses more by waiting for others than it gains,
-    and on a busy machine many times as much.
+    """Torch computes with one thread in the block.
+
+    A network of a few layers loses more by waiting for others than it gains, and on a busy machine many times as much.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -56,13 +56,13 @@ class Winograd(OneDnn):
     """
 
     def forward_only(self, x: Tensor) -> Tensor:
-        """As of :class:`OneDnn`."""
+        """Winograd's convolution without a trace for autograd, as of :class:`OneDnn`."""
         if not _worth_it(x):
             return super().forward_only(x)
         return _filtered(x, self.transformed, self.bias)
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
-        """As of :class:`OneDnn`; the gradient is filtered like the input."""
+        """Winograd's convolution gradient, as of :class:`OneDnn`; the gradient is filtered like the input."""
         if not _worth_it(gradient):
             return super().input_gradient(gradient)
         return _filtered(gradient, self._transformed_turned, None)

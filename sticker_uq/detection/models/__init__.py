@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The detectors' networks: torchvision's models, split at their first dropout, one module per family."""
+"""The detector families' networks, torchvision's Faster R-CNN, RetinaNet and SSD: backbone, pyramid, head maps, anchors;
+split at their first dropout.
+"""

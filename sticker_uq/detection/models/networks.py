@@ -31,7 +31,7 @@ _FEW_OBJECTS = {
 
 
 def build_model(name: str, *, min_size: int | None = None, num_classes: int = CLASS_COUNT) -> nn.Module:
-    """The detector ``name`` with random weights, in training mode, all parameters trainable.
+    """The detector family's network ``name`` with random weights, in training mode, all parameters trainable.
 
     ``min_size``: shorter side of the resized image in px, FPN models only (the SSDs resize to 300x300 and
     320x320), None: that of default settings; ``num_classes`` counts the background. Raises InvalidInput as `detector_entry`.

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures on labelled images: accuracy of detections, calibration of probabilities, and statistics."""
+"""Metrics on labelled images: matching, detection accuracy (COCO's AP, AR), calibration errors, quality of probabilities;
+statistics: intervals, bootstrap, ROC.
+"""

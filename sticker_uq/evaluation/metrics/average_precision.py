@@ -23,7 +23,7 @@ met exactly. Only for comparison with figures that were computed with them."""
 def average_precisions(
     detections: Sequence[Detections], truths: Sequence[LabelledImage], iou: float = 0.5
 ) -> dict[ObjectClass, float]:
-    """COCO average precision of logo and sticker at one IoU threshold, 0..1, NaN for a class without ground truth.
+    """COCO's AP of logo and sticker on labelled images at one IoU threshold, 0..1, NaN for a class without ground truth.
 
     ``detections`` and ``truths`` belong together one by one. A detection counts with its foreground label and
     that label's probability.
@@ -43,7 +43,7 @@ def coco_result(
     ious: list[float] | None = None,
     by_class: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """What torchmetrics' ``MeanAveragePrecision`` says, by its names; ``ious`` None: 0.5 to 0.95 in steps of 0.05."""
+    """COCO's AP and AR from torchmetrics' ``MeanAveragePrecision``, by its names; ``ious`` None: 0.5 to 0.95 in steps of 0.05."""
     metric = MeanAveragePrecision(
         iou_thresholds=ious,
         rec_thresholds=RECALLS.tolist(),

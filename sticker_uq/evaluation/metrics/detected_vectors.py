@@ -19,7 +19,7 @@ Progress = Callable[[], None]
 def one_pass_vectors(
     detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
 ) -> tuple[Vectors, str]:
-    """Probability vectors of the detections without dropout, called ``name``, and a sentence about them.
+    """Probability vectors, for quality metrics, of the detections without dropout, called ``name``, and a sentence about them.
 
     ``progress`` is called after every picture. Raises InvalidInput for a picture that cannot be read, and when nothing is
     detected anywhere.
@@ -34,7 +34,8 @@ def one_pass_vectors(
 def cluster_vectors(
     detector: StochasticDetector, items: Sequence[LabelledImage], name: str, progress: Progress = lambda: None
 ) -> tuple[Vectors, str]:
-    """Probability vectors of the clusters of the stochastic passes, mean boxes and mean vectors, as :func:`one_pass_vectors`.
+    """Probability vectors, for quality metrics, of the objects that the stochastic passes cluster into, as
+    :func:`one_pass_vectors`.
 
     Objects seen in too few passes to cluster are left out.
     """

@@ -62,7 +62,7 @@ class MatchTable:
     def average_precision(
         self, weights: Weights | None = None, recalls: NDArray[np.float64] = RECALLS
     ) -> NDArray[np.float64]:
-        """COCO's AP over logo and sticker at every threshold of IOUS, (10,); NaN without an object.
+        """COCO's AP over logo and sticker from matched detections, at every threshold of IOUS, (10,); NaN without an object.
 
         ``weights`` (images,): how often each image counts, 0 leaves it out; None: every image once. ``recalls``: the recalls at
         which precision is read; a recall equal to a threshold reaches it.
@@ -72,8 +72,8 @@ class MatchTable:
         return _mean_over_classes(rows)
 
     def average_recall(self, most: int, weights: Weights | None = None) -> float:
-        """COCO's AR with the ``most`` surest detections of each class and image, mean over IOUS and classes; NaN without an
-        object.
+        """COCO's AR from matched detections, the ``most`` surest of each class and image, mean over IOUS and classes; NaN
+        without an object.
         """
         weights = self._weights(weights)
         rows = []

@@ -81,7 +81,7 @@ def check(p: FloatArray, y: IntArray) -> None:
 
 
 def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) -> ClassErrors:
-    r"""Calibration error ACE_c = \|E(#c) - #c\| of random subsets (Ullah et al., IV-A, steps a to c), E(#c) the sum of p_c.
+    r"""Calibration error ACE_c = \|E(#c) - #c\| of random subsets, E(#c) the sum of p_c (Ullah et al., IV-A, steps a to c).
 
     Errors of one subset cancel: a model with as many objects too sure as too unsure of a class scores 0. Raises
     :class:`InvalidInput` when there is no object.
@@ -100,24 +100,28 @@ def class_errors(p: FloatArray, y: IntArray, sampling: Sampling, seed: int = 0) 
 
 
 def accuracy(p: FloatArray, y: IntArray) -> float:
-    """Classification accuracy: share of the objects whose most probable class is the true one."""
+    """Probability quality: classification accuracy, the share of the objects whose most probable class is the true one."""
     return _mean(p.argmax(axis=1) == y)
 
 
 def brier_score(p: FloatArray, y: IntArray) -> float:
-    """Brier score: mean over the objects of the squared errors summed over the classes, 0..2 (Ullah et al., section II, 1)."""
+    """Probability quality: Brier score, the mean over the objects of squared errors summed over classes, 0..2 (Ullah et al.,
+    II, 1).
+    """
     return float(np.sum(class_brier_scores(p, y)))
 
 
 def class_brier_scores(p: FloatArray, y: IntArray) -> FloatArray:
-    """Brier score of each class against the rest, (K,), 0..1; their sum is :func:`brier_score`."""
+    """Probability quality: Brier score of each class against the rest, (K,), 0..1; their sum is :func:`brier_score`."""
     if not len(y):
         return np.full(p.shape[1], np.nan)
     return np.mean((p - np.eye(p.shape[1])[y]) ** 2, axis=0)
 
 
 def negative_log_likelihood(p: FloatArray, y: IntArray) -> float:
-    """NLL: mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is N times that, the sum."""
+    """Probability quality: NLL, the mean over the objects of -ln p of the true class, nats. The paper's (section II, 3) is the
+    sum.
+    """
     return _mean(-np.log(np.maximum(p[np.arange(len(y)), y], _SMALLEST)))
 
 

@@ -67,7 +67,9 @@ def of_detections(name: str, matched: MatchedDetections) -> Vectors:
 
 
 def write_vectors(vectors: Vectors, path: Path) -> None:
-    """Write probability ``vectors`` to a CSV file that :func:`read_vectors` reads, completely or not at all."""
+    """Write probability ``vectors`` for quality metrics to a CSV file that :func:`read_vectors` reads, completely or not at
+    all.
+    """
     header = ["image", *(f"p_{name}" for name in vectors.classes), "label"]
     scored = vectors.detections
     with atomic_write(path, "w") as stream:

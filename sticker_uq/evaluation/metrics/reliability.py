@@ -33,7 +33,7 @@ class Bin:
 
 
 def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BINS) -> tuple[Bin, ...]:
-    """The bins of a reliability diagram (Guo et al. 2017) of ``confidence`` (N,) in [0, 1], lowest first."""
+    """Probability quality: bins of a reliability diagram of ``confidence`` (N,) in [0, 1], lowest first (Guo et al. 2017)."""
     index = bin_index(confidence, bins)
     found = []
     for number in range(bins):
@@ -56,7 +56,8 @@ def reliability(confidence: FloatArray, right: NDArray[np.bool_], bins: int = BI
 def localization_aware_calibration_error(
     score: FloatArray, right: NDArray[np.bool_], iou: FloatArray, bins: int = LAECE_BINS
 ) -> float:
-    """LaECE of one class, 0..1 (Oksuz et al. 2023, eq 5): a score should be precision times mean IoU of the hits in its bin.
+    """Calibration error LaECE of a class, 0..1: a score should be precision times mean IoU of its bin's hits (Oksuz et al.
+    2023, eq 5).
 
     The LaECE of a detector is the mean over its classes. ``iou`` (N,) of each hit with its object; NaN without detections.
     """

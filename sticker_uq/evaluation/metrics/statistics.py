@@ -35,12 +35,14 @@ NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def upper_bound(events: int, count: int, delta: float) -> float:
-    """The one-sided Clopper-Pearson bound: the rate that ``events`` of ``count`` exclude with confidence 1 - ``delta``."""
+    """The upper end of a Clopper-Pearson interval: the rate that ``events`` of ``count`` exclude with confidence 1 -
+    ``delta``.
+    """
     return 1.0 if events >= count else float(stats.beta.ppf(1.0 - delta, events + 1, count - events))
 
 
 def clopper_pearson(events: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The exact two-sided interval of a rate, 0..1; (0, 1) without a trial."""
+    """The exact two-sided Clopper-Pearson interval of a rate, 0..1; (0, 1) without a trial."""
     tail = (1.0 - confidence) / 2.0
     low = float(stats.beta.ppf(tail, events, count - events + 1)) if events else 0.0
     return low, upper_bound(events, count, tail)
@@ -100,7 +102,7 @@ def cluster_bootstrap(
 
 
 def mean_interval(values: FloatArray, seed: int = 0) -> Interval:
-    """Mean of the values that are numbers, with its percentile bootstrap."""
+    """Mean of the values that are numbers, with its percentile interval by bootstrap."""
     known = np.asarray(values, np.float64)
     known = known[~np.isnan(known)]
     if not len(known):
@@ -150,5 +152,5 @@ def roc_interval(negative: FloatArray, positive: FloatArray, seed: int = 0) -> I
 
 
 def share_above(values: FloatArray, cut_off: float) -> float:
-    """Share of ``values`` above ``cut_off``; NaN without any."""
+    """Statistics: share of ``values`` above ``cut_off``; NaN without any."""
     return float((values > cut_off).mean()) if len(values) else math.nan

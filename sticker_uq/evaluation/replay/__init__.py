@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of recordings: images through the cell's perception and policy, without gate and arm; tables, comparison with live."""
+"""Replay of recordings through perception and policy, without gate and arm: tables and pictures of the images, label errors,
+comparison with the live cell.
+"""

@@ -48,7 +48,7 @@ class Assessor(Protocol):
 
 
 def one_by_one(source: ImageSource, perception: Assessor) -> Assessed:
-    """Replay in this process: every image of `source` with its assessment, in order.
+    """Replay in this process: every recorded image of `source` through perception, with its assessment, in order.
 
     Three threads: one reads, decodes and measures what needs no model, one assesses, and the caller's takes the results; each
     may be a few images ahead of the next, so that the model waits neither for a disk nor for whoever writes.
@@ -72,7 +72,7 @@ def _each_assessed(
 
 
 def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: int) -> Assessed:
-    """Replay in that many processes: every image of `source` with its assessment, in order.
+    """Replay in that many processes: every recorded image of `source` through perception, with its assessment, in order.
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
     """
@@ -92,7 +92,7 @@ def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: i
 
 
 def process_count(settings: PerceptionSettings, images: int) -> int:
-    """In how many processes a replay of about `images` images is fastest with `settings` on this machine.
+    """In how many processes a replay of about `images` recorded images is fastest with `settings` on this machine.
 
     One on a GPU and where torch may use all cores by itself.
     """

@@ -50,7 +50,7 @@ class BlockedBy:
         self._found: dict[tuple[str, str, str], _Reason] = {}
 
     def add(self, decision: SceneDecision) -> None:
-        """Count what blocked the replay's next image."""
+        """Note what blocked the image that the replay's policy has judged."""
         for verdict in decision.verdicts:
             if verdict.verdict is Verdict.ASK:
                 # of an object seen in few passes the other reasons say what it may be
@@ -60,7 +60,7 @@ class BlockedBy:
             self._count("scene", decision.reasons)
 
     def rows(self) -> list[Row]:
-        """The rows of the replay's table of limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
+        """The rows of the replay's table of the policy's limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
         ordered = sorted(self._found.items(), key=lambda item: (item[0][0], -item[1].blocked, item[0]))
         return [
             {

@@ -63,11 +63,11 @@ class RecordedLaptop:
     questions: list[Question] = field(default_factory=list)
 
     def decision_of(self, scene: SceneAssessment) -> SceneDecision | None:
-        """The recorded decision about ``scene``, if there was one."""
+        """The live cell's recorded decision about ``scene``, if there was one."""
         return next((d for d in self.decisions.values() if d.stamp_ns == scene.stamp_ns), None)
 
     def removals(self) -> list[GateChange]:
-        """The recorded moments at which the arm was let to an object, one per permit."""
+        """The moments at which the live cell's arm was let to an object as recorded, one per permit."""
         started: dict[tuple[str, int], GateChange] = {}
         for change in self.gate:
             if change.state == "removing":
@@ -75,14 +75,14 @@ class RecordedLaptop:
         return list(started.values())
 
     def by_operator(self, removal: GateChange) -> bool:
-        """Whether an operator's answer was what allowed the recorded ``removal``."""
+        """Whether an operator's answer was what allowed the ``removal`` that the live cell recorded."""
         decision = self.decisions.get(removal.decision_id)
         verdicts = decision.verdicts if decision is not None else ()
         return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)
 
 
 def read_recording(bag: Bag) -> list[RecordedLaptop]:
-    """The laptops of a recorded cell in the order in which they came.
+    """The laptops of a live cell's recording in the order in which they came.
 
     What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
     the cell's topics or when their messages have other fields.

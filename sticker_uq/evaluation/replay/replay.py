@@ -73,7 +73,8 @@ def replay(
     labels: Mapping[str, LabelledImage] | None = None,
     on_image: Callable[[SceneAssessment], None] = lambda _: None,
 ) -> ReplaySummary:
-    """Replay every image of `source` without any operator's answer, and write the results into the folder `out`.
+    """Replay every recorded image of `source` without an operator's answer; write tables, pictures and report into the folder
+    `out`.
 
     `assessed`: the images of `source` with their assessments, made in that many `processes`, see
     :mod:`sticker_uq.evaluation.replay.assessing`; what is written is written beside them. Writes tables

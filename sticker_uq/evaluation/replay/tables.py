@@ -114,7 +114,7 @@ def image_row(name: str, assessment: SceneAssessment, decision: SceneDecision) -
 
 
 def object_rows(name: str, assessment: SceneAssessment, decision: SceneDecision) -> list[Row]:
-    """The rows of one image in the replay's table of objects. Of a blocked scene no object has a verdict."""
+    """The rows of one replayed image in the table of objects. Of a blocked scene no object has a verdict."""
     verdicts = {verdict.object.id: verdict for verdict in decision.verdicts}
     rows = []
     for observed in (*assessment.objects, *assessment.unstable):

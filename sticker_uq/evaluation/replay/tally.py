@@ -60,8 +60,9 @@ class Tally:
         return {stage: float(np.median(values)) for stage, values in self._timings.items()}
 
     def model_busy(self, end: float, processes: int) -> float:
-        """Share of the time from the first image until ``end`` (of ``perf_counter``) in which the model computed, in each
-        of ``processes`` on average; NaN for one image.
+        """Share of a replay's time in which the model computed, in each of ``processes`` on average; NaN for one image.
+
+        From its first image until ``end`` (of ``perf_counter``).
         """
         seconds = (end - self._first_at) * processes
         return min(self._busy_ms * 1e-3 / seconds, 1.0) if self.images > 1 and seconds > 0 else float("nan")

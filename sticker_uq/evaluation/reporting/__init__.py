@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of replays, cells and probability quality: pages, charts, annotated images, and the words they use."""
+"""Reports of replays, cells, shadow counts and probability quality: HTML and Markdown pages, charts, annotated images, and
+the words they use.
+"""

@@ -74,7 +74,7 @@ def key_scenes(laptop: RecordedLaptop) -> list[tuple[str, SceneAssessment]]:
 
 
 def pictures_at(bag_path: Path, stamps_ns: set[int]) -> dict[int, NDArray[np.uint8]]:
-    """The recorded images of a cell's report, uint8 (H, W, 3) BGR, with the given stamps."""
+    """The images that a cell's report shows, uint8 (H, W, 3) BGR: those recorded with the given stamps."""
     pictures = {}
     for item in open_source(bag_path):
         if item.image is not None and item.stamp_ns in stamps_ns:

@@ -23,7 +23,7 @@ Block = str | Table | Markup
 
 
 def as_markdown(blocks: Sequence[Block]) -> str:
-    """The blocks of a document as Markdown, without charts."""
+    """The blocks of a report as Markdown, without charts."""
     parts = []
     for block in blocks:
         if isinstance(block, Table):
@@ -35,12 +35,12 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """The blocks of a document as one HTML page."""
+    """The blocks of a report as one HTML page."""
     return templates().get_template("document.html").render(title=title, blocks=[_element(b) for b in blocks])
 
 
 def templates(package: str | None = None) -> Environment:
-    """The report templates of ``package``, and those that all reports share. What they are given is escaped."""
+    """The HTML templates of ``package`` for reports, and those that all reports use. What they are given is escaped."""
     packages = [*([package] if package else []), "sticker_uq.evaluation.reporting"]
     return Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in packages]),

@@ -68,7 +68,7 @@ class _Pair:
 
     @property
     def compared(self) -> list[Counter[str]]:
-        """The counts of each laptop with at least one image that was compared; of each line where no laptop has a name."""
+        """For the shadow's report: counts of each laptop with a compared image; of each line where no laptop has a name."""
         units = [counts for counts in self.laptops.values() if counts[IMAGES]]
         return units or [counts for counts in self.unnamed if counts[IMAGES]]
 

@@ -61,20 +61,20 @@ class ShadowComparison:
 
     @property
     def waiting(self) -> int:
-        """Images of which one side is missing yet."""
+        """Images of which active side or candidate is missing yet."""
         return len(self._pairing)
 
     @property
     def counts(self) -> Counter[str]:
-        """All that was counted of the present two, by this process and by those before it."""
+        """All that was counted of the present active bundle and candidate, by this process and by those before it."""
         return self._before.get(self._versions, Counter()) + self._counts
 
     def add_scene(self, scene: SceneAssessment, now_ns: int) -> None:
-        """Take a scene of the active detector."""
+        """Take a scene of the active detector into the shadow comparison."""
         self._add(_SCENE, scene.stamp_ns, scene, now_ns)
 
     def add_decision(self, message: Any, now_ns: int) -> None:
-        """Take a decision of the active supervisor, the message as it came."""
+        """Take a decision of the active supervisor into the shadow comparison, the message as it came."""
         self._add(_DECISION, stamp_to_ns(message.header.stamp), message, now_ns)
 
     def add_candidate(self, scene: SceneAssessment, now_ns: int) -> None:
@@ -82,19 +82,19 @@ class ShadowComparison:
         self._add(_CANDIDATE, scene.stamp_ns, scene, now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Write what was counted when that is due, and what the disk has refused."""
+        """Write what the shadow comparison counted when that is due, and what the disk has refused."""
         if self._since_ns and not 0 <= now_ns - self._since_ns < BLOCK_NS:
             self._end_block(now_ns)
         self._write()
 
     def close(self, now_ns: int) -> None:
-        """Write all that was counted."""
+        """Write all that the shadow comparison counted."""
         self._pairing.give_up()
         self._end_block(now_ns)
         self._write()
 
     def summary(self) -> str:
-        """What differs, in words."""
+        """What differs between active bundle and candidate, in words."""
         counts = self.counts
         if not counts[IMAGES]:
             return "no image compared yet"

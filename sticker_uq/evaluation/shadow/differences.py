@@ -38,7 +38,7 @@ class Judgement:
 
     @classmethod
     def of(cls, scene: SceneAssessment, decision: SceneDecision) -> Judgement:
-        """The judgement in ``decision`` about ``scene``; objects that were detected in too few passes are left out."""
+        """How the active side or the candidate judges ``scene`` by ``decision``, without objects detected in too few passes."""
         clustered = {one.id for one in scene.objects if not one.unstable}
         objects = (
             JudgedObject(v.object.label, as_box(v.object.box), v.verdict)
@@ -49,12 +49,12 @@ class Judgement:
         return cls(outcome, tuple(objects))
 
     def releases(self, one: JudgedObject) -> bool:
-        """Whether the arm could get a permit for ``one``: nothing is released where the scene itself is doubtful."""
+        """Whether a side of the shadow comparison would permit a removal of ``one``: not where the scene itself is doubtful."""
         return self.outcome is Outcome.WORK and one.verdict is Verdict.REMOVE
 
 
 def differences(active: Judgement, candidate: Judgement) -> Counter[str]:
-    """The counts of one image.
+    """What active side and candidate judge differently about one image, counted.
 
     ``images`` 1; ``outcome A>C`` 1 for the two outcomes; of the objects ``objects``, ``released`` and ``asked``, each followed by
     ``both``, ``active`` or ``candidate`` (only that side); ``label A>C`` where both see an object at a place and differ in its
@@ -76,12 +76,12 @@ def differences(active: Judgement, candidate: Judgement) -> Counter[str]:
 
 
 def outcome_key(active: Outcome, candidate: Outcome) -> str:
-    """The name under which images with these two outcomes are counted."""
+    """The shadow's key that images with these two outcomes, of active side and candidate, are counted under."""
     return f"outcome {active.name.lower()}>{candidate.name.lower()}"
 
 
 def total(counts: Counter[str], kind: str, differing: bool = False) -> int:
-    """The sum of all counts ``kind A>C``; with ``differing`` of those in which A is not C."""
+    """The sum of all shadow counts ``kind A>C``; with ``differing`` of those in which A is not C."""
     found = ((key.removeprefix(f"{kind} "), n) for key, n in counts.items() if key.startswith(f"{kind} "))
     return sum(n for key, n in found if not differing or len(set(key.split(">"))) > 1)
 

@@ -27,7 +27,8 @@ class Pairing:
         return len(self._waiting)
 
     def add(self, stream: str, stamp_ns: int, value: Any) -> dict[str, Any] | None:
-        """Take a value; the values of all streams, by their names, once the image at ``stamp_ns`` has them.
+        """For the shadow: take a value; the values of active side and candidate, by stream, once the image at ``stamp_ns`` has
+        them all.
 
         A second value of the same stream and stamp replaces the first.
         """
@@ -41,7 +42,7 @@ class Pairing:
         return None
 
     def give_up(self) -> None:
-        """Give up all that wait: nothing more arrives."""
+        """Give up the values of active side and candidate that wait for their image's others: nothing more arrives."""
         waiting, self._waiting = self._waiting, {}
         for values in waiting.values():
             self._on_unpaired(frozenset(values))

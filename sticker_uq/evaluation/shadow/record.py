@@ -48,7 +48,7 @@ class Block(BaseModel):
 
     @property
     def versions(self) -> Versions:
-        """Who was compared; counts of others are never added to these."""
+        """Which active bundle and candidate were compared; counts of others are never added to these."""
         return tuple(sorted(self.active.items())), tuple(sorted(self.candidate.items()))
 
 
@@ -77,7 +77,9 @@ class ShadowRecord:
             os.write(self._file, b"\n")
 
     def append(self, block: Block) -> None:
-        """Bring ``block`` to the disk. Raises OSError when the disk refuses; the file ends where it ended before then."""
+        """Bring the shadow's counts in ``block`` to the disk. OSError when it refuses; the file ends where it ended before
+        then.
+        """
         line = memoryview(block.model_dump_json(exclude_none=True).encode() + b"\n")
         size = os.fstat(self._file).st_size
         try:
@@ -89,12 +91,13 @@ class ShadowRecord:
             raise
 
     def close(self) -> None:
-        """Let another process write."""
+        """Close the shadow's record of counts: let another process write."""
         os.close(self._file)
 
 
 def read_blocks(folder: Path) -> Iterator[Block | None]:
-    """The blocks in ``folder`` in their order, None for a line that is none: torn by a crash, or changed.
+    """The counted blocks of the shadow in ``folder`` in their order, None for a line that is none: torn by a crash, or
+    changed.
 
     Raises :class:`InvalidInput` when there is no such file.
     """
@@ -114,7 +117,9 @@ def _parsed(raw: bytes) -> Block | None:
 
 
 def sums(folder: Path) -> dict[Versions, Counter[str]]:
-    """What was counted in all of ``folder``, by who was compared (:attr:`Block.versions`); raises as :func:`read_blocks`."""
+    """What the shadow counted in all of ``folder``, by who was compared (:attr:`Block.versions`); raises as
+    :func:`read_blocks`.
+    """
     found: dict[Versions, Counter[str]] = {}
     for block in read_blocks(folder):
         if block is not None:

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assumption monitoring of the gate: is the policy's guarantee still valid? Drift, familiarity, test martingales."""
+"""Assumption monitoring: is the policy's guarantee still valid? Drift test, familiarity, test martingales. Monitors of single
+objects: sticker_uq.monitors.
+"""

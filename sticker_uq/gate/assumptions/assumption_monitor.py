@@ -20,6 +20,7 @@ from sticker_uq.gate.assumptions.martingale import RiskTest
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.events import AnswerGiven
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswers, SceneAnswer
+from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.scene import Outcome, Reason, SceneAssessment, SceneDecision
 
 WRONG_REMOVAL = "wrong_removal"
@@ -129,7 +130,7 @@ class AssumptionMonitor:
         )
 
     def spot_checked(self, decision: SceneDecision, memory: OperatorAnswers) -> SceneDecision:
-        """``decision``, turned into a question where a workpiece drawn for a spot check would go by unasked.
+        """``decision``, turned into a question where monitoring drew a workpiece for a spot check that would go by unasked.
 
         It is checked before the first removal and again before it is called clean.
         """
@@ -178,3 +179,17 @@ def _wrong_removal(own: SceneDecision, event: AnswerGiven) -> bool:
     if event.scene_answer is SceneAnswer.CLEAN:
         return bool(removed)
     return any(same_place(box, other) for box in removed for other in left)
+
+
+def assumption_monitor_of(policy: Policy, settings: AssumptionSettings) -> AssumptionMonitor:
+    """The monitor of the assumptions that the guarantee of ``policy`` rests on."""
+    promised = (
+        {}
+        if policy.guarantee is None
+        else {
+            WRONG_REMOVAL: policy.guarantee.wrongful_removal,
+            MISSED_STICKER: policy.guarantee.missed_sticker,
+        }
+    )
+    levels = {risk: proof.level for risk, proof in promised.items() if proof is not None}
+    return AssumptionMonitor(policy.reference, levels, settings)

@@ -101,7 +101,7 @@ class Usual(Section):
         return self
 
     def distance(self, value: float, ratio: bool = False) -> float:
-        """How unfamiliar ``value`` is: distance from the middle, 1 at low and high; 0 where not measured, or never varied.
+        """How far ``value`` lies from the familiar middle: 1 at low and high; 0 where not measured, or never varied.
 
         ``ratio``: on a scale of log(1 + value).
         """
@@ -125,7 +125,9 @@ def _usual(values: FloatArray, beyond: float, ratio: bool) -> Usual:
 
 
 def tail_limit(values: FloatArray, beyond: float) -> float:
-    """Familiarity limit: what a share ``beyond`` of values like ``values`` (N,) lies above, with an exponential tail."""
+    """Familiarity test: the limit above which lies a share ``beyond`` of values like ``values`` (N,), with an exponential
+    tail.
+    """
     tail = max(_TAIL, _LEAST_IN_TAIL / len(values))
     threshold = float(np.quantile(values, 1.0 - tail))
     above = values[values > threshold]
@@ -168,7 +170,7 @@ class Familiarity(Section):
         return cls(usual=usual, max_distance=1.0, percentile=percentile)
 
     def distance(self, scene: SceneAssessment) -> tuple[float, SceneSignal]:
-        """The unfamiliarity of ``scene`` and the signal in which it is the most unusual."""
+        """How far ``scene`` is from the familiar ones, and the signal in which it is the most unusual."""
         far = {
             name: usual.distance(MEASURES[name](scene), name in _RATIOS) for name, usual in self.usual.items()
         }
@@ -176,7 +178,7 @@ class Familiarity(Section):
         return far[name], name
 
     def doubts(self, scene: SceneAssessment) -> list[Reason]:
-        """Why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
+        """Familiarity test: why ``scene`` is too unfamiliar to be judged by the policy; empty when it is familiar enough."""
         value, name = self.distance(scene)
         if value <= self.max_distance:
             return []

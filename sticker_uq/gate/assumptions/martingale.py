@@ -35,7 +35,8 @@ class EProcess:
         return float(np.logaddexp(self._idle, np.logaddexp.reduce(self._active)))
 
     def bet(self, factors: FloatArray) -> None:
-        """One round: ``factors`` (S,) by which each strategy multiplies its capital, at least 0, of mean at most 1 under
+        """A round of the test martingale: each strategy's capital times its one of ``factors`` (S,), at least 0, of mean at
+        most 1 under
 
         the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
         """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tamper-evident audit log of the gate's steps: writing, hash chain, verification.
+"""The tamper-evident audit log of the gate's steps: its entries, files, hash chain and verification.
 
 One JSON object per line, each with the hash of the one before it. :class:`AuditLog` writes without blocking the gate,
 :func:`verify` and :func:`entries` read, :class:`Narrator` selects the steps of the gate that become entries.

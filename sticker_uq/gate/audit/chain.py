@@ -166,7 +166,7 @@ def seal_of(torn: bytes) -> dict[str, Any]:
 
 
 def verify(folder: Path, head: str = "", since: str = GENESIS) -> Verification:
-    """Check every line of the audit log in ``folder``: a changed, removed, added or exchanged one is found.
+    """Verification of the audit log in ``folder``, every line: one that was changed, removed, added or exchanged is found.
 
     ``since`` is the hash of the last entry of older files that were taken away, if any were. What was cut off at the very end
     leaves a good chain: give the hash that the supervisor published last as ``head``, which must be in the log then. Raises

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator's side of the gate's logic: the answers it keeps, and how its state machine reacts to answers and commands."""
+"""The operator's answers and commands inside the gate: what it keeps of the answers, and its steps on an answer, hold,
+release, reset, new workpiece.
+"""

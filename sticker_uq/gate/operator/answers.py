@@ -74,7 +74,7 @@ class OperatorAnswers:
         return replace(self, answers=tuple(kept), scene_clean=clean)
 
     def checked(self) -> OperatorAnswers:
-        """The operator's answers after the whole picture was checked."""
+        """The operator's answers as the gate keeps them after the whole picture was checked."""
         return replace(self, scene_checked=True)
 
     def clean(self) -> OperatorAnswers:

@@ -185,7 +185,7 @@ class Policy(BaseModel):
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def probabilities(self, observed: ObservedObject) -> FloatArray:
-        """Class probabilities (3,) of ``observed`` as the policy's limits mean them: calibrated where that was learned."""
+        """Class probabilities (3,) of ``observed`` as the policy judges them: by its probability maps where it has some."""
         if self.calibration is None or observed.unstable:
             return observed.probabilities
         return self.calibration(observed.probabilities)

@@ -103,7 +103,7 @@ def object_signals(observed: ObservedObject, scene: SceneAssessment) -> dict[Sig
 
 
 def scene_saliency(assessment: SceneAssessment, name: SaliencyName = "dil") -> float:
-    """The saliency signal ``name`` of a scene for the policy; NaN where there is no distinctive localization, or no image."""
+    """The policy's saliency signal ``name`` of a scene; NaN where there is no distinctive localization, or no image."""
     pixels = assessment.image_size[0] * assessment.image_size[1]
     if assessment.localization is None or pixels <= 0:
         return float("nan")

@@ -69,7 +69,7 @@ class AttackView(Protocol):
     def boxes(
         self, model: Any, features: Features, maps: list[Tensor]
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """Boxes to attack (A, 4) px of the resized picture and their class distributions (A, 3), of each picture."""
+        """Boxes to attack (A, 4) px of each resized picture, candidate targets, and their class distributions (A, 3)."""
 
     def outputs(self, model: Any, features: Features, maps: list[Tensor], targets: Targets) -> TargetOutputs:
         """A detector's outputs for the attacked ``targets``. ``maps``: (n, C, h, w), what enters the heads."""
@@ -198,7 +198,8 @@ def find_targets(detector: StochasticDetector, pixels: Tensor, items: Sequence[L
 def boxes_of(
     detector: StochasticDetector, pixels: Tensor, items: Sequence[LabelledImage]
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Boxes to attack of each picture: all (A, 4), their class distributions (A, 3), and the boxes (K, 4) of its objects.
+    """Boxes to attack in each picture: all candidate targets (A, 4), their class distributions (A, 3), and those of its
+    objects (K, 4).
 
     Boxes are px of the resized picture, differentiable in ``pixels`` (n, 3, H, W) RGB 0..255. Raises as :func:`find_targets`.
     """

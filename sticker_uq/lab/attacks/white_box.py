@@ -180,7 +180,7 @@ class AttackState(ABC):
 
     @torch.no_grad()
     def results(self) -> list[Adversarial]:
-        """The attacked pictures clipped and rounded, measured as they are stored."""
+        """The adversarial pictures clipped and rounded, measured as they are stored."""
         stored = self.now.detach().round().clamp(0, 255)
         counts = self.targets.counts()
         fooled = self.fooled(target_outputs(self.detector, stored, self.targets)[0].probabilities)
@@ -203,14 +203,16 @@ class AttackState(ABC):
 
     @abstractmethod
     def start(self, clean: Tensor, rng: np.random.Generator) -> Tensor:
-        """Where the attack on a picture ``clean`` (3, H, W) begins, before it is clipped to a picture's range."""
+        """Where the white-box attack on a picture ``clean`` (3, H, W) begins, before it is clipped to a picture's range."""
 
     def fooled(self, probabilities: Tensor) -> Tensor:
         """Whether each attacked target is fooled, (N,) bool; ``probabilities`` (N, 3)."""
         return probabilities.argmax(dim=1) != self.targets.labels
 
     def move(self, change: Tensor, moving: Tensor) -> None:
-        """Add the attack's ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a stored picture."""
+        """Add the white-box attack's ``change`` (n, 3, H, W) to the pictures ``moving`` (n,) bool, within the range of a
+        stored one.
+        """
         now = self.now.detach()
         self.now = torch.where(moving[:, None, None, None], now + change, now).clamp_(0, 255)
         for image in moving.nonzero().flatten().tolist():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corruptions of labelled images: glare, blur, noise, occlusion, another pose, each with a strength in a physical unit.
+"""Corruptions of labelled pictures: glare, blur, noise, occlusion, tilt, another make, each with a strength in a physical
+unit; the labelled objects follow.
 
 :func:`transform` is the entry point::
 

@@ -47,7 +47,9 @@ class LabelledPicture:
         shapes: Image | None = None,
         scene: SceneSpec | None = None,
     ) -> LabelledPicture:
-        """An uncorrupted picture. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its boxes."""
+        """A labelled picture before its corruption. InvalidInput if it is no (H, W, 3) uint8 or its labels do not fit its
+        boxes.
+        """
         if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:
             raise InvalidInput(
                 f"image has shape {image.shape} and type {image.dtype}, expected (H, W, 3) uint8"
@@ -68,7 +70,7 @@ class LabelledPicture:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the labelled picture, px."""
+        """Width and height, px, of the labelled picture of a corruption."""
         return self.image.shape[1], self.image.shape[0]
 
     def with_image(self, image: Image) -> LabelledPicture:
@@ -76,7 +78,7 @@ class LabelledPicture:
         return replace(self, image=image)
 
     def outline(self, index: int) -> Points:
-        """Convex outline (V, 2) of object `index`: of its visible shape where that is known, else of its box."""
+        """Convex outline (V, 2) of the labelled object `index`: of its visible shape where that is known, else of its box."""
         if self.shapes is not None:
             inside = (self.shapes == self.origin[index] + 1).astype(np.uint8)
             found, _ = cv2.findContours(inside, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -88,7 +90,7 @@ class LabelledPicture:
         return np.array([(x1, y1), (x2, y1), (x2, y2), (x1, y2)], np.float32)
 
     def seen_again(self, image: Image, before: RenderedScene, after: RenderedScene) -> LabelledPicture:
-        """The objects of this picture of the scene that renders as `before`, as they are where it renders as `after`."""
+        """The labelled objects, which follow the scene from where it renders as `before` to where it renders as `after`."""
         numbers = {int(identity): number for number, identity in enumerate(before.ids)}
         place = {numbers[int(i)]: row for row, i in enumerate(after.ids) if int(i) in numbers}
         visible, boxes = np.zeros(len(self.boxes), np.float32), self.boxes.copy()
@@ -115,7 +117,8 @@ class LabelledPicture:
         )
 
     def warped(self, matrix: Points, image: Image) -> LabelledPicture:
-        """The objects after the projective map `matrix` (3, 3) of continuous coordinates; `image` is the warped image.
+        """The labelled objects as they follow the projective map `matrix` (3, 3) of continuous coordinates to the warped
+        `image`.
 
         A box becomes the upright box around the mapped outline, cut at the border of the picture. Without shapes the outline
         is the box itself, so the new box is the smallest that certainly contains the object. Parts outside the picture are not
@@ -137,7 +140,7 @@ class LabelledPicture:
         return moved._keep(np.asarray(boxes, np.float32), visible)
 
     def covered(self, cover: Image, image: Image) -> LabelledPicture:
-        """The objects behind something that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
+        """The labelled objects behind an occlusion that hides the pixels where `cover` (H, W) is not 0; `image` shows it.
 
         A box shrinks to the tight box around the visible part of the object (of its box if its shape is unknown), and an object
         of which less than a quarter is visible is not labelled any more, as in rendered scenes.
@@ -175,8 +178,8 @@ def _of_pixels(matrix: Points) -> npt.NDArray[np.float64]:
 
 
 def warp_image(image: Image, matrix: Points) -> Image:
-    """Corrupted `image` after the projective map `matrix` of continuous coordinates,
-    uncovered parts filled with a blur of its edge.
+    """Corrupted `image` after the projective map `matrix` of continuous coordinates, uncovered places filled with a blur of
+    its edge.
 
     Mirroring the edge instead would show objects twice.
     """

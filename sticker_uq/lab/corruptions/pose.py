@@ -23,8 +23,7 @@ def rotation_matrix(angle: float, size: tuple[int, int]) -> Any:
 
 
 def tilt_matrix(angle: float, axis: float, field_of_view: float, size: tuple[int, int]) -> Any:
-    """Map (3, 3) of the laptop's plane when the camera is tilted from the vertical by `angle` degrees around the plane's
-    centre.
+    """Corruption by tilt: map (3, 3) of the laptop's plane for a camera tilted by `angle` degrees around the plane's centre.
 
     The camera keeps pointing at the centre from the same distance. `axis`: direction in the picture, degrees, of the line about
     which it turns; `field_of_view`: across the width of the picture, degrees.
@@ -73,6 +72,6 @@ def rotation(picture: LabelledPicture, strength: float, rng: np.random.Generator
 def tilt(
     picture: LabelledPicture, strength: float, rng: np.random.Generator, field_of_view: float = 55.0
 ) -> LabelledPicture:
-    """Corruption: tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the image, degrees."""
+    """Corruption: tilt the camera or the laptop to any side; ``field_of_view`` of the camera across the picture, degrees."""
     matrix = tilt_matrix(strength, float(rng.uniform(0, 360)), field_of_view, picture.size)
     return picture.warped(matrix, warp_image(picture.image, matrix))

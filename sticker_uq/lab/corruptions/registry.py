@@ -87,7 +87,7 @@ def transformation(
 
 
 def chosen(transformation_name: str, parameter: str, value: str, known: tuple[str, ...]) -> str:
-    """A corruption's parameter `value` if it is among `known`; InvalidInput otherwise."""
+    """A corruption's setting `value` if it is among `known`; InvalidInput otherwise."""
     if value not in known:
         raise InvalidInput(
             f"{transformation_name}: {parameter} = {value!r}: expected one of {', '.join(known)}"

@@ -58,7 +58,7 @@ def unknown_make(picture: LabelledPicture, strength: float, rng: np.random.Gener
 
 
 def scene_of_unknown_make(scene: SceneSpec, contrast: float, seed: int) -> SceneSpec:
-    """`scene` with the laptop of an unknown make instead, as the corruption `unknown_make` with that seed makes it."""
+    """`scene` with the laptop of another make, as the corruption `unknown_make` with that seed makes it."""
     rng = np.random.default_rng(seed)
     return _of_make(scene, len(BRANDS) + int(rng.integers(2**20)), contrast, rng)
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making labelled data sets: generated, abnormal, reviewed, checked, or from the audit log.
-Reading COCO folders: sticker_uq.io.
+"""Making labelled data sets: prompts, generated pictures and manifest, abnormal scenes, frames, answers of an audit log;
+review, checks, repair, suggestions.
+
+COCO folders are read by sticker_uq.io.
 """

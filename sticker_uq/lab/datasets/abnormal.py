@@ -68,7 +68,7 @@ def untouched(image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64]) ->
 def occluded(
     image: Image, boxes: FloatArray, labels: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> AbnormalScene:
-    """Abnormal scene by realistic occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
+    """Abnormal scene by a realistic occlusion: a gripper, a hand, a cable or a sheet of paper over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng):
         kind = str(rng.choice(list(OCCLUDERS)))
@@ -98,7 +98,7 @@ def pasted(
     rng: np.random.Generator,
     other: Image,
 ) -> AbnormalScene:
-    """Partial occlusion as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
+    """Abnormal scene as in Occluded-PASCAL3D+: pieces cut out of the ``other`` picture, pasted over one or two stickers."""
     scene = untouched(image.copy(), boxes, labels)
     size = (image.shape[1], image.shape[0])
     foreign = cv2.resize(other, size)
@@ -119,7 +119,9 @@ def add_foreign_objects(
     *,
     stickers: bool,
 ) -> AbnormalScene:
-    """Abnormal scene with one to three foreign objects between the objects: ``stickers`` of unknown kinds, or other objects."""
+    """Make an abnormal scene: one to three foreign objects between the objects, ``stickers`` of unknown kinds, or other
+    objects.
+    """
     scene = untouched(image.copy(), boxes, labels)
     kinds = UNKNOWN_STICKERS if stickers else OBJECTS
     for kind in rng.permutation(list(kinds))[: int(rng.integers(1, MOST_FOREIGN_OBJECTS + 1))]:
@@ -144,7 +146,7 @@ def patched(
     patch: Image,
     attacked: ObjectClass = ObjectClass.STICKER,
 ) -> AbnormalScene:
-    """An adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
+    """Abnormal scene: an adversarial ``patch`` (s, s, 3) uint8 on one or two objects of a class, as `patch_place` says."""
     scene = untouched(image.copy(), boxes, labels)
     for target in _targets(labels, rng, attacked):
         left, top, side = patch_place(boxes[target], image.shape, rng)
@@ -158,7 +160,9 @@ def patched(
 
 
 def patch_place(box: FloatArray, shape: tuple[int, ...], rng: np.random.Generator) -> tuple[int, int, int]:
-    """Left, top and side in px of an adversarial patch on the object in ``box``, near its middle and inside the picture."""
+    """For an abnormal scene: left, top, side px of an adversarial patch on the object in ``box``, near its middle, inside the
+    picture.
+    """
     x1, y1, x2, y2 = (float(v) for v in box)
     side = max(4, round(PATCH_SIDE * math.sqrt((x2 - x1) * (y2 - y1))))
     jitter = rng.uniform(-0.1, 0.1, 2) * side

@@ -58,7 +58,7 @@ class Exposed(NamedTuple):
 
 
 def exposed(image: Image, boxes: FloatArray, rng: np.random.Generator) -> Exposed:
-    """``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it, to train novelty detection.
+    """Abnormal scene to train novelty detection on: ``image`` (H, W, 3) uint8 BGR with one to three random shapes laid on it.
 
     ``boxes`` (N, 4) px are the objects of the picture; some shapes lie on them, the others on or around the laptop.
     """

@@ -31,12 +31,14 @@ Surface = Callable[[int, int, Image, np.random.Generator], Image]
 
 
 def surface(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """Surface (height, width, 3) uint8 of a random shape on a scene; some are parts of ``image`` (H, W, 3) in other colours."""
+    """Surface (height, width, 3) uint8 of a random shape on an abnormal scene; some are cut from ``image`` (H, W, 3) in other
+    colours.
+    """
     return _painted(_KINDS, height, width, image, rng)
 
 
 def printed(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """As :func:`surface`, of the kinds that can be printed: without the shading of a curved object."""
+    """As :func:`surface`, for abnormal scenes: of the kinds that can be printed, without the shading of a curved object."""
     return _painted(_PRINTED, height, width, image, rng)
 
 
@@ -52,7 +54,9 @@ def _painted(
 
 
 def print_of(height: int, width: int, image: Image, rng: np.random.Generator) -> Image:
-    """A surface (height, width, 3) uint8 of full colours: blocks, waves or clouds of them, stretched over all grey levels."""
+    """For an abnormal scene, a surface (height, width, 3) uint8 of full colours: blocks, waves or clouds, over all grey
+    levels.
+    """
     kinds = (_noisy, _waves, _cloudy, _striped)
     made = kinds[int(rng.integers(len(kinds)))](height, width, image, rng)
     if rng.random() < 0.5:  # two interleaved ones
@@ -65,7 +69,7 @@ def print_of(height: int, width: int, image: Image, rng: np.random.Generator) ->
 
 
 def colour(rng: np.random.Generator) -> Floats:
-    """Colour (3,) of a random shape on a scene, every second one nearly grey."""
+    """Colour (3,) of a random shape on an abnormal scene, every second one nearly grey."""
     if rng.random() < _GREYISH:
         return np.clip(rng.uniform(10, 245) + rng.normal(0, 10, 3), 0, 255).astype(np.float32)
     return rng.uniform(0, 255, 3).astype(np.float32)

@@ -76,14 +76,16 @@ def picture_statistics(
 
 
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
-    """The statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
+    """For checks of a data set, the statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
     digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
     return PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean()))
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:
-    """Difference hash of a grey picture (H, W): 64 signs of change from column to column, on a grid of 8 rows and 9 columns."""
+    """To check for duplicates: hash of a grey picture (H, W), 64 signs of change from column to column, on a grid of 8 rows, 9
+    columns.
+    """
     small = cv2.resize(grey, (_SIDE + 1, _SIDE), interpolation=cv2.INTER_AREA).astype(np.int16)
     bits = (small[:, 1:] > small[:, :-1]).flatten()
     return int("".join("1" if bit else "0" for bit in bits), 2)
@@ -111,7 +113,8 @@ def duplicates(
 def close_pairs(
     pictures: Sequence[PictureStatistics], near: int, ours: int | None = None
 ) -> Iterator[tuple[int, int, int]]:
-    """Numbers of two pictures, the first lower, and the distance of their hashes, where that is at most ``near``.
+    """To check for duplicates: numbers of two pictures, the first lower, and the distance of their hashes, if that is at most
+    ``near``.
 
     Pictures with the same pixels are a pair whatever ``near`` is. With ``ours`` only pairs of one of the first ``ours`` pictures
     with one of the others.
@@ -151,7 +154,7 @@ def label_findings(items: Sequence[LabelledImage]) -> list[Finding]:
 
 
 def class_balance(items: Sequence[LabelledImage]) -> dict[str, int]:
-    """Objects of each class of a data set, and ``empty``: pictures without any."""
+    """To check a data set: objects of each class, and ``empty``: pictures without any."""
     counts = Counter(ObjectClass(int(label)).name.lower() for item in items for label in item.labels)
     return {
         "logo": counts["logo"],

@@ -52,14 +52,16 @@ def chosen_frames(source: Iterable[SourceImage], every_s: float, min_motion: flo
 
 
 def small_grey(image: npt.NDArray[np.uint8]) -> npt.NDArray[np.int16]:
-    """A small copy of ``image`` (H, W, 3) BGR in grey levels, (h, 64)."""
+    """A small copy in grey levels, (h, 64), of a frame ``image`` (H, W, 3) BGR."""
     height = max(1, round(image.shape[0] * _WIDTH / image.shape[1]))
     small = cv2.resize(image, (_WIDTH, height), interpolation=cv2.INTER_AREA)
     return cv2.cvtColor(small, cv2.COLOR_BGR2GRAY).astype(np.int16)
 
 
 def file_name(picture: SourceImage, workpieces: Sequence[tuple[int, str]], image_format: str) -> str:
-    """The name of the file of ``picture``: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell it."""
+    """The file name of ``picture``, a frame: its number, after that of the laptop if ``workpieces`` (time in ns, name) tell
+    it.
+    """
     before = bisect_right(workpieces, picture.stamp_ns, key=lambda announced: announced[0])
     laptop = f"laptop{before:04d}_" if before else ""
     return f"{laptop}{picture.name}.{image_format}"

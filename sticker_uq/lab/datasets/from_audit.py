@@ -135,7 +135,7 @@ def _question(request: Entry, answer: Entry, memories: dict[str, OperatorAnswers
 
 
 def label_case(question: AnsweredQuestion, decision: SceneDecision) -> tuple[tuple[LabelledBox, ...], str]:
-    """Labels from an operator's answer: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
+    """Labels by an answer of an audit log: boxes on the picture of ``decision``, and why it cannot be used ("" when it can)."""
     if question.problem:
         return (), question.problem
     if question.scene_answer in _UNUSABLE:
@@ -183,7 +183,7 @@ def _is_logo(verdict: ObjectVerdict) -> bool:
 def answered_cases(
     audit_folder: Path, recordings: Sequence[Path], topic: str | None = None
 ) -> Iterator[AnsweredCase]:
-    """One case per answered intervention, with its image from the recordings, or with the reason why it cannot be used.
+    """One case per question answered in an audit log, with its image from the recordings, or the reason why it cannot be used.
 
     ``recordings`` are the bags of the same time; ``topic`` is their image topic, needed when there are several. Raises
     :class:`InvalidInput` for an altered log and for a recording that cannot be read.

@@ -117,7 +117,7 @@ class _Run:
         self.reason = ""
 
     def limit(self) -> str:
-        """The limit that forbids one more request; empty if none does."""
+        """The limit that forbids to generate one more picture; empty if none does."""
         limits, manifest = self._limits, self._manifest
         if limits.pictures is not None and manifest.done >= limits.pictures:
             return f"{limits.pictures} pictures"

@@ -73,7 +73,7 @@ class RenderedGenerator:
 
 
 def picture_suffix(data: bytes) -> str:
-    """File extension of the encoded picture: .png, .jpg or .webp. TryAgain when it is not a complete picture."""
+    """File extension of the generated picture: .png, .jpg or .webp. TryAgain when it is not a complete picture."""
     try:
         with Image.open(io.BytesIO(data), formats=tuple(_SUFFIXES)) as picture:
             picture.verify()  # the checksums and the end of a PNG, without its pixels

@@ -51,7 +51,9 @@ class _Service:
         self._client = httpx.Client(headers=headers, timeout=timeout)
 
     def post(self, **content: Any) -> dict[str, Any]:
-        """The JSON object of a successful answer; raises what Generator.generate does."""
+        """The JSON object of a service's successful answer to a request for a generated picture; raises what
+        Generator.generate does.
+        """
         try:
             response = self._client.post(self._url, **content)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:

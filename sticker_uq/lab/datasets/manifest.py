@@ -74,7 +74,7 @@ class Manifest:
         return entry
 
     def append(self, entry: Entry) -> None:
-        """Add a line to the manifest and sync it to disk."""
+        """Add a line to the manifest of generated pictures and sync it to disk."""
         self._stream.write(json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n")
         self._stream.flush()
         os.fsync(self._stream.fileno())
@@ -87,7 +87,7 @@ class Manifest:
 
 @contextmanager
 def open_manifest(folder: Path) -> Iterator[Manifest]:
-    """The manifest of `folder`, created if it does not exist. A truncated last line is removed.
+    """The manifest of generated pictures in `folder`, created if it does not exist. A truncated last line is removed.
 
     InvalidInput when another process holds it or a line is wrong.
     """

@@ -68,7 +68,7 @@ class PromptTemplate(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path = PACKAGED_TEMPLATE) -> PromptTemplate:
-        """The template in a YAML file. InvalidInput names the file and all its errors."""
+        """The template of prompts in a YAML file. InvalidInput names the file and all its errors."""
         values = read_yaml(path, f"prompt template {path}")
         if not isinstance(values, dict):
             raise InvalidInput(
@@ -107,7 +107,7 @@ class PromptTemplate(BaseModel):
 
 
 def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
-    """Write prompts as JSON lines or CSV, by the file's ending (InvalidInput for another), atomically."""
+    """Write prompts of generated pictures as JSON lines or CSV, by the file's ending (InvalidInput for another), atomically."""
     target = checked_format(path)
     with atomic_write(target, "w") as stream:
         if target.suffix == ".csv":
@@ -119,7 +119,7 @@ def write_prompts(path: str | Path, prompts: Iterable[Prompt]) -> None:
 
 
 def read_prompts(path: str | Path) -> list[Prompt]:
-    """The prompts in a file as `write_prompts` writes it; InvalidInput names the invalid line.
+    """The prompts of generated pictures in a file as `write_prompts` writes it; InvalidInput names the invalid line.
 
     Indices must be unique.
     """
@@ -154,7 +154,7 @@ def _prompt(row: Any, where: str) -> Prompt:
 
 
 def checked_format(path: str | Path) -> Path:
-    """``path``; raises InvalidInput when its ending is not one of :data:`PROMPT_FORMATS`."""
+    """``path`` of prompts; raises InvalidInput when its ending is not one of :data:`PROMPT_FORMATS`."""
     target = Path(path)
     if target.suffix not in PROMPT_FORMATS:
         raise InvalidInput(f"{target}: expected a file that ends in {' or '.join(PROMPT_FORMATS)}")

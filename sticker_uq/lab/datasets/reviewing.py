@@ -97,7 +97,8 @@ class Review:
         self._note(name, verdict)
 
     def export(self, target: Path) -> int:
-        """Copy the kept pictures to ``target``/images and remove copies of the others there; returns the number of those kept.
+        """Copy the pictures that the review keeps to ``target``/images, remove copies of others there; returns the number of
+        those kept.
 
         Raises InvalidInput, and changes nothing, when another picture there has the name of one that is kept.
         """

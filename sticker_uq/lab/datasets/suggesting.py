@@ -53,7 +53,7 @@ class Suggestion:
 def measured_pool(
     source: Iterable[SourceImage], perception: Perception, progress: Callable[[], None] = lambda: None
 ) -> tuple[list[PoolPicture], list[str]]:
-    """Every picture of ``source`` that can be assessed, and for each of the others its name with the reason."""
+    """For suggestions: every picture of ``source`` that can be assessed, and for each of the others its name with the reason."""
     found, failed = [], []
     for item in source:
         reason = item.error
@@ -73,7 +73,9 @@ def measured_pool(
 
 
 def signals_of(scene: SceneAssessment) -> dict[str, float]:
-    """The signals of doubt about a picture: the highest of its objects (0 without any), and those of the scene."""
+    """For suggestions: the signals of doubt about a picture: the highest of its objects (0 without any), and those of the
+    scene.
+    """
     objects = (*scene.objects, *scene.unstable)
     localization = scene.localization
 
@@ -94,13 +96,16 @@ def signals_of(scene: SceneAssessment) -> dict[str, float]:
 
 
 def pooled_features(detector: StochasticDetector, image: Picture) -> FloatArray:
-    """The mean of every channel of the feature maps of ``image`` (H, W, 3) BGR that dropout reaches first, (D,) float64."""
+    """For suggestions: mean of every channel of the feature maps of ``image`` (H, W, 3) BGR that dropout reaches first, (D,)
+    float64.
+    """
     maps = detector.encode(image).maps
     return np.concatenate([m[0].float().mean(dim=(1, 2)).cpu().numpy() for m in maps]).astype(np.float64)
 
 
 def scores_of(pool: Sequence[PoolPicture]) -> FloatArray:
-    """The score of every picture, (N,) 0..1: the highest over :data:`ASPECTS` of its mean rank by their signals.
+    """For suggestions: the score of every picture, (N,) 0..1: the highest over :data:`ASPECTS` of its mean rank by their
+    signals.
 
     A signal that was not measured on all pictures, or is the same on all, is left out. Not the mean over the aspects, because
     a scene of another world may show no object that anything could be uncertain about.
@@ -120,7 +125,8 @@ def scores_of(pool: Sequence[PoolPicture]) -> FloatArray:
 def suggested(
     pool: Sequence[PoolPicture], count: int, labelled: Sequence[FloatArray] = ()
 ) -> list[Suggestion]:
-    """Up to ``count`` pictures of ``pool`` to label, the most useful first; ``labelled``: features of labelled pictures.
+    """Suggestions of up to ``count`` pictures of ``pool`` to label, the most useful first; ``labelled``: features of labelled
+    pictures.
 
     The first is the one with the highest score, or if some are labelled the candidate farthest from those. Features are scaled to
     unit variance over the pool; distances are root mean squares over them. Raises InvalidInput for an empty pool.

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From labelled images to a verdict: whether a cell may work with what they trained, why, and what more labels would buy."""
+"""Qualification of a cell in steps, from parts of a labelled data set to a verdict: ready or not, what is required, provable
+levels, gain by more labels.
+"""

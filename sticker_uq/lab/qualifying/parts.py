@@ -32,7 +32,9 @@ class Parts:
 
 
 def parts_of(folder: Path) -> Parts | None:
-    """The parts that ``folder`` has, None for a COCO folder; :class:`InvalidInput` for anything else."""
+    """The parts of the labelled data set in ``folder`` to qualify with, None for a COCO folder; :class:`InvalidInput`
+    otherwise.
+    """
     if (folder / ANNOTATIONS).is_file():
         return None
     missing = [name for name in PARTS if not (folder / name / ANNOTATIONS).is_file()]
@@ -45,7 +47,7 @@ def parts_of(folder: Path) -> Parts | None:
 
 
 def fingerprint(items: Iterable[LabelledImage]) -> str:
-    """SHA-256 of the files, labels and laptops of ``items``, hex."""
+    """SHA-256 of a part's files, labels and laptops ``items``, hex."""
     whole = hashlib.sha256()
     for item in items:
         whole.update(f"{item.path.name}\0{item.workpiece_id}\0".encode())
@@ -57,7 +59,7 @@ def fingerprint(items: Iterable[LabelledImage]) -> str:
 def divide(
     seen: Sequence[PictureStatistics], out: Path, shares: Sequence[float], near: int, seed: int
 ) -> Parts:
-    """Write the pictures ``seen`` to three COCO folders in ``out``, all pictures of a laptop to the same one.
+    """Write the pictures ``seen`` to three parts in ``out``, COCO folders, all pictures of a laptop to the same one.
 
     Pictures are of one laptop when the annotations say so, or when they are near duplicates (hashes that differ in at most
     ``near`` bits; -1: not these). Laptops without stickers are divided by the same shares. :class:`InvalidInput` for too few.
@@ -90,7 +92,7 @@ def _laptops(items: Sequence[LabelledImage], groups: Sequence[int]) -> list[str]
 
 
 def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[str]) -> None:
-    """Write copies of ``items`` to a new COCO folder, with the name of the laptop of each, "" where none is known."""
+    """Write a part of the data set: copies of ``items`` in a new COCO folder, with the laptop of each, "" where none is known."""
     used = Counter(item.path.stem for item in items)
 
     def encoded(number: int, item: LabelledImage) -> EncodedScene:
@@ -111,7 +113,8 @@ def write_part(folder: Path, items: Sequence[LabelledImage], laptops: Sequence[s
 
 
 def subset(folder: Path, share: float, seed: int, out: Path) -> int:
-    """Write ``share`` of the laptops of the COCO ``folder`` to the new one ``out``; returns the number of pictures.
+    """Write a part of a part: ``share`` of the laptops of the COCO ``folder`` to the new one ``out``; returns the number of
+    pictures.
 
     Smaller shares are parts of larger ones with the same ``seed``.
     """
@@ -127,7 +130,7 @@ def subset(folder: Path, share: float, seed: int, out: Path) -> int:
 
 
 def refuse_same_pixels(parts: Mapping[str, Sequence[PictureStatistics]]) -> None:
-    """Raise :class:`InvalidInput` for pictures with the same pixels, which would make a proof or a test void."""
+    """Raise :class:`InvalidInput` for parts of a data set with the same picture, which would make a proof or a test void."""
     known: dict[bytes, str] = {}
     same = []
     for part, pictures in parts.items():

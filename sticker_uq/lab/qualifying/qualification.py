@@ -117,7 +117,7 @@ class QualifySettings:
     command: str = ""
 
     def check(self) -> None:
-        """Raise :class:`InvalidInput` for what would be refused only after hours."""
+        """Raise :class:`InvalidInput` for what a step of the qualification would refuse only after hours."""
         refused = {
             "weights": "the weights are trained here; --start FILE trains on from weights",
             "escalate_to": "a bundle holds one model",
@@ -158,12 +158,12 @@ class Found:
 
     @property
     def lacking(self) -> str:
-        """How many more labels the guarantee takes, "" when there are enough."""
+        """For the verdict: how many more labels the guarantee takes, "" when there are enough."""
         return self.provable.lacking(self.settings.levels, self.check.parts["calibrate"].laptops)
 
     @cached_property
     def requirements(self) -> list[Requirement]:
-        """What is required, what was found."""
+        """For the verdict of the qualification: what is required, what was found."""
         return requirements(
             self.settings.levels,
             self.settings.min_removed,
@@ -175,7 +175,7 @@ class Found:
 
     @property
     def ready(self) -> bool:
-        """Whether every requirement is met."""
+        """The verdict of the qualification: whether every requirement is met."""
         return all(one.met for one in self.requirements)
 
 
@@ -200,7 +200,7 @@ class Qualification:
         self._base = Policy.load(self._base_file)
 
     def run(self) -> Found:
-        """Everything, in order."""
+        """Every step of the qualification, in order."""
         check = self._check()
         training = self._train()
         accuracy = self._evaluate()
@@ -528,7 +528,9 @@ class Qualification:
 
 
 def without_guarantee(base: Path | None, file: Path) -> Path:
-    """Write the limits of ``base`` (None: the packaged ones), which guarantee nothing here, to ``file``; returns it."""
+    """A step of the qualification: write the limits of ``base`` (None: packaged), which guarantee nothing, to ``file``;
+    returns it.
+    """
     limits = Policy.load(base or share_folder() / "config" / "policy.yaml")
     plain = limits.model_copy(
         update={"guarantee": None, "validity": None, "provenance": None, "reference": None}
@@ -540,7 +542,7 @@ def without_guarantee(base: Path | None, file: Path) -> Path:
 
 
 def arguments_digest(settings: QualifySettings) -> str:
-    """SHA-256 of what is asked for and of the pictures and labels, hex."""
+    """SHA-256 of what the qualification was asked for and of its labelled data set, hex."""
     parts = parts_of(settings.data)
     folders = [settings.data] if parts is None else [getattr(parts, name) for name in PARTS]
     prints = [fingerprint(read_coco(folder)) for folder in folders]

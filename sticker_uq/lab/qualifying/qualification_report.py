@@ -21,7 +21,7 @@ _MOST_SHOWN = 30
 
 
 def qualification_report(found: Found, bundle: str) -> str:
-    """The report as one HTML page; ``bundle``: what became of the bundle, a sentence."""
+    """The report of a qualification as one HTML page; ``bundle``: what became of the bundle, a sentence."""
     verdict = "Ready" if found.ready else "Not ready"
     blocks: list[Block] = [
         f"# {verdict}",
@@ -43,7 +43,7 @@ def qualification_report(found: Found, bundle: str) -> str:
 
 
 def lead(found: Found) -> str:
-    """The verdict in a sentence or two."""
+    """The verdict of the qualification in a sentence or two."""
     if found.ready:
         return (
             f"Every requirement is met. On laptops like those of the calibrate part at most "

@@ -17,7 +17,7 @@ _MOST_JOINED = 0.2
 
 
 def percent(rate: float) -> str:
-    """``rate`` as percent with three digits, a dash for NaN."""
+    """For the qualification's tables: ``rate`` as percent with three digits, a dash for NaN."""
     return "–" if math.isnan(rate) else f"{100 * rate:.3g} %"
 
 
@@ -88,7 +88,7 @@ class AccuracyResult(StepResult):
 
     @classmethod
     def of(cls, one: Accuracy, clusters: Accuracy, passes: int) -> AccuracyResult:
-        """From what ``evaluate`` measured."""
+        """The result of the qualification's evaluation step, from what ``evaluate`` measured."""
         rows = tuple(
             (label.name.lower(), row.average_precision, row.precision, row.recall)
             for label, row in clusters.classes.items()
@@ -108,7 +108,7 @@ class NoveltyResult(StepResult):
 
     @property
     def lower_bound(self) -> float:
-        """The lower of the two lower bounds, 0 where nothing was measured."""
+        """The lower of the two lower bounds of the qualification's novelty step, 0 where nothing was measured."""
         return min(self.objects[1], self.scenes[1])
 
     def __str__(self) -> str:
@@ -165,7 +165,7 @@ class PolicyTestResult(StepResult):
 
     @classmethod
     def of(cls, measured: Measured) -> PolicyTestResult:
-        """From the decisions about labelled pictures."""
+        """The result of the qualification's test step, from the decisions about labelled pictures."""
         pair = {
             name: (count.events, count.of)
             for name in ("wrongful", "removed", "missed", "asked")

@@ -56,8 +56,8 @@ class Steps:
         make: Callable[[Path], Result],
         outputs: Sequence[str] = (),
     ) -> Result:
-        """The result of the step ``name``, made by ``make`` unless it was made from the same ``inputs`` (JSON values) by
-        this version before.
+        """The result of the qualification's step ``name``, by ``make`` unless made from the same ``inputs`` (JSON values) by
+        this version.
 
         ``make`` gets the folder of the step, which has what an interrupted run with the same inputs left there, and is empty
         after one with others. ``outputs``: files in it without which the step is not done.
@@ -100,12 +100,12 @@ class Steps:
 
 
 def digest(values: Mapping[str, Any]) -> str:
-    """SHA-256 of JSON ``values``, hex."""
+    """SHA-256 of the JSON ``values`` that a step of the qualification is made from, hex."""
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file, hex."""
+    """SHA-256 of a file that a step of the qualification reads, hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -47,7 +47,7 @@ def requirements(
     tested: PolicyTestResult | None,
     lacking: str,
 ) -> list[Requirement]:
-    """All that a cell needs; ``lacking``: the labels that the guarantee lacks, "" for none."""
+    """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
     return [
         Requirement(
             "novelty network: least lower bound of AUROC",
@@ -136,16 +136,16 @@ class Provable:
 
     @property
     def levels(self) -> tuple[float, float]:
-        """The lowest alpha and beta."""
+        """The lowest provable alpha and beta."""
         return smallest_level(self.units.laptops, self.delta), smallest_level(self.units.clean, self.delta)
 
     @property
     def with_one_bad(self) -> tuple[float, float]:
-        """The lowest alpha and beta with one bad laptop each."""
+        """The lowest provable alpha and beta with one bad laptop each."""
         return tuple(upper_bound(1, n, self.delta) for n in (self.units.laptops, self.units.clean))  # type: ignore[return-value]
 
     def after(self, labels: int) -> Provable:
-        """With so many more laptops in the calibrate part, of which as many show no sticker as now."""
+        """What is provable with so many more laptops in the calibrate part, of which as many show no sticker as now."""
         added = round(labels * (1 - FIT_SHARE))
         clean = self.units.clean / self.units.laptops if self.units.laptops else 0.0
         return Provable(
@@ -153,7 +153,7 @@ class Provable:
         )
 
     def lacking(self, levels: Levels, calibrate: int) -> str:
-        """How many more labels the wanted levels take, "" when there are enough; ``calibrate``: laptops there are."""
+        """How many more labels the wanted levels take to be provable, "" when enough; ``calibrate``: laptops there are."""
         fitted = math.ceil((MIN_SCENES - 0.5) / FIT_SHARE)  # half a laptop is rounded up
         alpha, beta = images_needed(levels.alpha, self.delta), images_needed(levels.beta, self.delta)
         clean = max(math.ceil((beta - self.units.clean) / (1 - FIT_SHARE)), 0)
@@ -166,7 +166,8 @@ class Provable:
 
 
 def next_gain(points: Sequence[CurvePoint], more: int = MORE) -> tuple[float, float] | None:
-    """mAP@0.5 now and with ``more`` pictures, if the error 1 - mAP shrinks with every doubling as with the last one.
+    """Gain by more labels: mAP@0.5 now and with ``more`` pictures, if the error 1 - mAP shrinks with each doubling as with the
+    last one.
 
     A power law through the two largest trainings; None for fewer than two. A training each: the difference may be chance.
     """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renderer of synthetic laptop scenes: images made from a seed, with the boxes of what is visible."""
+"""Renderer of synthetic laptop scenes from a seed: laptops, logos, stickers, occluders, foreign objects, drawn, painted, lit;
+with boxes of what is visible.
+"""
 
 from sticker_uq.lab.rendering.render import RenderedScene, encode_scene, render
 from sticker_uq.lab.rendering.scene_sampling import sample_scene

@@ -139,7 +139,7 @@ def _crop(mask: Image) -> Image:
 
 @lru_cache(maxsize=64)
 def emblem_mask(brand: int) -> Image:
-    """Coverage (h,w) of a brand's emblem, cropped to its ink."""
+    """Coverage (h,w) of a rendered laptop's emblem, cropped to its ink."""
     image = np.zeros((_PIXELS, _PIXELS, 3), np.uint8)
     make = brand_of(brand)
     _EMBLEMS[make.emblem](Pen(image, _PIXELS * 0.44, (_PIXELS / 2, _PIXELS / 2)), make.name)

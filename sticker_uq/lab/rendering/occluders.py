@@ -26,7 +26,7 @@ _FAR = 60.0
 
 
 def draw_gripper(pen: Pen, colour: Colour) -> None:
-    """Draw an occluding gripper: two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
+    """Draw an occluder: a gripper's two jaws and the arm behind; the tips meet near the origin, the arm leaves towards +x."""
     dark, light = shade(colour, 0.6), shade(colour, 1.3)
     pen.polygon([(1.5, -0.55), (_FAR, -0.7), (_FAR, 0.7), (1.5, 0.55)], dark)
     pen.polygon([(1.5, -0.3), (_FAR, -0.38), (_FAR, 0.05), (1.5, 0.05)], colour)
@@ -40,7 +40,7 @@ def draw_gripper(pen: Pen, colour: Colour) -> None:
 
 
 def draw_hand(pen: Pen, colour: Colour) -> None:
-    """Four fingers, a thumb, the palm and the forearm; the finger tips lie near the origin."""
+    """Draw an occluder: four fingers, a thumb, the palm and the forearm; the finger tips lie near the origin."""
     dark = shade(colour, 0.72)
     pen.line([(2.2, 0.1), (_FAR, 0.4)], colour, 1.1)
     fingers = ((0.25, -0.62), (-0.05, -0.2), (0.0, 0.24), (0.35, 0.64))
@@ -53,7 +53,7 @@ def draw_hand(pen: Pen, colour: Colour) -> None:
 
 
 def draw_cables(pen: Pen, colour: Colour) -> None:
-    """Four cables side by side that cross the whole picture in waves."""
+    """Draw an occluder: four cables side by side that cross the whole picture in waves."""
     for strand in range(4):
         waves = [
             (x, 0.3 * (strand - 1.5) + 0.25 * math.sin(0.7 * x))

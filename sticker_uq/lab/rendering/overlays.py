@@ -28,7 +28,7 @@ class TurnedPen(Pen):
         self._angle, self._turn = turn, np.array([[c, s], [-s, c]])
 
     def moved(self, along: float, scale: float) -> TurnedPen:
-        """A pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
+        """A renderer's pen on the same picture whose origin is at (``along``, 0) and whose unit is ``scale`` times as long."""
         assert self.mask is not None
         x, y = along * self.unit * self._turn[0]
         origin = (self.origin[0] + float(x), self.origin[1] + float(y))
@@ -51,7 +51,7 @@ def draw_over(
     turn: float,
     rng: np.random.Generator,
 ) -> tuple[Image, Image]:
-    """Colours (H,W,3) and coverage (H,W) of an object drawn at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
+    """Colours (H,W,3) and coverage (H,W) of a rendered object at ``centre`` px, ``unit`` px long, for a picture of ``shape``."""
     colours, mask = np.zeros((*shape[:2], 3), np.uint8), np.zeros(shape[:2], np.uint8)
     draw(TurnedPen(colours, unit, centre, mask, turn), rng)
     return colours, mask

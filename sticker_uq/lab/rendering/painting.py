@@ -111,7 +111,7 @@ class Pen:
         face: str = "sans",
         weight: int = 800,
     ) -> None:
-        """Write `words` centred on (x, y) with the renderer's pen, as large as fits `width` by `height`."""
+        """Draw `words` centred on (x, y) with the renderer's pen, as large as fits `width` by `height`."""
         ink = text_mask(words, face, weight)
         scale = min(width * self.unit / ink.shape[1], height * self.unit / ink.shape[0])
         size = (max(2, round(ink.shape[1] * scale)), max(2, round(ink.shape[0] * scale)))
@@ -130,7 +130,7 @@ def _face(name: str) -> object:
 
 @lru_cache(maxsize=1024)
 def text_mask(words: str, face: str = "sans", weight: int = 700) -> Image:
-    """Coverage (h,w) uint8 of rendered `words`, cropped to the ink; read only because it is shared.
+    """Coverage (h,w) uint8 of drawn `words`, cropped to the ink; read only because the renderer shares it.
 
     OpenCV 5 draws the "sans", "serif" and "italic" faces it carries; OpenCV 4, which ROS Jazzy installs, has
     only Hershey's strokes, so there the lettering looks plainer.
@@ -194,7 +194,9 @@ def _noise_tile(side: int) -> Floats:
 
 
 def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
-    """Painted white noise (height,width), standard deviation 1, read only: part of a cached tile, because sampling it is slow."""
+    """Painted white noise (height,width), standard deviation 1, read only: cut from a tile, because the renderer samples it
+    slowly.
+    """
     tile = _noise_tile(1 << (max(width, height) + 255).bit_length())
     x, y = rng.integers(0, len(tile) - width), rng.integers(0, len(tile) - height)
     piece = tile[y : y + height, x : x + width]
@@ -204,7 +206,7 @@ def grain(rng: np.random.Generator, width: int, height: int) -> Floats:
 def clouds(
     rng: np.random.Generator, width: int, height: int, cells: tuple[int, int], octaves: int = 1
 ) -> Floats:
-    """Painted smooth noise (height,width) about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
+    """Painted smooth noise (height,width) of the renderer about 0, roughly -1 to 1; `cells` counts its blobs across and down."""
     total = np.zeros((height, width), np.float32)
     for octave in range(octaves):
         across, down = (max(2, count << octave) for count in cells)

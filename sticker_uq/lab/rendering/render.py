@@ -56,7 +56,7 @@ class RenderedScene:
 def render(
     spec: SceneSpec, size: tuple[int, int] = (960, 720), noise_seed: int | None = None
 ) -> RenderedScene:
-    """Render a scene at `size` (width, height) in pixels.
+    """Render a laptop scene at `size` (width, height) in pixels.
 
     The result is a deterministic function of the arguments. Scenes that differ only by a sticker differ only where
     that sticker, its shadow and the surface under it are visible. `noise_seed` replaces the seed of the camera's
@@ -87,7 +87,7 @@ def render(
 
 
 def laptop_to_picture(pose: PoseSpec, width: int, height: int) -> npt.NDArray[np.float64]:
-    """Map (3,3) from laptop units to the pixels of a picture of that size."""
+    """Map (3,3) from the units of a rendered laptop to the pixels of a picture of that size."""
     frame_scale = min(width, height / FRAME_HEIGHT)
     left, top = (width - frame_scale) / 2, (height - frame_scale * FRAME_HEIGHT) / 2
     to_picture = np.array([[frame_scale, 0, left], [0, frame_scale, top], [0, 0, 1]])
@@ -245,7 +245,7 @@ def _annotate(
 
 
 def encode_scene(seed: int, scene: RenderedScene, image_format: str = "jpg") -> EncodedScene:
-    """Compress the picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
+    """Compress the rendered picture of a scene; InvalidInput for a format other than "jpg" or "png"."""
     data = encode_picture(scene.image, image_format)
     height, width = scene.image.shape[:2]
     return EncodedScene(seed, image_format, data, width, height, scene.boxes, scene.labels)

@@ -16,7 +16,9 @@ COVERED = 0.6
 
 
 def paint_residue(residue: ResidueSpec, scale: float) -> tuple[Floats, Floats]:
-    """Colours (h,w,3), grey levels, and opacity (h,w), 0 to 1, of a residue at `scale` pixels per unit, turned by its angle."""
+    """Painted residue: colours (h,w,3), grey levels, and opacity (h,w), 0 to 1, at `scale` pixels per unit, turned by its
+    angle.
+    """
     rng = np.random.default_rng(residue.seed)
     width, height = max(8, round(residue.width * scale)), max(8, round(residue.height * scale))
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)

@@ -26,7 +26,7 @@ class Patch:
 
 
 def outline_mask(shape: str, width: int, height: int, inset: float = 0.0) -> Image:
-    """Coverage (height,width) of a sticker's outline, `inset` pixels inside its edge."""
+    """Coverage (height,width) of a rendered sticker's outline, `inset` pixels inside its edge."""
     if shape == "rect":
         return rounded_mask(width, height, 0.02 * min(width, height), inset)
     if shape == "rounded":

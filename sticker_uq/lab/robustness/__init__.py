@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robustness assessment (S004, Wozniak et al.): which circumstances matter, what each costs, and whether that is acceptable.
+"""Robustness assessment of a system (S004, Wozniak et al.): specification of circumstances, follow-up images, sweeps,
+distances, metamorphic relation, verdict.
 
 A :class:`Specification` describes the target circumstances and their significance (tasks 1 and 2). :mod:`frequencies` measures
 which of them the source images show (task 3). :mod:`drawing` and :mod:`followups` make follow-up images (task 4,

@@ -96,7 +96,9 @@ class AnswerLog:
         return self._replies[key]
 
     def add(self, key: str, entry: str) -> None:
-        """Write a reply, as :func:`ask_system` made it, to the file of answers; it is on the disk when this returns."""
+        """Write the assessed system's reply, as :func:`ask_system` made it, to the file of answers; it is on the disk when
+        this returns.
+        """
         with open(self._path, "a", encoding="utf-8") as stream:
             stream.write(entry + "\n")
             stream.flush()

@@ -11,8 +11,9 @@ FOLDER = "tables"
 
 
 def all_tables(assessment: Assessment) -> dict[str, pd.DataFrame]:
-    """Tables of a robustness assessment by name: significance, coverage, performance, distances, checks, sweeps and breaks;
-    what was not measured is NaN.
+    """Tables of a robustness assessment by name; what was not measured is NaN.
+
+    They are significance, coverage, performance, distances, checks, sweeps and breaks.
     """
     spec, sets = assessment.specification, assessment.sets
     where = ("kind", "circumstance", "strength")

@@ -91,7 +91,9 @@ def circumstance_set(spec: Specification, circumstance: Circumstance, images: Se
 def sweep_sets(
     spec: Specification, circumstance: Circumstance, images: Sequence[int]
 ) -> tuple[DraftSet, ...]:
-    """Follow-up cases of a severity sweep: `images` at each strength; place, direction and noise of an image stay the same."""
+    """Follow-up images of a circumstance's severity sweep at each strength; place, direction and noise of an image stay the
+    same.
+    """
     return tuple(
         DraftSet(
             "sweep",
@@ -107,9 +109,7 @@ def sweep_sets(
 
 
 def sweep_strengths(circumstance: Circumstance) -> tuple[float, ...]:
-    """The strengths of the severity sweep of a circumstance, mildest first: of the specification,
-    else the transformation's ladder.
-    """
+    """The strengths of a circumstance's severity sweep, mildest first: of the specification, else the transformation's ladder."""
     if circumstance.sweep or circumstance.transformation is None:
         return circumstance.sweep
     return transformation_named(circumstance.transformation).ladder

@@ -73,7 +73,8 @@ def noise(image: Picture) -> float:
 
 
 def exposure(image: Picture) -> float:
-    """Brightness of a source picture of a robustness assessment: mean of the linear light against middle grey, EV (stops).
+    """Brightness of a source picture of a robustness assessment: mean of linear light against middle grey, EV (stops).
+
     Minus infinity for a black picture.
     """
     mean = float(linear(image).mean())
@@ -81,8 +82,9 @@ def exposure(image: Picture) -> float:
 
 
 def edge_widths(image: Picture) -> tuple[float, float]:
-    """Sharpness of a source picture of a robustness assessment: 10-90 % widths of edges, px: in the direction in which they are
-    sharpest, and in the one in which they are widest.
+    """Sharpness of a source picture of a robustness assessment: 10-90 % widths of edges, px.
+
+    In the direction in which they are sharpest, and in the one in which they are widest.
 
     The gradient of an edge of width sigma falls with a further blur s as 1 / sqrt(sigma^2 + s^2); its ratio after two known blurs
     tells sigma (Zhuo and Sim, 2011). Each direction is judged by its edges but for the softest, which are soft on the laptop

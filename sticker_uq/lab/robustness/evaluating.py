@@ -141,7 +141,7 @@ def hides_sticker(case: FollowUpCase) -> bool:
 
 
 def with_replies(sets: Sequence[CaseSet], log: AnswerLog) -> list[AnsweredSet]:
-    """Sets of follow-up cases with the replies in ``log``, which has all of them."""
+    """Sets of follow-up images with the system's replies in ``log``, which has all of them."""
     result = []
     keys: dict[int, str] = {}
     for cases in sets:
@@ -169,8 +169,9 @@ def evaluate(
     jobs: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluated:
-    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``; ``source``:
-    all source images, for the table of performance.
+    """Evaluation of a robustness assessment: performance, distances, checks and sweeps of ``sets``.
+
+    ``source``: all source images, for the table of performance.
 
     ``progress`` is called with the pieces of work done and their number. The result does not depend on ``jobs``.
     """

@@ -36,8 +36,8 @@ class FeatureDistances:
     linkage: dict[str, float]
 
     def distance(self, name: str) -> float:
-        """The feature distance that epsilon(d) depends on; of the linkages the centroid's,
-        the one that is 0 between equal sets.
+        """The distance of source and follow-up features that epsilon(d) depends on; of the linkages the centroid's, 0 between
+        equal sets.
         """
         return self.linkage["centroid"] if name == "linkage" else float(getattr(self, name))
 
@@ -80,8 +80,8 @@ def pair_distances(
 
 
 def linkages(one: Matrix, other: Matrix) -> dict[str, float]:
-    """Distance between clusters of source and follow-up features: nearest, farthest, mean pair of points, and of the centres
-    (Yim and Ramdeen 2015).
+    """Distance between clusters of source and follow-up features: nearest, farthest, mean pair, and centres (Yim and Ramdeen
+    2015).
     """
     between = cdist(one, other)
     centres = np.linalg.norm(one.mean(axis=0) - other.mean(axis=0))
@@ -94,8 +94,9 @@ def linkages(one: Matrix, other: Matrix) -> dict[str, float]:
 
 
 def frechet_distance(one: Matrix, other: Matrix) -> float:
-    """Fréchet distance of source and follow-up features (n, D), (m, D): ``|m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^(1/2))``
-    (Heusel et al. 2017).
+    """Fréchet distance of source and follow-up features (n, D), (m, D) (Heusel et al. 2017).
+
+    ``|m1 - m2|^2 + trace(C1 + C2 - 2 (C1 C2)^(1/2))``.
 
     The covariances are shrunk (Ledoit and Wolf 2004), so that sets smaller than D have proper ones; everything outside the span
     of the data is then a multiple of the identity and is added in closed form. The root is taken of a symmetric matrix, whose

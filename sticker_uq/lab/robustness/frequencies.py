@@ -87,8 +87,8 @@ def describe_source(
 
 
 def coverage(frequencies: Sequence[CoverageRow]) -> Coverage:
-    """How well a source set covers the target circumstances: comparison of frequencies, as in the paper.
-    Unknown ones do not count.
+    """How well the source images cover the target circumstances: comparison of frequencies, as in the paper. Unknown ones do
+    not count.
     """
     known = [f for f in frequencies if f.found_by]
     short = [f for f in known if f.target > f.source]

@@ -64,8 +64,8 @@ class Reference:
         self._bands: list[Complex] = []
 
     def compare(self, followup: Picture) -> ImageDistances:
-        """Distances of a source to ``followup`` (H', W', 3) uint8 BGR. Raises InvalidInput for a picture with a side below 64
-        px.
+        """Image distances of a source to its follow-up ``followup`` (H', W', 3) uint8 BGR. InvalidInput for one with a side
+        below 64 px.
         """
         followup = _of_same_size(self.picture, followup)
         if self._brightness is None:

@@ -111,7 +111,9 @@ class Performance:
         raise InvalidInput(f"performance metric {metric!r} is unknown")
 
     def several(self, metrics: Sequence[str]) -> Callable[[Weights | None], list[float]]:
-        """The function of the image weights that gives all performance ``metrics``; AP is computed once for all of its kinds."""
+        """The function of image weights that gives all performance ``metrics`` of the assessed system; AP is computed once for
+        all kinds.
+        """
         precisions = [name for name in metrics if name in _AP_COLUMNS]
         others = {name: self.calculator(name) for name in metrics if name not in _AP_COLUMNS}
 

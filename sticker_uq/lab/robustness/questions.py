@@ -89,7 +89,7 @@ def questions(circumstance: Circumstance) -> list[Question]:
 
 
 def scale_text(scale: Scale) -> str:
-    """The values 1 to 5 of a `scale` of exposure, likelihood or severity, one per line."""
+    """The values 1 to 5 of a circumstance's `scale` of exposure, likelihood or severity, one per line."""
     return "\n".join(f"  {n} {name}: {meaning}" for n, (name, meaning) in enumerate(scale.values, 1))
 
 
@@ -98,7 +98,7 @@ def ask_all(
     ask: Callable[[Question], int],
     told: Callable[[Circumstance], None] = lambda circumstance: None,
 ) -> Specification:
-    """The specification `spec` with the answers of `ask`, one per factor and circumstance.
+    """The specification `spec` of a robustness assessment with the answers of `ask`, one per factor and circumstance.
 
     `told` gets each circumstance once it is answered.
 

@@ -48,8 +48,8 @@ class Sample:
 def sheet_samples(
     spec: Specification, circumstance: Circumstance, picture: LabelledPicture, number: int
 ) -> list[Sample]:
-    """A circumstance on the picture sheet: at the ends and the middle of its strengths,
-    on one place of `picture` (number in its set).
+    """Circumstances as pictures: one at the ends and the middle of its strengths, on one place of `picture` (number in its
+    set).
     """
     assert circumstance.strength is not None
     mild, severe = circumstance.strength
@@ -67,7 +67,7 @@ def sheet_samples(
 
 
 def draw_expected_boxes(picture: LabelledPicture) -> Picture:
-    """The picture on the sheet with the boxes that a detector is expected to find: logos blue, stickers green."""
+    """The picture of a circumstance with the boxes that a detector is expected to find: logos blue, stickers green."""
     image = picture.image.copy()
     for box, label in zip(picture.boxes, picture.labels.tolist(), strict=True):
         x1, y1, x2, y2 = (round(float(v)) for v in box)

@@ -212,7 +212,7 @@ class Specification(BaseModel):
             raise InvalidInput(f"specification {path}: {'; '.join(problems)}") from None
 
     def save(self, path: str | Path, comments: Mapping[str, str] | None = None) -> None:
-        """Write the specification of a robustness assessment to a YAML file, whole or not at all.
+        """Write the specification of a robustness assessment's circumstances to a YAML file, whole or not at all.
 
         ``comments`` are put above the circumstances of those names, that of "" above everything.
         """
@@ -227,7 +227,7 @@ class Specification(BaseModel):
                 stream.write(_yaml([circumstance]))
 
     def plain(self) -> dict[str, Any]:
-        """The specification of a robustness assessment as dicts, lists and numbers, without what has no value."""
+        """The specification of a robustness assessment's circumstances as dicts, lists and numbers, without what has no value."""
         return self.model_dump(mode="json", exclude_defaults=True) | {
             "relations": {
                 name: relation.model_dump(mode="json", exclude_defaults=True)

@@ -25,7 +25,7 @@ Matrix = NDArray[np.float64]
 def sweep_result(
     spec: Specification, circumstance: str, steps: Sequence[tuple[float, Paired]]
 ) -> tuple[SweepResult, ...]:
-    """Severity sweep: performance over d for every metric with a relation and for the gate's.
+    """Severity sweep of a circumstance: performance over d for every metric with a relation and for the gate's.
 
     ``steps``: (strength, pairs), mildest first, the same source images in each.
     """
@@ -87,7 +87,8 @@ def sweep_result(
 
 
 def first_break(difference: Matrix, allowed: Matrix) -> float:
-    """At which step of a severity sweep, from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if never.
+    """At which step of a circumstance's sweep, from 0, ``difference`` (steps,) first exceeds ``allowed`` (steps,); infinite if
+    never.
 
     More of a circumstance is taken to be no easier: differences are made monotone (isotonic regression) and joined by straight
     lines. A difference that cannot be measured counts as none.

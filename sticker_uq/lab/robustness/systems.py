@@ -47,7 +47,7 @@ class DetectorSystem:
         )
 
     def answer(self, image: Picture, key: str) -> Answer:
-        """The answer of an assessed detector: detections by falling score, with the features of the backbone."""
+        """The answer of an assessed system, a detector: detections by falling score, with the features of the backbone."""
         del key
         try:
             features = self._detector.encode(image)
@@ -56,7 +56,7 @@ class DetectorSystem:
             return Answer.failed(str(error))
 
     def close(self) -> None:
-        """Nothing to release in an assessed detector."""
+        """Nothing to release in an assessed system that is a detector."""
 
 
 class CellSystem:
@@ -90,7 +90,7 @@ class CellSystem:
         )
 
     def close(self) -> None:
-        """Nothing to release in an assessed detector with gate."""
+        """Nothing to release in an assessed system that is a detector with gate."""
 
 
 class ResultsSystem:

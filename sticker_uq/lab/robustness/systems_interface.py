@@ -64,6 +64,7 @@ class System(Protocol):
 
     def answer(self, image: Picture, key: str) -> Answer:
         """The assessed system's answer to ``image`` (H, W, 3) uint8 BGR, which the assessment knows as ``key``.
+
         Does not raise for an image that it cannot handle: that is a failed answer.
         """
 
@@ -72,15 +73,15 @@ class System(Protocol):
 
 
 def act_on_detections(detections: Detections, score: float) -> Action:
-    """Robustness of a cell without a gate: remove every sticker from ``score`` on, ask nobody, call the rest clean."""
+    """Robustness assessment of a system without a gate: remove every sticker from ``score`` on, ask nobody, call the rest
+    clean.
+    """
     chosen = (detections.foreground_labels == ObjectClass.STICKER) & (detections.scores >= score)
     return Action(detections.boxes[chosen], False, not chosen.any())
 
 
 def act_on_decision(decision: SceneDecision) -> Action:
-    """Robustness of a cell with a gate: what it does on ``decision``. Where the scene as a whole is doubtful nothing is
-    removed.
-    """
+    """Robustness assessment of a system with a gate: what it does on ``decision``. In a doubtful scene nothing is removed."""
     removed = [v.object.box for v in decision.removable()] if decision.outcome is Outcome.WORK else []
     doubtful = any(v.verdict in (Verdict.ASK, Verdict.UNKNOWN) for v in decision.verdicts)
     return Action(
@@ -104,8 +105,8 @@ class Consequence:
 
 
 def consequence(action: Action, stickers: FloatArray, hidden_sticker: bool, iou: float) -> Consequence:
-    """What the ``action`` of an assessed system does to a laptop with visible ``stickers`` (N,
-    4) px and perhaps one that is hidden.
+    """What the ``action`` of an assessed system does to a laptop with visible ``stickers`` (N, 4) px and perhaps one that is
+    hidden.
 
     A removal is right when it overlaps a sticker by ``iou``.
     """

@@ -31,7 +31,7 @@ class Sample:
 def split_items(
     data: Sequence[Path], val_data: Path | None, seed: int
 ) -> tuple[list[LabelledImage], list[LabelledImage]]:
-    """Pictures of all folders of ``data`` to train on, and to validate on: of ``val_data``, or a tenth chosen by ``seed``.
+    """Pictures of all folders of ``data`` to train on, and for validation: of ``val_data``, or a tenth chosen by ``seed``.
 
     Pictures of one laptop, by their ``workpiece_id``, are on the same side. Raises InvalidInput as `read_coco` does, and for
     fewer than two pictures or laptops to split.

@@ -46,7 +46,7 @@ class Position:
 def save_state(
     out: Path, fingerprint: Mapping[str, Any], position: Position, parts: Mapping[str, Any]
 ) -> None:
-    """Write the training's state file: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
+    """Write the training's checkpoint: ``parts`` are the state dicts of what is trained, by name. OSError when the disk fails."""
     states = {name: part.state_dict() for name, part in parts.items()}
     content = {"fingerprint": dict(fingerprint), "position": asdict(position), **states}
     with atomic_write(out / STATE) as stream:
@@ -56,7 +56,7 @@ def save_state(
 def load_state(
     out: Path, fingerprint: Mapping[str, Any], parts: Mapping[str, Any], device: torch.device
 ) -> Position:
-    """Fill ``parts`` from the training's state file of ``out`` and return its position.
+    """Fill ``parts`` from the training's checkpoint in ``out`` and return its position.
 
     Raises InvalidInput when there is none, when it is corrupt, or when it belongs to a training with another
     ``fingerprint``.

@@ -45,7 +45,9 @@ def fill_from_torchvision(model: nn.Module, name: str, say: Callable[[str], None
 
 
 def fill_from_package(model: nn.Module, name: str, say: Callable[[str], None], take: Taken = "all") -> str:
-    """Load ``model`` from the packaged weights as :func:`fill_from_file`; InvalidInput for a model without any."""
+    """Start a training of ``model`` from the packaged weights, as :func:`fill_from_file`; InvalidInput for a model without
+    any.
+    """
     path = packaged_weights(name)
     if path is None:
         having = [known for known in MODEL_NAMES if packaged_weights(known) is not None]

@@ -26,7 +26,7 @@ def learn_novelty_network(
     seed: int = 0,
     progress: Progress = lambda stage, done, total: None,
 ) -> NoveltyNetwork:
-    """A network with its quality, which started from ``start`` or from the backbone of ``detector``.
+    """A trained novelty network with its quality, which started from ``start`` or from the backbone of ``detector``.
 
     A fifth of ``pictures`` is held out to measure it on. With 0 ``epochs`` ``start`` is only measured anew. Raises InvalidInput
     for fewer than 50 pictures, pictures of several sizes, and a picture that cannot be read.
@@ -54,7 +54,7 @@ def learn_novelty_head(
     seed: int = 0,
     progress: Progress = lambda stage, done, total: None,
 ) -> NoveltyHead:
-    """A head on the feature maps of ``detector`` with its quality; raises as :func:`learn_novelty_network`."""
+    """A trained novelty head on the feature maps of ``detector`` with its quality; raises as :func:`learn_novelty_network`."""
     learned, held = split(pictures, seed)
     done = count(1)
     model = train_novelty_head(

@@ -58,7 +58,7 @@ def measured(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """The quality of the novelty ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
+    """Novelty training: the quality of ``model`` on pictures ``held``, after its reference was fitted to ``learned`` ones.
 
     A network is one of its own, a head that of ``detector``. ``on_picture`` is called :func:`pictures_read` times and once more
     for each held-out picture. InvalidInput for a picture that cannot be read.
@@ -86,7 +86,8 @@ def set_reference(
     held: Sequence[LabelledImage],
     on_picture: Callable[[], None] = lambda: None,
 ) -> None:
-    """Fit ``reference`` to the ``activations`` (C,) of pictures ``learned``; of ``held`` ones 0.1 % are expected beyond 1.
+    """Novelty training: fit ``reference`` to ``activations`` (C,) of pictures ``learned``; 0.1 % of ``held`` ones are expected
+    beyond 1.
 
     The covariance is shrunk (Ledoit and Wolf 2004), so that fewer pictures than channels suffice. So few held-out pictures lie
     far out that their tail is continued as an exponential one. InvalidInput for a picture that cannot be read.
@@ -122,7 +123,8 @@ def measure_quality(
     seed: int = 0,
     on_picture: Callable[[], None] = lambda: None,
 ) -> NoveltyQuality:
-    """How well ``novelty`` tells the unknown from the known on the pictures ``held``, which it did not learn from.
+    """Novelty training: how well ``novelty`` tells the unknown from the known on pictures ``held``, which it did not learn
+    from.
 
     Objects: those of kinds that no training picture holds, drawn into the pictures, against the labelled ones. Scenes:
     photographs that come with scikit-image, whole and in quarters, against the pictures. InvalidInput for a picture that
@@ -163,8 +165,8 @@ def _auroc(known: Sequence[Sequence[float]], unknown: Sequence[Sequence[float]])
 
 @lru_cache(maxsize=1)
 def photographs() -> tuple[tuple[Picture, ...], ...]:
-    """Unknown pictures to measure novelty on: scikit-image's photographs, each as views (H, W, 3) uint8 BGR,
-    whole and quarters.
+    """Novelty training's unknown pictures to measure on: scikit-image's photographs, as views (H, W, 3) uint8 BGR, whole and
+    quarters.
     """
     import skimage.data
 

@@ -63,7 +63,7 @@ class Replicas:
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for the next training step; returning it to the system triples the time of a step."""
+    """Tell glibc to keep freed memory for training's next batch; returning it to the system triples the time of a step."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):  # another C library: slower only

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rclpy helpers shared by all nodes: lifecycle, parameters, quality of service, conversions, diagnostics."""
+"""rclpy helpers that all nodes share: lifecycle, parameters, QoS, image subscription, calibration, diagnostics, launch;
+scene, image and camera as ROS messages.
+"""

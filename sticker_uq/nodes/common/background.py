@@ -30,11 +30,13 @@ class BackgroundTask(Generic[R]):
 
     @property
     def busy(self) -> bool:
-        """Whether a node's background task runs or its result is not yet delivered."""
+        """Whether a task in the background of any node runs or its result is not yet delivered."""
         return self._thread is not None
 
     def start(self, work: Callable[[], R], done: Callable[[R | None, str], None]) -> None:
-        """Run ``work`` beside the node; its executor calls ``done`` with the result and "", or with None and the error."""
+        """Run ``work`` in the background of any node; its executor calls ``done`` with the result and "", or with None and the
+        error.
+        """
         if self.busy:
             raise RuntimeError("the task is busy")
         self._done = done

@@ -171,7 +171,7 @@ def localization_to_msg(scene: sc.SceneAssessment) -> m.DistinctiveLocalization:
 
 
 def reason_to_msg(reason: sc.Reason) -> m.Reason:
-    """``reason`` as a ROS message, with its words."""
+    """``reason`` as a ROS message that any node sends, with its words."""
     message = m.Reason(
         code=reason.code,
         subject=reason.subject,

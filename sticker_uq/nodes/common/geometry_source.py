@@ -39,14 +39,16 @@ class GeometrySource:
         self._tf = None if settings.camera_pose and settings.lid_plane else _TransformTree.if_installed(node)
 
     def destroy(self) -> None:
-        """Destroy a node's subscriptions to the cell's calibration."""
+        """Destroy any node's subscriptions to the cell's calibration."""
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         if self._tf is not None:
             self._tf.destroy()
 
     def geometry(self, frame_id: str, stamp_ns: int) -> CellGeometry | Reason:
-        """The cell's calibration for the picture of ``frame_id`` at ``stamp_ns``, or the reason why there is none."""
+        """What the node knows of the cell's calibration for the image of ``frame_id`` at ``stamp_ns``, or the reason why there
+        is none.
+        """
         try:
             camera = self._camera(frame_id, stamp_ns)
             pose = self._camera_pose(frame_id, stamp_ns)
@@ -124,7 +126,7 @@ class _TransformTree:
         self._listener.unregister()
 
     def look_up(self, target: str, source: str, stamp_ns: int) -> Transform:
-        """The transform from ``source`` to ``target`` at that time; does not wait for it."""
+        """A node's calibration from ROS tf2: the transform from ``source`` to ``target`` at that time; does not wait for it."""
         try:
             found = self._buffer.lookup_transform(target, source, Time(nanoseconds=stamp_ns))
         except self._tf2.TransformException as error:

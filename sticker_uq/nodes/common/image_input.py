@@ -70,12 +70,14 @@ class ImageInput:
         node.get_logger().info(f"waiting for first image on {self.topic} ({transport}, {reliability})")
 
     def close(self) -> None:
-        """Stop receiving images."""
+        """End a node's image subscription."""
         self._node.destroy_subscription(self._subscription)
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
-        """Match the image publishers' current reliability, and log a fault once when it appears. For a slow timer."""
+        """Match the QoS of the image publishers with the node's subscription, and log a fault once when it appears. For a slow
+        timer.
+        """
         wanted = self._wanted(self._publishers())
         if wanted != self.profile:
             self._node.get_logger().info(
@@ -91,7 +93,7 @@ class ImageInput:
         self._told = fault
 
     def state(self) -> tuple[Level, str]:
-        """Level and description of the image subscription's state, naming topic and QoS policies."""
+        """Level and description of the node's image subscription for diagnostics, naming topic and QoS policies."""
         publishers = self._publishers()
         last = self._arrivals[-1] if self._arrivals else self._since
         quiet = time.monotonic() - last
@@ -114,19 +116,21 @@ class ImageInput:
         )
 
     def rate(self) -> float:
-        """Rate of the last images, Hz; 0 after QUIET_S without one."""
+        """Rate of the last images of the node's subscription, Hz; 0 after QUIET_S without one."""
         if len(self._arrivals) < 2 or time.monotonic() - self._arrivals[-1] > QUIET_S:
             return 0.0
         return (len(self._arrivals) - 1) / max(self._arrivals[-1] - self._arrivals[0], 1e-9)
 
     def publisher_count(self) -> int:
-        """Publishers of the image topic, matched or not."""
+        """Publishers that the node's image subscription finds, matched or not."""
         return len(self._publishers())
 
     @property
     def skipped(self) -> int | None:
-        """Images that were published but neither received nor reported as lost; None without sequence numbers or with several
-        publishers. They were replaced in the queue of depth 1, or dropped by the publisher.
+        """Images that the node's subscription neither received nor reported as lost; None when that is unknown.
+
+        They were replaced in the queue of depth 1, or dropped by the publisher. Their number is unknown without sequence
+        numbers or with several publishers.
         """
         missing = self._sequence.missing
         return None if missing is None else max(0, missing - self.lost)

@@ -31,7 +31,8 @@ _BRIDGED = frozenset(ENCODINGS) - {"uyvy", "yuyv"}
 
 
 def bgr_from_msg(message: Image | CompressedImage) -> Picture:
-    """The picture in the ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is invalid.
+    """The picture in any node's ROS image ``message``, uint8 (H, W, 3) BGR; raises :class:`InvalidInput` naming what is
+    invalid.
 
     A bgr8 image without padding is not copied but shares the memory of ``message``.
     """
@@ -42,13 +43,13 @@ def bgr_from_msg(message: Image | CompressedImage) -> Picture:
 
 
 def bgr_with_numpy(message: Image) -> Picture:
-    """The picture in the ROS image ``message`` through :func:`sticker_uq.io.images.decode_image`."""
+    """The picture in a ROS message of an image, by NumPy: through :func:`sticker_uq.io.images.decode_image`."""
     big = bool(message.is_bigendian)
     return decode_image(message.encoding, message.width, message.height, message.step, big, message.data)
 
 
 def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
-    """The picture in the ROS image ``message`` through a ``cv_bridge.CvBridge``.
+    """The picture in a ROS message of an image, through a ``cv_bridge.CvBridge``.
 
     NumPy decodes where cv_bridge fails: rows whose padding is not a whole number of pixels, which it shears, and swapped
     bytes, for which it uses a method that NumPy 2 has removed.
@@ -66,7 +67,7 @@ def bgr_with_cv_bridge(message: Image, bridge: Any) -> Picture:
 
 @functools.cache
 def cv_bridge() -> tuple[Any, str]:
-    """A working ``CvBridge`` for ROS images and "", or None and the reason why there is none.
+    """A working ``CvBridge`` for ROS messages of images and "", or None and the reason why there is none.
 
     Tested once: that of a distribution may be built for another NumPy.
     """

@@ -79,7 +79,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         """Acquire the node's resources for the settings; raise :class:`InvalidInput` for invalid settings."""
 
     def activate(self) -> None:
-        """Start the node's processing. Publishers are already enabled."""
+        """Lifecycle: start the node's work. Publishers are already enabled."""
 
     def settings_changed(self, old: M, new: M) -> None:
         """Called after valid parameters of the node were set at run time; ``self.settings`` is already ``new``."""
@@ -113,7 +113,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return self.trigger_configure() == success and self.trigger_activate() == success
 
     def managed_publisher(self, message_type: type, topic: str, profile: QoSProfile) -> LifecyclePublisher:
-        """A publisher that sends only in the active state and is destroyed by cleanup; for use in
+        """The node's publisher for the lifecycle: sends only in the active state, destroyed by cleanup; for use in
         :meth:`configure`.
         """
         publisher = self.create_lifecycle_publisher(message_type, topic, profile)
@@ -121,7 +121,7 @@ class ManagedNode(LifecycleNode, Generic[M]):
         return publisher
 
     def destroy_node(self) -> None:
-        """Release all resources, then destroy the node: a worker must not outlive it."""
+        """Lifecycle: release all resources, then destroy the node: a worker must not outlive it."""
         try:
             self._release()
         except Exception as error:  # noqa: BLE001 - the node is destroyed all the same
@@ -249,13 +249,14 @@ _STOPS: weakref.WeakKeyDictionary[Node, _Stop] = weakref.WeakKeyDictionary()
 
 
 def request_exit(node: Node, code: int = 0) -> None:
-    """End the process that :func:`run_node` runs for ``node``, from any thread, with exit status ``code``."""
+    """End the node that :func:`run_node` runs, rclpy and all, from any thread, with exit status ``code``."""
     _STOPS[node].request(code)
 
 
 def init_ros(args: list[str] | None = None, **arguments: Any) -> None:
-    """``rclpy.init`` with the cell's transport settings (:func:`~sticker_uq.cell.transport.transport_environment`) in the
-    environment of this process; raises what either raises.
+    """``rclpy.init`` for a node, with the cell's transport settings in the environment of this process.
+
+    See :func:`~sticker_uq.cell.transport.transport_environment`. Raises what either raises.
     """
     middleware = rclpy.get_rmw_implementation_identifier()
     os.environ.update(transport_environment(os.environ, middleware))
@@ -292,7 +293,7 @@ def run_node(
 
 
 def exit_process(code: int) -> NoReturn:
-    """End a node's process with ``code`` at once.
+    """End a node at once, with the exit status ``code``.
 
     The interpreter's shutdown takes seconds when torch is loaded, a second signal in that time would change the exit
     status, and native code of a thread that still computes aborts when it returns.

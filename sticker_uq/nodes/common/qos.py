@@ -64,7 +64,7 @@ DIAGNOSTICS = _keep_last(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATI
 
 
 def describe(profile: QoSProfile) -> str:
-    """The quality of service ``profile`` in words for logs and diagnostics, e.g. ``best effort, volatile``."""
+    """A node's quality of service ``profile`` in words for logs and diagnostics, e.g. ``best effort, volatile``."""
     return f"{_words(profile.reliability)}, {_words(profile.durability)}"
 
 

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``console``: what joins the operator's page to the cell's topics and services. The page is in sticker_uq.console."""
+"""ROS node ``console``: joins the operator's page (sticker_uq.console) to the cell's topics and services; messages as the
+page shows them.
+"""

@@ -199,11 +199,13 @@ class Console(Node):
     # what the page wants
 
     def picture(self, stamp_ns: int) -> bytes:
-        """The camera's image of that stamp as JPEG for the operator's page, empty when it is not kept."""
+        """The console node's image from the topic with that stamp, as JPEG for the operator's page, empty when it is not kept."""
         return self._album.file(stamp_ns)
 
     def heat(self, stamp_ns: int) -> bytes:
-        """The saliency of that image as PNG for the operator's page, empty when it is not kept."""
+        """The console node's saliency map from the topic with that stamp, as PNG for the operator's page, empty when it is not
+        kept.
+        """
         return self._maps.file(stamp_ns)
 
     def watched(self, pages: int, heat: int) -> None:
@@ -238,7 +240,7 @@ def _heat_of(message: Image) -> bytes:
 
 
 def main() -> None:
-    """Entry point of the executable ``console``."""
+    """Run the ROS node ``console`` and end the process with its exit status."""
     exit_process(run_node(Console))
 
 

@@ -30,7 +30,9 @@ SCENE_ANSWERS = ("none", "rescan", "skip_laptop", "fault", "clean")
 
 
 def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[str, Any]:
-    """For the operator's page, one scene and its decision. Stamps are text: JavaScript has no integers of 64 bits."""
+    """One scene's messages and its decision as the operator's page shows them. Stamps are text: JavaScript has no integers of
+    64 bits.
+    """
     verdicts = {} if decision is None else {verdict.object_id: verdict for verdict in decision.verdicts}
     objects = [_shown_object(seen, verdicts.pop(seen.id, None)) for seen in (*scene.objects, *scene.unstable)]
     objects += [_drawn_object(verdict) for verdict in verdicts.values()]
@@ -53,7 +55,7 @@ def shown_scene(scene: SceneAssessment, decision: SceneDecision | None) -> dict[
 
 
 def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
-    """For the operator's page, an open question; None when the message says that none is open."""
+    """The message of an open question as the operator's page shows it; None when the message says that none is open."""
     if not message.request_id:
         return None
     return {
@@ -73,8 +75,8 @@ def shown_request(message: InterventionRequest) -> dict[str, Any] | None:
 
 
 def shown_gate(message: GateState) -> dict[str, Any]:
-    """For the operator's page, the gate's state: ``closed`` are the reasons of the bits that close it,
-    ``details`` more about them.
+    """The gate's state message as the operator's page shows it: ``closed`` are the reasons of its bits, ``details`` more about
+    them.
     """
     codes = BlockReason(message.reasons).codes
     state = GATE_STATES[message.state] if message.state < len(GATE_STATES) else "unknown"
@@ -88,7 +90,9 @@ def shown_gate(message: GateState) -> dict[str, Any]:
 
 
 def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
-    """For the operator's page, a reason with its values, so that it has words of its own; ``text``: shown for an unknown code."""
+    """A reason message as the operator's page shows it, with values, for it has words of its own; ``text``: for an unknown
+    code.
+    """
     return {
         "code": reason.code,
         "subject": reason.subject,
@@ -103,12 +107,12 @@ def shown_reason(reason: Reason, text: str = "") -> dict[str, Any]:
 
 
 def shown_reasons(messages: Iterable[Any]) -> list[dict[str, Any]]:
-    """For the operator's page, the reasons in ``messages``."""
+    """The reasons in ``messages`` as the operator's page shows them."""
     return [shown_reason(reason_from_msg(message), message.text) for message in messages]
 
 
 def shown_answer(message: InterventionAnswer) -> dict[str, Any]:
-    """For the operator's page, what a person answered."""
+    """The message of a person's answer as the operator's page shows it."""
     return {
         "request_id": message.request_id,
         "person": message.person,

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``detector``: camera images in, one assessment per image out."""
+"""ROS node ``detector``: camera images in, scenes out: cameras, image worker, model exchange, topics, vision_msgs. The
+networks: sticker_uq.detection.
+"""

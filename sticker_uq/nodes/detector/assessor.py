@@ -32,7 +32,7 @@ class Assessor(Protocol):
 
     @property
     def settings(self) -> PerceptionSettings:
-        """The settings that the detector node's perception was created from."""
+        """What the detector node's model was created from: the settings of its perception."""
 
     @property
     def model_hash(self) -> str:
@@ -44,10 +44,10 @@ class Assessor(Protocol):
 
     @property
     def shortage(self) -> str:
-        """What the detector node's perception was reduced by for lack of device memory; "" if nothing was."""
+        """What the detector node's model was reduced by for lack of device memory; "" if nothing was."""
 
     def warm_up(self) -> object:
-        """Run the detector node's perception once, so that the first image is not slower than the others."""
+        """Run the detector node's model once, so that the first camera image is not slower than the others."""
 
     def assess(
         self,

@@ -76,7 +76,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
             self.while_active.callback(feed.open(mailbox, self.settings))
 
     def settings_changed(self, old: DetectorNodeSettings, new: DetectorNodeSettings) -> None:
-        """The detector's new settings are loaded in the background and replace the current perception when it is ready."""
+        """The detector node's new settings are loaded in the background: another model serves images when it is ready."""
         if self.models.serving is not None and old.perception() != new.perception():
             self.models.exchange(new.perception())
 
@@ -159,7 +159,7 @@ class DetectorNode(ManagedNode[DetectorNodeSettings]):
 
 
 def main() -> None:
-    """Entry point of the executable ``detector``."""
+    """Run the ROS node ``detector`` and end the process with its exit status."""
     exit_process(run_node(DetectorNode))
 
 

@@ -59,7 +59,7 @@ class SceneOutputs:
         return bool(self._saliency.get_subscription_count())
 
     def publish_check(self, check: ImageCheck) -> None:
-        """Publish the detector's check of an image before it is assessed."""
+        """Publish the detector node's check of a camera image before it is assessed."""
         self._check.publish(conversions.image_check_to_msg(check))
 
     def publish(self, scene: SceneAssessment, sequence: int) -> None:

@@ -145,7 +145,7 @@ class Recorder(Node):
 
 
 def main() -> None:
-    """Entry point of the executable ``recorder``."""
+    """Run the ROS node ``recorder`` and end the process with its exit status."""
     nodes: list[Recorder] = []
 
     def make() -> Recorder:

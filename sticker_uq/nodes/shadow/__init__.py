@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node ``shadow``: counts what a candidate bundle would decide differently."""
+"""ROS node ``shadow``: counts what a candidate bundle would decide differently, by sticker_uq.evaluation.shadow."""

@@ -74,7 +74,7 @@ class Shadow(Node):
         self.get_logger().info(f"compares bundle {bundle.folder} ({bundle.hash[:12]}), counts in {folder}")
 
     def destroy_node(self) -> None:
-        """Write what was counted."""
+        """Write what the shadow node counted."""
         self.comparison.close(time.time_ns())
         if self.comparison.problem:
             self.get_logger().error(f"the last counts could not be written: {self.comparison.problem}")
@@ -136,7 +136,7 @@ class Shadow(Node):
 
 
 def main() -> None:
-    """Entry point of the executable ``shadow``."""
+    """Run the ROS node ``shadow`` and end the process with its exit status."""
     exit_process(run_node(Shadow))
 
 

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS nodes in place of hardware: the simulated cell, a simulated operator, and images from recordings and files."""
+"""ROS nodes in place of hardware: ``cell_sim`` (simulated arm and camera), a simulated operator, ``image_source`` for
+recordings and files.
+"""

@@ -17,7 +17,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import ARM_FRAME, project_to_image, sim_camera
+from sticker_uq.geometry.simulated_cell import ARM_FRAME, project_to_image, sim_camera
 from sticker_uq.nodes.arm.client import ArmClient, MotionFailed, MotionStep
 from sticker_uq.nodes.arm.executor import ArmExecutor
 from sticker_uq.nodes.common.conversions import box_from_msg
@@ -85,10 +85,10 @@ class SimulatedMotion:
             yield MotionStep(phase, share * self._cell.settings.motion_s, progress)
 
     def stop(self) -> None:
-        """Does nothing: the simulated blade leaves the lid at once."""
+        """Does nothing: the simulated arm's blade leaves the lid at once."""
 
     def check_pose(self, goal: RemoveSticker.Goal) -> None:
-        """Raise :class:`MotionFailed` when the pose of the simulated arm's goal does not project into the goal's box."""
+        """Raise :class:`MotionFailed` when the pose of the goal of the simulated cell's arm does not project into its box."""
         if not goal.pose_valid:
             return
         settings, where = self._cell.settings, goal.pose.pose.position
@@ -204,7 +204,7 @@ class CellSim(Node):
 
 
 def main() -> None:
-    """Entry point of the executable ``cell_sim``."""
+    """Run the ROS node ``cell_sim`` and end the process with its exit status."""
     exit_process(run_node(CellSim, executor=ArmExecutor))
 
 

@@ -145,7 +145,7 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
 
 
 def main() -> None:
-    """Entry point of the executable ``image_source``."""
+    """Run the ROS node ``image_source`` and end the process with its exit status."""
     exit_process(run_node(ImageSourceNode))
 
 

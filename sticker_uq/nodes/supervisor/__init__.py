@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ROS node ``supervisor``: joins the gate's logic to topics, services and the arm's action: scenes in, permits out."""
+"""ROS node ``supervisor``: joins the gate to topics, services, diagnostics and the arm's action: scenes in, permits out. Its
+logic: sticker_uq.gate.
+"""

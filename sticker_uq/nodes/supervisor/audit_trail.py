@@ -49,17 +49,17 @@ class AuditTrail:
             self._log.add(kind, data)
 
     def note(self, kind: str, data: Mapping[str, Any]) -> None:
-        """Enter something that is no step of the gate into the supervisor node's audit log."""
+        """Enter what the supervisor node did besides steps of the gate into its audit log."""
         self._log.add(kind, data)
 
     @property
     def head(self) -> str:
-        """Hash of the newest entry of the supervisor node's audit log on the disk."""
+        """What the supervisor node publishes of its audit log: the hash of the newest entry on the disk."""
         return self._log.status.head
 
     @property
     def problem(self) -> Reason | None:
-        """Why entries of the supervisor node's audit log do not reach the disk; None when they do."""
+        """Why the supervisor node's audit log does not reach the disk, which closes the gate; None when it does."""
         return self._log.status.problem
 
     def close(self) -> None:
@@ -85,8 +85,8 @@ class AuditTrail:
 
 
 def unfinished(folder: Path) -> tuple[Reason, ...]:
-    """What was open in the audit log when the supervisor last died without a ``stop``: a fault or a question to the operator;
-    empty when nothing was.
+    """What the supervisor node's audit log says was open when it died without ``stop``: a fault or a question; empty when
+    nothing was.
     """
     standing: tuple[Reason, ...] = ()
     for entry in entries(folder, newest_files=2):

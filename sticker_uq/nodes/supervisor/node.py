@@ -290,7 +290,7 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
 
 
 def main() -> None:
-    """Entry point of the executable ``supervisor``."""
+    """Run the ROS node ``supervisor`` and end the process with its exit status."""
     exit_process(run_node(SupervisorNode))
 
 

@@ -103,7 +103,7 @@ class SupervisorOutputs:
         self._monitor_state.publish(String(data=gate.phase.name))
 
     def decision(self, decision: SceneDecision, poses: Mapping[int, ObjectPose]) -> None:
-        """Publish the supervisor's decision about a scene, and where its objects lie as far as that is known."""
+        """Publish the supervisor's decision about a scene on its topics, and where its objects lie as far as that is known."""
         self._decision.publish(decision_to_msg(decision, poses))
 
     def numbers(self, scene: SceneAssessment) -> None:
@@ -113,9 +113,7 @@ class SupervisorOutputs:
         self._monitor_dil.publish(Float64(data=float(dil)))
 
     def drift(self, evidence: float) -> None:
-        """Publish the supervisor's strongest evidence against the policy's assumption: 0 none, 1 closes the gate; NaN:
-        not watched.
-        """
+        """Publish the supervisor's strongest evidence of drift on its topic: 0 none, 1 closes the gate; NaN: not watched."""
         self._monitor_drift.publish(Float64(data=evidence))
 
     def request(self, request: OpenIntervention) -> None:
@@ -139,7 +137,7 @@ class SupervisorOutputs:
     def answer(
         self, given: ResolveIntervention.Request, workpiece_id: str, frame_id: str, now_ns: int
     ) -> None:
-        """Publish an operator's answer that the supervisor accepted."""
+        """Publish an operator's answer on the supervisor's topic, which it accepted."""
         self._answer.publish(
             InterventionAnswer(
                 header=Header(stamp=ns_to_stamp(now_ns), frame_id=frame_id),

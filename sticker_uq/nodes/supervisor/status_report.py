@@ -70,7 +70,7 @@ def unconfigured_report() -> Report:
 
 
 def policy_line(policy: Policy) -> str:
-    """Log line of the supervisor's policy: hash, guarantee and validity."""
+    """The supervisor's log line about the gate's policy: hash, guarantee and validity."""
     parts = [policy.hash[:12], str(policy.guarantee or "no guarantee")]
     if policy.validity is not None:
         parts.append(f"for weights {policy.validity.model_hash[:12] or 'of any kind'}")

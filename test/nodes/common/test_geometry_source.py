@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import SIMULATED_GEOMETRY, project_to_image, sim_camera
 from sticker_uq.cell.supervisor_settings import PoseSettings
 from sticker_uq.geometry import CellGeometry
+from sticker_uq.geometry.simulated_cell import SIMULATED_GEOMETRY, project_to_image, sim_camera
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import ns_to_stamp
 from sticker_uq.nodes.common.geometry_source import GeometrySource, camera_from_msg, camera_to_msg

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import rclpy
 
-from sticker_uq.cell.simulation_geometry import ARM_FRAME, CAMERA_POSE, LID_PLANE, sim_camera
 from sticker_uq.geometry import CellGeometry, Plane, Transform, locate
+from sticker_uq.geometry.simulated_cell import ARM_FRAME, CAMERA_POSE, LID_PLANE, sim_camera
 from sticker_uq.nodes.arm.client import MotionFailed
 from sticker_uq.nodes.common.conversions import box_to_msg, pose_to_msg
 from sticker_uq.nodes.simulation.cell_sim import RecordKeeper, SimulatedMotion

@@ -10,8 +10,8 @@ import pytest
 from sensor_msgs.msg import CameraInfo
 from std_msgs.msg import Header
 
-from sticker_uq.cell.simulation_geometry import sim_camera
 from sticker_uq.gate import BlockReason
+from sticker_uq.geometry.simulated_cell import sim_camera
 from sticker_uq.nodes.common import qos
 from sticker_uq.nodes.common.conversions import stamp_to_ns
 from sticker_uq.nodes.common.geometry_source import camera_to_msg

@@ -1,2 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Labelled photographs of other tools as COCO folders of this package: Pascal VOC, YOLO, CVAT, Label Studio, COCO."""
+"""Importing labelled pictures of other tools (Pascal VOC, YOLO, CVAT, Label Studio, COCO): annotation files, class names,
+orientation, groups by laptop.
+
+They become COCO folders of this package.
+"""

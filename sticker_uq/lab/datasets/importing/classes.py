@@ -17,7 +17,8 @@ _TARGETS = (*OWN_NAMES, IGNORE)
 
 
 def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str]:
-    """The meaning, "logo", "sticker" or "ignore", by lower-case name, of options NAME=MEANING and of names to ignore.
+    """The meaning, "logo", "sticker" or "ignore", of imported class names in lower case, from NAME=MEANING and names to
+    ignore.
 
     Raises InvalidInput for another meaning and for a name with two of them.
     """
@@ -36,7 +37,7 @@ def class_mapping(given: Sequence[str], ignored: Sequence[str]) -> dict[str, str
 
 
 def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str]) -> dict[str, str]:
-    """The meaning of every class that occurs in ``pictures``, by its name there.
+    """The meaning of every class name that occurs in the imported ``pictures``.
 
     Raises InvalidInput listing classes without a meaning, with their numbers of objects, and names that do not occur.
     """
@@ -59,5 +60,5 @@ def complete_mapping(pictures: Sequence[NamedPicture], mapping: Mapping[str, str
 
 
 def labels_by_name(named: Mapping[str, str]) -> dict[str, ObjectClass | None]:
-    """The class of each name of :func:`complete_mapping`, None for one to be left out."""
+    """The class of each imported class name of :func:`complete_mapping`, None for one to be left out."""
     return {name: OWN_NAMES.get(meaning) for name, meaning in named.items()}

@@ -35,7 +35,7 @@ _ROOTS: dict[str, Format] = {"annotation": "voc", "annotations": "cvat"}
 def read_source(
     source: Path, wanted: Format | Literal["auto"] = "auto", images: Path | None = None
 ) -> tuple[Format, list[NamedPicture]]:
-    """The format of ``source`` and its labelled pictures, in the order of the format.
+    """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
 
     ``source`` is a folder or a file with annotations; pictures are looked for below it and below ``images``. With "auto" the
     format is that of what is there. Raises InvalidInput naming all faults of the annotations, and for a source without

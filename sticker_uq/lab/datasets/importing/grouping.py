@@ -15,7 +15,7 @@ PARTS = ("learn", "calibrate", "test")
 
 
 def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
-    """The laptop of each picture: what ``pattern`` finds in its name, its first group if it has one.
+    """The laptop of each imported picture: what ``pattern`` finds in its name, its first group if it has one.
 
     Raises InvalidInput for a pattern that is none, and naming pictures in which it finds nothing.
     """
@@ -35,7 +35,7 @@ def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
 
 
 def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """The group of each of ``count`` pictures, as its lowest number, when the two of each pair belong together."""
+    """The group of each of ``count`` imported pictures, as its lowest number, when the two of each pair belong together."""
     parent = list(range(count))
 
     def root(index: int) -> int:
@@ -51,7 +51,9 @@ def joined(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def shares_of(text: str) -> tuple[float, ...]:
-    """The shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to 1."""
+    """For import, the shares of learn, calibrate and test in a text such as "0.7,0.15,0.15"; InvalidInput unless they sum to
+    1.
+    """
     try:
         shares = tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -66,7 +68,8 @@ def shares_of(text: str) -> tuple[float, ...]:
 def split_groups(
     groups: Sequence[int], shares: Sequence[float], seed: int, clean: Sequence[bool] | None = None
 ) -> list[int]:
-    """The part of each picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same part.
+    """The part of each imported picture, a number of ``shares``; all pictures of one of the ``groups`` (N,) are in the same
+    part.
 
     Groups come in an order drawn from ``seed``, larger ones first, each into the part that lacks most pictures. Groups with a
     picture that is ``clean`` (N,) are divided first, by the same shares: calibration needs some of them. Raises InvalidInput when
@@ -98,7 +101,7 @@ def split_groups(
 
 
 def members(groups: Sequence[int]) -> dict[int, list[int]]:
-    """The numbers of the pictures of each group."""
+    """The numbers of the imported pictures of each group."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     for index, group in enumerate(groups):
         found[group].append(index)

@@ -46,7 +46,7 @@ class UprightPicture:
 
     @property
     def labelled(self) -> LabelledImage:
-        """Path, size, boxes and classes."""
+        """Path, size, boxes and classes of the imported picture."""
         return self.statistics.item
 
 
@@ -70,7 +70,7 @@ def upright(
     repair: bool = False,
     progress: Callable[[], None] = lambda: None,
 ) -> tuple[list[UprightPicture], list[str]]:
-    """All ``pictures`` read once, with their boxes in the pixels as shown, and what was repaired, one line each.
+    """All imported ``pictures`` read once, boxes in the orientation as shown, and what was repaired, one line each.
 
     ``labels`` has the class of each name, None to leave it out; names of pictures are relative to ``root``. With ``repair`` boxes
     are clipped to their picture, and left out when nothing of them is inside. Raises InvalidInput with all faults.
@@ -158,7 +158,8 @@ def _upright(
 
 
 def grouped(pictures: Sequence[UprightPicture], near: int, pattern: str | None = None) -> Grouped:
-    """``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, and near duplicates together.
+    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, and near duplicates
+    together.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Raises
     InvalidInput for pictures with the same pixels and other objects, and as :func:`names_by_pattern`.

@@ -56,7 +56,7 @@ class PictureFinder:
 
     @property
     def pictures(self) -> list[Path]:
-        """All pictures, by name."""
+        """All pictures of an import, by name."""
         return sorted(path for paths in self._named.values() for path in paths)
 
     def find(self, name: str, beside: Path | None = None) -> Path:
@@ -84,7 +84,7 @@ class PictureFinder:
 
 
 def files_below(root: Path) -> list[Path]:
-    """The files below ``root``, by name, without hidden ones; InvalidInput for more than :data:`MOST_FILES`."""
+    """The files to import below ``root``, by name, without hidden ones; InvalidInput for more than :data:`MOST_FILES`."""
     found: list[Path] = []
     for folder, inner, files in os.walk(root):  # does not follow links to folders, which may form a circle
         inner[:] = sorted(name for name in inner if not name.startswith((".", "__MACOSX")))
@@ -95,13 +95,15 @@ def files_below(root: Path) -> list[Path]:
 
 
 def bounding(points: Iterable[tuple[float, float]]) -> Corners:
-    """The corners of the smallest box around ``points``."""
+    """The corners of the smallest box around the ``points`` of an annotation of another tool."""
     x, y = zip(*points, strict=True)
     return min(x), min(y), max(x), max(y)
 
 
 def number(text: object, name: str) -> float:
-    """``text`` as a finite number of a possible size; InvalidInput, which calls it ``name``, when it is none."""
+    """``text`` of an annotation file as a finite number of a possible size; InvalidInput, which calls it ``name``, when it is
+    none.
+    """
     try:
         value = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -112,7 +114,7 @@ def number(text: object, name: str) -> float:
 
 
 def side(text: object, name: str) -> int:
-    """``text`` as a number of pixels of a side; InvalidInput, which calls it ``name``, when it is none."""
+    """``text`` of an annotation file as a side in pixels; InvalidInput, which calls it ``name``, when it is none."""
     value = number(text, name)
     if value < 1 or value != int(value):
         raise InvalidInput(f"{name} {shown(text)}: expected a positive integer")
@@ -120,7 +122,7 @@ def side(text: object, name: str) -> int:
 
 
 def class_name(text: object, where: str) -> str:
-    """``text`` as the name of a class; InvalidInput when there is none."""
+    """``text`` of an annotation file as a class name; InvalidInput when there is none."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{where}: class {shown(text)}: expected a name")
     return text.strip()

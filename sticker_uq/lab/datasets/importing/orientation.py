@@ -27,14 +27,14 @@ def orientation_of(data: bytes) -> tuple[int, tuple[int, int]]:
 
 
 def shown_size(orientation: int, stored: tuple[int, int]) -> tuple[int, int]:
-    """Width and height px of a picture of size ``stored`` as viewers show it."""
+    """Width and height px of an imported picture of size ``stored``, in the orientation that viewers show."""
     return stored[::-1] if orientation in _SWAPPING else stored
 
 
 def labelled_as_stored(
     orientation: int, stored: tuple[int, int], labelled: tuple[int, int] | None, frame: Frame
 ) -> bool:
-    """Whether boxes are in the pixels as stored, otherwise as shown.
+    """Whether boxes of an imported picture are in its orientation as stored, otherwise as shown.
 
     With "auto" by the size that the annotations say; where that does not tell, as shown, which is what labelling tools do.
     Raises InvalidInput when that size is neither.
@@ -52,7 +52,7 @@ def labelled_as_stored(
 
 
 def shown_box(orientation: int, stored: tuple[int, int], box: Corners) -> Corners:
-    """``box`` in the pixels of a picture of size ``stored``, in those of the picture as shown."""
+    """``box`` of an imported picture, in pixels of the size ``stored``, in the orientation that viewers show."""
     width, height = stored
     x1, y1, x2, y2 = box
     if orientation in _SWAPPING:  # mirrored at the main diagonal

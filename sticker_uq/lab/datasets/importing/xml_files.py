@@ -17,7 +17,9 @@ MOST_XML = 128 * MIB
 
 
 def read_xml(path: Path) -> Element:
-    """The root of the XML file at ``path``; raises InvalidInput for one that is too long, broken or has a document type."""
+    """The root of the XML annotation file at ``path``; raises InvalidInput for one that is too long, broken or has a document
+    type.
+    """
     content = read_bytes(path, MOST_XML)
     try:
         return fromstring(content, forbid_dtd=True)
@@ -28,6 +30,6 @@ def read_xml(path: Path) -> Element:
 
 
 def text_of(element: Element, name: str) -> str | None:
-    """The text of the child ``name`` of ``element``, None without it."""
+    """The text of the child ``name`` of ``element`` of an annotation file, None without it."""
     child = element.find(name)
     return None if child is None else (child.text or "").strip()

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AmbiGuess: images between two classes, with probabilistic labels (S001, Weiss et al. 2022)."""
+"""AmbiGuess (S001, Weiss et al. 2022): autoencoders trained to generate ambiguous pictures between two classes, with
+probabilistic labels; pasted as crops.
+"""

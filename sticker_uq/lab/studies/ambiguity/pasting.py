@@ -59,7 +59,7 @@ def pasted_scenes(
     seed: int,
     image_format: str = "jpg",
 ) -> Iterator[EncodedScene]:
-    """The pictures ``items`` with up to ``each`` ambiguous crops on each, for a COCO folder.
+    """The pictures ``items`` with up to ``each`` ambiguous crops pasted on each, with probabilistic labels.
 
     An annotation's class is the more probable one that is an object; its further field ``probabilities`` holds the
     probabilistic label in the order background, logo, sticker; ``ambiguous`` says whether the object was pasted. Raises

@@ -117,7 +117,7 @@ class _Linear(nn.Module):
         return torch.baddbmm(self.bias, x, self.weight)
 
     def one(self, number: int) -> nn.Linear:
-        """The layer ``number`` alone."""
+        """The layer ``number`` of the autoencoders trained side by side, alone."""
         layer = nn.Linear(*self.weight.shape[1:])
         layer.weight = nn.Parameter(self.weight[number].T.detach().clone(), requires_grad=False)
         layer.bias = nn.Parameter(self.bias[number, 0].detach().clone(), requires_grad=False)
@@ -138,7 +138,7 @@ class _Bank(nn.Sequential):
         )
 
     def one(self, number: int) -> nn.Sequential:
-        """The network ``number`` alone, without dropout."""
+        """The network ``number`` of the autoencoders trained side by side, alone, without dropout."""
         layers = [layer.one(number) if isinstance(layer, _Linear) else layer for layer in self]
         return nn.Sequential(*(layer for layer in layers if not isinstance(layer, nn.Dropout))).eval()
 
@@ -223,7 +223,7 @@ class _Batches:
         self._means = centres[side]
 
     def pictures(self) -> Tensor:
-        """(R, 2 * half, size)."""
+        """Pictures of two classes each to train autoencoders on, (R, 2 * half, size)."""
         rows = [
             torch.cat(
                 [own[torch.randint(len(own), (self._half,), generator=self._generator)] for own in both]
@@ -233,7 +233,7 @@ class _Batches:
         return self._pictures[torch.stack(rows)]
 
     def prior(self) -> Tensor:
-        """(R, 2 * half, L)."""
+        """Latent codes of two classes each to train autoencoders on, (R, 2 * half, L)."""
         shape = (len(self._rows), *self._means.shape)
         return self._means + torch.randn(shape, generator=self._generator)
 

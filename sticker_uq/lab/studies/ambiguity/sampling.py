@@ -129,7 +129,9 @@ def generate(
     seed: int = 0,
     weighting: Literal["density", "uniform"] = "density",
 ) -> AmbiguousImages:
-    """Generate ``count`` ambiguous pictures, as many of each of ``raaes`` but for one; InvalidInput as :func:`draw`."""
+    """Generate ``count`` ambiguous images of two classes, as many of each of ``raaes`` but for one; InvalidInput as
+    :func:`draw`.
+    """
     if not raaes:
         raise InvalidInput("no autoencoder to draw pictures from, expected at least one")
     images, pairs, probabilities = [], [], []

@@ -36,7 +36,9 @@ class BoxQuality:
 
     @property
     def lrp(self) -> float:
-        """Localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and detections."""
+        """Box quality: localization recall precision error 0..1 (Oksuz et al. 2018), lower is better; NaN without objects and
+        detections.
+        """
         total = self.true_positives + self.false_positives + self.false_negatives
         return (
             (self.localization_error + self.false_positives + self.false_negatives) / total
@@ -46,13 +48,14 @@ class BoxQuality:
 
     @property
     def pdq(self) -> float:
-        """Probability-based detection quality 0..1 (Hall et al. 2020); NaN without objects and detections."""
+        """Box quality PDQ: probability-based detection quality 0..1 (Hall et al. 2020); NaN without objects and detections."""
         total = self.true_positives + self.false_positives + self.false_negatives
         return self.pdq_sum / total if total else math.nan
 
 
 def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQuality:
-    """Box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of ``truth``.
+    """Detector study: box quality of clustered ``objects`` with a score from DECISION_SCORE on, against the labels of
+    ``truth``.
 
     LRP matches at IoU 0.5 within a class, the surest first; PDQ matches for the largest sum of pairwise qualities, in which the
     corners of a box are Gaussian with the variances over the passes.
@@ -74,7 +77,7 @@ def box_quality(objects: Sequence[ObservedObject], truth: LabelledImage) -> BoxQ
 
 
 def pairwise_pdq(found: ObservedObject, box: FloatArray, label: int) -> float:
-    """pPDQ 0..1 of one detection and one object: sqrt(spatial quality times probability of the object's class)."""
+    """Box quality pPDQ 0..1 of one detection and one object: sqrt(spatial quality times probability of the object's class)."""
     deviation = np.maximum(np.sqrt(np.diag(found.box_covariance)), _LEAST_DEVIATION)
     low = np.floor(np.minimum(box[:2], found.box[:2] - _REACH * deviation[:2])).astype(int)
     high = np.ceil(np.maximum(box[2:], found.box[2:] + _REACH * deviation[2:])).astype(int)

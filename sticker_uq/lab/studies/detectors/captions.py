@@ -115,7 +115,7 @@ def in_short(study: Study, analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def shown(study: Study, tables: Mapping[str, pd.DataFrame]) -> list[CaptionedTable]:
-    """The tables of the detector study's report that a person reads, in order; empty ones are left out."""
+    """The tables of results of the detector study that a person reads, in order; empty ones are left out."""
     rate = reference_rate(study)
     pairs, quality = tables["pairs"], tables["quality"]
     if not pairs.empty:
@@ -201,7 +201,7 @@ def _times(number: int) -> str:
 
 
 def as_text(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and cells of a table of the detector study as a person reads them; NAME_low, NAME_high become brackets of NAME."""
+    """Header and cells of a table of the detector study's results, for a person; NAME_low, NAME_high become brackets of NAME."""
     names = [
         str(n)
         for n in table.columns

@@ -51,7 +51,9 @@ class PooledCorrelation:
 def spearman(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
+    """Detector study: Spearman's rho of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not
+    vary.
+    """
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.spearmanr(first, second, alternative=alternative)
@@ -61,7 +63,9 @@ def spearman(
 def pearson(
     first: FloatArray, second: FloatArray, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
-    """Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does not vary."""
+    """Detector study: Pearson's correlation of mAP and uncertainty, and its p; NaN for fewer than 3 values or where one does
+    not vary.
+    """
     if len(first) < _FEWEST or np.ptp(first) == 0 or np.ptp(second) == 0:
         return math.nan, math.nan
     found = stats.pearsonr(first, second, alternative=alternative)
@@ -71,7 +75,8 @@ def pearson(
 def correlations(
     accuracy: FloatArray, metrics: Sequence[FloatArray], alternative: Alternative = "two-sided"
 ) -> list[Correlation]:
-    """Rank correlation of ``accuracy`` (N,) with each uncertainty metric of ``metrics`` (N,) of one model, Holm over the metrics.
+    """Detector study: rank correlation of ``accuracy`` (N,) with each uncertainty of ``metrics`` (N,) of a model, Holm over
+    the metrics.
 
     Pairs in which one of the two was not measured are left out.
     """
@@ -91,8 +96,8 @@ def correlations(
 def pooled_correlation(
     accuracy: FloatArray, values: FloatArray, images: IntArray, resamples: int, seed: int = 0
 ) -> PooledCorrelation:
-    """Correlation of mAP and uncertainty over all rows, interval from drawing whole images (``images`` (N,): the image of each
-    row).
+    """Detector study: correlation of mAP and uncertainty over all rows, interval by drawing whole images (``images`` (N,): of
+    each row).
 
     The rows of one image at several rates are not independent, so a p value over all rows would mean nothing.
     """

@@ -76,7 +76,8 @@ class Explorer:
 
 
 def explore(study: Study, scores: pd.DataFrame, folder: Path, budget: int) -> Explorer:
-    """As many pictures of the study in ``folder`` as fit into ``budget`` bytes: first those that are shown without a script,
+    """The detector study's pictures in ``folder``, as many as fit into ``budget`` bytes: first those that are shown without a
+    script,
 
     then every image by how often it stands out, clean and as its first variants, then all other variants. ``scores``: of
     `robustness_scores`. Raises InvalidInput for data that is not there any more.
@@ -187,7 +188,7 @@ class _Maker:
         }
 
     def units(self, dataset: str, image: str) -> list[_Unit]:
-        """What every model saw of ``image``, in the order of the models, clean first."""
+        """What every model of the detector study saw of ``image``, in the order of the models, clean first."""
         models = in_order({one.label for one in self._study.settings.models})
         variants = dict.fromkeys(self._study.images["variant"])
         ordered = [CLEAN, *(name for name in variants if name != CLEAN)]
@@ -195,7 +196,7 @@ class _Maker:
         return [unit for unit in units if unit in self._cells]
 
     def take(self, unit: _Unit) -> Picture | None:
-        """Put ``unit`` into the document if it fits into the budget; its picture, if it is in."""
+        """Put ``unit`` into the detector study's page if it fits into the budget; its picture, if it is in."""
         dataset, image, model, variant = unit
         known = self.images.get((dataset, image), {}).get(model, {})
         picture = self._source.find(dataset, image, model, variant)
@@ -218,11 +219,11 @@ class _Maker:
         return picture
 
     def spend(self, cost: int) -> None:
-        """Take ``cost`` bytes from the budget."""
+        """Take ``cost`` bytes from the budget of the detector study's pictures."""
         self._budget -= cost
 
     def cell(self, unit: _Unit, rate: float) -> Mapping[str, Any] | None:
-        """The figures "f" and boxes "b" of ``unit`` at ``rate``; None where it was not looked at."""
+        """The detector study's figures "f" and boxes "b" of ``unit`` at ``rate``; None where it was not looked at."""
         rates = list(self._study.settings.rates)
         return self._rates(unit)[rates.index(rate)]
 
@@ -257,7 +258,7 @@ class _Maker:
         return {name: _number(row[name]) for name in names}
 
     def document(self) -> str:
-        """Everything for the script as JSON that may stand in a page."""
+        """The detector study's pictures and figures for the script, as JSON that may stand in a page."""
         settings = self._study.settings
         truths = {
             one.number: {"w": one.width, "h": one.height, "t": one.truth} for one in self.pictures.values()
@@ -281,7 +282,7 @@ class _Maker:
         ).replace("<", "\\u003c")
 
     def rows(self) -> pd.DataFrame:
-        """The figures of the document, one row per image, model, variant and rate."""
+        """The detector study's figures in the page, one row per image, model, variant and rate."""
         places = [
             self._cells[dataset, image, model, variant]
             for (dataset, image), models in self.images.items()

@@ -24,8 +24,8 @@ _DIGITS = 5
 
 
 def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
-    """Uncertainty metrics as the published code has them: VR, SE, MI, TV, PS over clusters, ``clusters``;
-    NaN without any cluster.
+    """Detector study: uncertainty metrics as Lu et al.'s code has them: VR, SE, MI, TV, PS over clusters, ``clusters``; NaN
+    without any.
     """
     chosen = (samples.probabilities.argmax(axis=1) == ObjectClass.STICKER) & (
         samples.probabilities[:, ObjectClass.STICKER] >= MIN_SCORE
@@ -58,7 +58,8 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
 
 
 def perimeter_sum(boxes: FloatArray) -> float:
-    """The published PS of boxes (M, 4): sum of the perimeters of the four corner hulls, px; -1 for fewer than 3 boxes or a hull
+    """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a
+    hull
 
     without an area.
     """

@@ -63,7 +63,8 @@ class Ranking:
 def rank(
     study: Study, weights: Mapping[str, float], rate: float, accuracy_floor: float = ACCURACY_FLOOR
 ) -> Ranking:
-    """Rank the detectors of ``study`` at the dropout rate ``rate``, the best first, for requirements with positive ``weights``.
+    """Rank the models of a detector ``study`` at dropout rate ``rate``, the best first, for requirements with positive
+    ``weights``.
 
     Tiers are those of the paired tests: models between which there is no significant and relevant difference share one, and so
     have the same score. Among models with one score the quicker comes first. A model with a mean mAP below ``accuracy_floor`` on
@@ -126,7 +127,7 @@ def rank(
 
 
 def advice(ranking: Ranking) -> str:
-    """The recommended detector in a sentence, with the models that are statistically as good, and those that were not ranked."""
+    """The detector study's recommended model in a sentence, with those that are statistically as good, and those not ranked."""
     best = ranking.candidates[0]
     weak = ", ".join(f"{model} (mAP {value:.2f})" for model, value in ranking.too_weak.items())
     return _advice(best) + (f" Not ranked, because they see too little: {weak}." if weak else "")

@@ -57,7 +57,7 @@ class Pictures:
         self._made: dict[tuple[str, str, str, str], Picture | None] = {}
 
     def find(self, dataset: str, image: str, model: str, variant: str) -> Picture | None:
-        """The study's picture that ``model`` saw as ``variant`` of ``image``; None when it is gone or cannot be read."""
+        """The detector study's picture that ``model`` saw as ``variant`` of ``image``; None when it is gone or cannot be read."""
         circumstance = self._circumstances.get(variant)
         # all models see one clean picture and one of a circumstance; an attack that came from another model is the other's
         if variant == CLEAN or circumstance:

@@ -65,15 +65,17 @@ def measures_of(table: pd.DataFrame) -> list[Measure]:
 
 
 def conditions(table: pd.DataFrame) -> list[tuple[str, float, pd.DataFrame]]:
-    """(data set, dropout rate, rows) of every condition of the study's ``table``, rates rising; rows of clean images only."""
+    """(data set, dropout rate, rows) of every condition of the detector study's results ``table``, rates rising; clean images
+    only.
+    """
     clean = table[table["variant"] == CLEAN]
     groups = clean.groupby(["dataset", "dropout_rate"], sort=True, dropna=False)
     return [(str(dataset), float(rate), rows) for (dataset, rate), rows in groups]
 
 
 def paired(rows: pd.DataFrame, measure: Measure, profile: Profile) -> tuple[pd.DataFrame, int]:
-    """The study's ``measure`` with a row per image and a column per model (order of the paper),
-    and how many images were left out.
+    """The detector study's ``measure``, a row per image, a column per model (order of the paper), and how many images were
+    left out.
 
     Only images that every model was measured on. ``simula_rp`` leaves an image out of every measure when one model found nothing
     to cluster in it (PS not a number or -1), as published, except without dropout.

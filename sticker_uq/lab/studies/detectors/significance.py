@@ -64,7 +64,9 @@ class Pair:
 
 
 def friedman(values: FloatArray) -> Friedman:
-    """Friedman's test of ``values`` (N, K): N images seen by K detectors. NaN for less than three or without differences."""
+    """Detector study: Friedman's test of ``values`` (N, K), N images seen by K models. NaN for less than three or without
+    differences.
+    """
     images, models = values.shape
     if models < 3 or images < 2:
         return Friedman(images, models, math.nan, math.nan)
@@ -74,8 +76,8 @@ def friedman(values: FloatArray) -> Friedman:
 
 
 def direction(difference: FloatArray) -> Alternative:
-    """The published rule for comparing two detectors: one-sided where 0 is more than two median absolute deviations from the
-    median difference.
+    """Detector study: the published rule for a pair: one-sided if 0 is over two median absolute deviations from its median
+    difference.
     """
     median = float(np.median(difference))
     reach = _DEVIATIONS * float(np.median(np.abs(difference - median)))
@@ -85,8 +87,8 @@ def direction(difference: FloatArray) -> Alternative:
 
 
 def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") -> float:
-    """Wilcoxon's signed-rank test of two detectors' ``difference`` (N,): p, zeros by Pratt's method; 1 where all are zero,
-    NaN for N = 0.
+    """Detector study: Wilcoxon's signed-rank test of ``difference`` (N,): p, zeros by Pratt's method; 1 if all are zero, NaN
+    for N = 0.
     """
     if not len(difference):
         return math.nan
@@ -100,7 +102,8 @@ def signed_rank(difference: FloatArray, alternative: Alternative = "two-sided") 
 
 
 def rank_biserial(difference: FloatArray) -> float:
-    """Matched-pairs rank-biserial correlation -1..1 of the non-zero differences (Kerby 2014): (W+ - W-) / (n (n + 1) / 2).
+    """Detector study: matched-pairs rank-biserial correlation -1..1 of non-zero differences (Kerby 2014): (W+ - W-) / (n (n +
+    1) / 2).
 
     Positive: the first model has the larger values. NaN where all are zero.
     """
@@ -109,7 +112,9 @@ def rank_biserial(difference: FloatArray) -> float:
 
 
 def effect_r(difference: FloatArray) -> float:
-    """\\|z\\| / sqrt(n) of the signed-rank sum of the n non-zero differences, without a correction for ties; NaN without any."""
+    r"""Detector study: \|z\| / sqrt(n) of the signed-rank sum of the n non-zero differences, no correction for ties; NaN
+    without any.
+    """
     rising, falling, count = _rank_sums(difference)
     if not count:
         return math.nan
@@ -119,7 +124,7 @@ def effect_r(difference: FloatArray) -> float:
 
 
 def published_md(difference: FloatArray) -> float:
-    """The published code's "MD": mean of d / (d + 1) over the non-zero differences; NaN without any.
+    """Detector study: the "MD" of Lu et al.'s code, mean of d / (d + 1) over the non-zero differences; NaN without any.
 
     To compare with published tables only: it has no bounds, is infinite for a d of -1, and its sign misleads below that.
     """
@@ -129,14 +134,16 @@ def published_md(difference: FloatArray) -> float:
 
 
 def band(value: float) -> str:
-    """How large a rank-biserial correlation of two detectors is: negligible, small, medium, large; "no" for none."""
+    """Detector study: how large a pair's rank-biserial correlation is: negligible, small, medium, large; "no" for none."""
     if math.isnan(value) or value == 0.0:
         return "no"
     return next((name for limit, name in _BANDS if abs(value) < limit), "large")
 
 
 def holm(p: FloatArray) -> NDArray[np.float64]:
-    """Holm-Bonferroni adjusted ``p`` (N,) of detector pairs; an undefined one stays NaN but counts in the family, ranked last."""
+    """Detector study: Holm-Bonferroni adjusted ``p`` (N,) of pairs; an undefined one stays NaN but counts in the family,
+    ranked last.
+    """
     values = np.asarray(p, np.float64)
     order = np.argsort(values, kind="stable")  # NaN last
     factors = len(values) - np.arange(len(values))
@@ -148,7 +155,8 @@ def holm(p: FloatArray) -> NDArray[np.float64]:
 
 
 def compare_pairs(values: FloatArray, models: list[str], measure: Measure, profile: Profile) -> list[Pair]:
-    """Test every pair of the K detectors ``models`` on ``values`` (N, K) of ``measure``, Holm over the pairs.
+    """Detector study: statistical test of every pair of the K ``models`` on ``values`` (N, K) of ``measure``, Holm over the
+    pairs.
 
     Profile ``paper`` tests two-sided, ``simula_rp`` in the direction of :func:`direction`. Raises InvalidInput for NaN.
     """

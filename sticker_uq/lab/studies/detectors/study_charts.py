@@ -72,8 +72,8 @@ def transfer_map(transfer: pd.DataFrame, dataset: str) -> Markup:
 
 
 def critical_differences(ranks: pd.DataFrame, dataset: str) -> Markup:
-    """Detector study chart: mean ranks of the models (Demsar 2006), a line per measure; a bar joins models that are not better
-    than each other.
+    """Detector study chart: mean ranks of the models (Demsar 2006), a line per measure; a bar joins those not better than each
+    other.
 
     "Better" is that of the tiers: significant after Holm's correction and of medium or large effect, at every rate.
     """

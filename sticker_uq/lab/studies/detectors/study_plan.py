@@ -43,8 +43,8 @@ class ModelChoice(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path;
-        raises InvalidInput otherwise.
+        """A detector study's model from [LABEL:]MODEL[/in|/out][=WEIGHTS][@MIN_SIZE], weights by absolute path; InvalidInput
+        otherwise.
         """
         found = _MODEL.match(text)
         names = detector_names()
@@ -100,7 +100,9 @@ class DataSet(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A study's data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by default."""
+        """The detector study's plan: a data set from [NAME=]FOLDER, by its absolute path; the name is that of the folder by
+        default.
+        """
         name, equals, folder = text.partition("=")
         path = Path(folder if equals else text).absolute()
         return cls(name=name if equals else path.name or "data", folder=path)

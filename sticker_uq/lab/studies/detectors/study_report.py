@@ -60,7 +60,9 @@ class Written:
 
 
 def write_report(study: Study, folder: Path, resamples: int = RESAMPLES) -> Written:
-    """Write report.html, summary.md and tables/*.csv of a detector study into its ``folder``. OSError when the disk refuses."""
+    """Write a detector study's results into its ``folder``: report.html, summary.md, tables/*.csv. OSError when the disk
+    refuses.
+    """
     settings = study.settings
     scores = robustness_scores(study.images, settings.profile)
     clean = study.images[study.images["variant"] == CLEAN]

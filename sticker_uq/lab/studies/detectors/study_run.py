@@ -112,7 +112,7 @@ class Work:
         }
 
     def attacks(self) -> list[Attack]:
-        """The detector study's tasks: every attack on every picture."""
+        """The detector study's run: every adversarial attack on every picture."""
         return [
             Attack(
                 model,
@@ -129,7 +129,7 @@ class Work:
         ]
 
     def assessments(self) -> list[Assess]:
-        """The detector study's tasks: the assessment of every picture by every model."""
+        """The detector study's run: the assessment of every picture by every model."""
         settings, found = self._settings, []
         for model in settings.models:
             others = (

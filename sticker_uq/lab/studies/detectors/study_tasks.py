@@ -159,7 +159,7 @@ def weights_hash(model: ModelChoice, settings: StudySettings) -> str:
 
 
 def check_name(item: LabelledImage, names: set[str], dataset: str) -> None:
-    """Raise InvalidInput when two images of a study's data set have one name: rows are told apart by it."""
+    """Raise InvalidInput when two images of a detector study's data set have one name: its results tell rows apart by it."""
     if item.path.name in names:
         raise InvalidInput(
             f"data set {dataset}: two images are called {item.path.name}, expected every name once"

@@ -106,7 +106,8 @@ def reliability_table(study: Study) -> pd.DataFrame:
 
 
 def attack_table(study: Study) -> pd.DataFrame:
-    """Per data set, attacked model and kind of attack: pictures, share of the targets fooled, iterations, RMS and L-inf in grey
+    """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf
+    in grey
 
     levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
     """
@@ -155,8 +156,10 @@ def transfer_table(study: Study) -> pd.DataFrame:
 
 
 def circumstance_table(study: Study) -> pd.DataFrame:
-    """Detector study table: mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference rate;
-    empty without any.
+    """Detector study table: mean mAP and uncertainty of each model in each circumstance, and with patches, at the reference
+    rate.
+
+    Empty without any.
     """
     names = [*(c.variant for c in study.settings.circumstances), *study.settings.patched]
     rows = study.images[

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The study of distinctive localization on abnormal scenes (S002, Giloni et al. 2025): records, tables, report."""
+"""The DiL study, offline (S002, Giloni et al. 2025): signals recorded on abnormal scenes, tables of them, report. The method
+itself: sticker_uq.dil.
+"""

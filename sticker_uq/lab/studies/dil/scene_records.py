@@ -111,14 +111,14 @@ class SceneRecord:
 
     @property
     def summed_entropy(self) -> float:
-        """See :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
+        """The DiL study's :data:`SUMMED_ENTROPY`; it grows with every detection that is uncertain, be it predicted or not."""
         found = self.detections
         vectors = found.probabilities[found.scores >= ENTROPY_FLOOR].astype(np.float64)
         return float(entropy(vectors).sum())
 
     @property
     def deterministic_uncertainty(self) -> float:
-        """See :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
+        """The DiL study's :data:`DETERMINISTIC_UNCERTAINTY`: a box explains what lies in it only as far as its score goes."""
         scores = self.detections.scores
         predicted = scores[scores >= DECISION_SCORE]
         weakest = float(1 - predicted.min()) if len(predicted) else 0.0

@@ -10,7 +10,7 @@ from typing import get_args
 import numpy as np
 
 from sticker_uq.dil.settings import LocalizationSettings, ThresholdRule
-from sticker_uq.dil.thresholds import accepted
+from sticker_uq.dil.thresholds import above_dil_threshold
 from sticker_uq.evaluation.metrics.matching import match_classes
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.scene import Detections, InvalidInput, Localization
@@ -58,7 +58,7 @@ def threshold_gains(
     for rule in get_args(ThresholdRule):
         found = np.array(
             [
-                _counts(accepted(d, where, rule, decision_threshold, alpha), truth)
+                _counts(above_dil_threshold(d, where, rule, decision_threshold, alpha), truth)
                 for d, where, truth in zip(detections, localizations, truths, strict=True)
             ],
             np.float64,

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Studies of monitors (S001, Weiss et al. 2022) and of networks trained for one decision (S003, Ullah et al.)."""
+"""The monitor study, offline (S001, Weiss et al. 2022), on attacked, ambiguous and corrupted crops of pictures; the study of
+task networks (S003, Ullah et al.).
+"""

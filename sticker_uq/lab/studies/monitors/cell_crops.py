@@ -100,7 +100,7 @@ def _material(name: str, pictures: Iterable[Picture], count: int, seed: int, siz
 def crops_of(
     pictures: Iterable[tuple[NDArray[np.uint8], FloatArray, NDArray[np.int64], object]], seed: int
 ) -> tuple[FloatArray, IntArray]:
-    """Monitor study crops (N, 3, SIZE, SIZE) of the objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with
+    """Monitor study crops (N, 3, SIZE, SIZE) of objects in ``pictures`` (image, boxes, labels, ...) and of bare lid, with
     classes (N,).
     """
     crops, labels = [], []

@@ -19,17 +19,17 @@ EPSILONS = (0.0002, 0.0005, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.01, 0.03, 0.1
 
 
 def fgsm(model: Model, crops: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """Attack on a crop classifier: one step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
+    """Monitor study, attacked crops: one step of length ``epsilon`` along the sign of the gradient (Goodfellow et al. 2014)."""
     return (crops + epsilon * _direction(model, crops, labels)).clamp(0, 1)
 
 
 def bim(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 10) -> Tensor:
-    """Attack on a crop classifier: ``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
+    """Monitor study, attacked crops: ``steps`` steps of a fifth of ``epsilon``, never farther away (Kurakin et al. 2016)."""
     return _descend(model, crops, crops, labels, epsilon, 0.2 * epsilon, steps)
 
 
 def pgd(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int = 40) -> Tensor:
-    """Attack on a crop classifier: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
+    """Monitor study, attacked crops: as :func:`bim` from a random start, in smaller steps (Madry et al. 2018).
 
     The start follows from torch's seed.
     """
@@ -38,7 +38,9 @@ def pgd(model: Model, crops: Tensor, labels: Tensor, epsilon: float, steps: int 
 
 
 def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overshoot: float = 0.02) -> Tensor:
-    """Attack on a crop classifier: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al. 2016)."""
+    """Monitor study, attacked crops: the nearest boundary of a linear model, until it is crossed (Moosavi-Dezfooli et al.
+    2016).
+    """
     found = crops.clone()
     for _ in range(steps):
         at = found.clone().requires_grad_()
@@ -70,7 +72,8 @@ def deepfool(model: Model, crops: Tensor, labels: Tensor, steps: int = 50, overs
 def adversarial(
     model: Model, crops: FloatArray, labels: IntArray, seed: int, bounds: Sequence[float] = EPSILONS
 ) -> tuple[FloatArray, IntArray]:
-    """Attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made of.
+    """Monitor study: attacked crops that ``model`` no longer takes for their class, and the numbers of those they were made
+    of.
 
     Only crops that it classified rightly are attacked, each by one of the four attacks in turn, with the smallest of ``bounds``
     that works; what no bound changes is left out.

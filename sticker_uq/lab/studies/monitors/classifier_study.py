@@ -195,7 +195,9 @@ def train_members(
     seed: int,
     architecture: str = CONVOLUTIONAL,
 ) -> list[Any]:
-    """The classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and ambiguous crops."""
+    """Monitor study: the classifier of ``seed``, of the kind ``architecture``, and its ensemble, trained on nominal and
+    ambiguous crops.
+    """
     crops = np.concatenate([material.train, training.images])
     ambiguous = training.vectors(len(material.classes))
     if settings.drawn:
@@ -210,7 +212,7 @@ def train_members(
 
 
 def draw_labels(vectors: FloatArray, seed: int) -> IntArray:
-    """One class of each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
+    """Monitor study: a class for each probabilistic label (N, K) of ambiguous crops, drawn by its probabilities, (N,)."""
     drawn = np.random.default_rng(seed).random((len(vectors), 1))
     # scaled, for a row that sums to a little less than 1 must have a class too
     return np.asarray((vectors.cumsum(axis=1) > drawn * vectors.sum(axis=1, keepdims=True)).argmax(axis=1))
@@ -223,7 +225,9 @@ def run_seed(
     seed: int,
     architecture: str = CONVOLUTIONAL,
 ) -> SeedResult:
-    """Everything of one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their scores."""
+    """The monitor study with one seed of a kind of classifier: attacks on the first one, monitors fitted on its crops, their
+    scores.
+    """
     training, testing, published = ambiguous.training, ambiguous.testing, ambiguous.published
     model, *members = train_members(material, training, settings, seed, architecture)
     crops = np.concatenate([material.train, training.images])

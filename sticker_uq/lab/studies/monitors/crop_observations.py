@@ -25,8 +25,8 @@ def observe_crops(
     members: Sequence[CropNetwork] = (),
     labels: IntArray | None = None,
 ) -> Objects:
-    """Everything that monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble if there
-    are ``members``.
+    """All that a study's monitors read of ``crops``: ``passes`` stochastic passes with masks of ``seed``, an ensemble for
+    ``members``.
     """
     logits, layers = [], []
     for part in parts_of(crops):

@@ -38,7 +38,8 @@ Score = Callable[[Tensor, Features, list[Tensor], TargetOutputs], Tensor]
 def attacked_picture(
     detector: StochasticDetector, item: LabelledImage, monitor: Monitor | None, steps: int
 ) -> NDArray[np.uint8]:
-    """Picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR, rounded as stored.
+    """Monitor study: picture of ``item``, attacked against detector and monitor within :data:`EPSILON`, (H, W, 3) uint8 BGR,
+    as stored.
 
     Every logo is to be taken for a sticker and the other way round. With ``monitor``, the picture with its lowest mean score
     among those that fool enough targets; without, the first of those. The clean picture where there is nothing to attack.
@@ -92,7 +93,7 @@ def score_of(
     classes: IntArray,
     targets: Targets,
 ) -> Score:
-    """The mean score of the attacked ``monitor`` on objects at ``boxes`` (N, 4) px taken for ``classes`` (N,), differentiable."""
+    """Monitor study: mean score of the attacked ``monitor`` at ``boxes`` (N, 4) px taken for ``classes`` (N,), differentiable."""
     if isinstance(monitor, Autoencoder):
         drawer = monitor.drawer().to(detector.device)
         squares = [crop_square(box) for box in boxes]

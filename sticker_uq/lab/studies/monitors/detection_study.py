@@ -183,7 +183,7 @@ def run_detections(
     settings: DetectionSettings,
     tell: Tell = lambda _: None,
 ) -> DetectionResult:
-    """The monitor study on detections of ``items``: two thirds of the pictures, drawn with the seed, fit the monitors, the others
+    """The monitor study on detections of ``items``: two thirds of the pictures, drawn with the seed, fit monitors, the others
     test them.
 
     Ambiguous objects are made of those of the first two thirds; DAG attacks ``settings.attacked`` of the others. Monitors

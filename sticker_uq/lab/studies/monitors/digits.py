@@ -38,7 +38,9 @@ def digits(seed: int = 0) -> Material:
 
 
 def no_digits(count: int, seed: int = 0, side: int = _SIDE) -> FloatArray:
-    """Square pieces of the two photographs that scikit-learn ships, (count, 1, side, side), stretched to the digits' contrast."""
+    """Monitor study material: square pieces of scikit-learn's photographs, (count, 1, side, side), stretched to the digits'
+    contrast.
+    """
     rng = np.random.default_rng(seed)
     photographs = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in load_sample_images().images]
     found = np.empty((count, 1, side, side), np.float32)

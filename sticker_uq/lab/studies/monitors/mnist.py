@@ -31,7 +31,7 @@ _FILES = {
 
 
 def mnist(folder: Path, name: str, invalid: Path | None = None) -> Material:
-    """The pictures in ``folder`` as material of a study called ``name``.
+    """The pictures in ``folder`` as crops for a monitor study called ``name``.
 
     ``invalid``: folder of the other data set, whose test pictures are of no class here, as in the paper; None: pieces of
     photographs. Raises :class:`InvalidInput` for a missing file and one that is no IDX file of that shape.

@@ -41,7 +41,8 @@ class Adaptive:
 
 
 def score_of(monitor: Monitor, model: CropNetwork) -> Score:
-    """The score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), as torch can differentiate it, (N,).
+    """Monitor study: attacked score of ``monitor`` on what ``model`` makes of crops (N, C, h, w), differentiable by torch,
+    (N,).
 
     InvalidInput for a monitor that is not among :data:`ATTACKED`.
     """
@@ -78,7 +79,8 @@ def _mahalanobis(monitor: Monitor, model: CropNetwork) -> Score:
 def targeted(
     model: CropNetwork, crops: FloatArray, labels: IntArray, score: Score | None
 ) -> tuple[FloatArray, IntArray]:
-    """Attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of those they were made of.
+    """Monitor study: attacked crops within :data:`EPSILON` that ``model`` takes for another class, and the numbers of their
+    originals.
 
     Projected gradient descent towards the second class of each crop. With ``score``, a crop that is there already goes down the
     gradient of the score instead, back and forth over the boundary, and the one with the lowest score on the other side counts.
@@ -113,7 +115,9 @@ def targeted(
 
 
 def attack_monitor(monitor: Monitor, model: CropNetwork, crops: FloatArray, labels: IntArray) -> Adaptive:
-    """What an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that does not."""
+    """Monitor study: what an attack that knows ``monitor`` makes of its AUC-ROC, beside one of the same bound and steps that
+    does not.
+    """
     nominal = monitor.score(observe_crops(model, crops, 1, 0))
     right = int((observe_crops(model, crops, 1, 0).predicted == labels).sum())
     values: list[float] = []

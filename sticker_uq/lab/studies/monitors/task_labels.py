@@ -38,14 +38,14 @@ TrainAndTest = tuple[LabelledCrops, LabelledCrops]
 
 
 def sticker_class(material: Material) -> int:
-    """Which of the classes is the sticker in the study of task networks; InvalidInput where none is."""
+    """The study of task networks: which of the classes is the sticker; InvalidInput where none is."""
     if "sticker" not in material.classes:
         raise InvalidInput(f"{material.name} has no stickers, expected cell or a COCO folder")
     return material.classes.index("sticker")
 
 
 def blur_labels(material: Material) -> TrainAndTest:
-    """Labels for task networks: every crop at every blur level, the probability by the level."""
+    """Labels for the study of task networks: every crop at every blur level, the probability by the level."""
     sticker = sticker_class(material)
     return (
         _blurred(material.train, material.train_labels == sticker),
@@ -54,8 +54,10 @@ def blur_labels(material: Material) -> TrainAndTest:
 
 
 def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
-    """The material's crops, sure ones, and ``count`` crops between sticker and another class with the probability that
-    AmbiGuess gives them, half as many to test with.
+    """Labels for the study of task networks: sure crops, and ``count`` between sticker and another class by AmbiGuess's
+    probability.
+
+    Half as many to test with.
     """
     sticker = sticker_class(material)
     raaes = train_raaes(material.train, material.train_labels, material.pairs, material.raae)
@@ -68,7 +70,7 @@ def ambiguess_labels(material: Material, count: int) -> TrainAndTest:
 
 
 def annotator_labels(labelled: LabelledCrops) -> LabelledCrops:
-    """Labels for task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
+    """Labels for the study of task networks: the same crops, each with the share of ANNOTATORS who called it a sticker.
 
     No person was asked: each annotator says sticker with the crop's probability.
     """

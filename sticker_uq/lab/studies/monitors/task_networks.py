@@ -72,18 +72,20 @@ class TaskScores:
     probabilistic: FloatArray
 
     def task_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the task networks of ``threshold``, one of THRESHOLDS."""
+        """Decisions (S, N) of the study's task networks of ``threshold``, one of THRESHOLDS."""
         return np.asarray(self.task[:, THRESHOLDS.index(threshold)] > 0.5)
 
     def probabilistic_says(self, threshold: float) -> NDArray[np.bool_]:
-        """Decisions (S, N) of the probabilistic networks, beside the task networks."""
+        """Decisions (S, N) of the study's probabilistic networks, beside the task networks."""
         return np.asarray(self.probabilistic > threshold)
 
 
 def train_and_score(
     training: LabelledCrops, crops: FloatArray, seed: int, settings: Training
 ) -> tuple[FloatArray, FloatArray]:
-    """What nine task networks (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h, w)."""
+    """The study of task networks: what nine (9, N) and the probabilistic one (N,) of ``seed`` say about ``crops`` (N, C, h,
+    w).
+    """
     known: dict[bytes, FloatArray] = {}
 
     def says(targets: FloatArray) -> FloatArray:
@@ -133,7 +135,9 @@ def run_tasks(
 
 
 def actions(ask: NDArray[np.bool_], remove: NDArray[np.bool_]) -> IntArray:
-    """What the cascade of task networks does, 0 keep, 1 ask, 2 remove, from its two decisions: who removes is asked first."""
+    """The study of task networks: what their cascade does, 0 keep, 1 ask, 2 remove, by its two decisions: who removes is asked
+    first.
+    """
     return np.where(remove, 2, np.where(ask, 1, 0))
 
 

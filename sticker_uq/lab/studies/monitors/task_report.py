@@ -43,7 +43,9 @@ class Rates:
 
 
 def rates_at(scores: TaskScores, threshold: float) -> Rates:
-    """Rates of task networks, all seeds together; intervals from resampling the pictures that the crops come from, 95 %."""
+    """The study of task networks: rates, all seeds together; 95 % intervals from resampling the pictures that the crops come
+    from.
+    """
     above = scores.truth > threshold
     says = (scores.task_says(threshold), scores.probabilistic_says(threshold))
 
@@ -78,7 +80,7 @@ class Cascade:
 
 
 def cascades(scores: TaskScores) -> tuple[Cascade, Cascade]:
-    """The cascade of task networks, and that of the probabilistic network with two thresholds."""
+    """The study of task networks: their cascade, and that of the probabilistic network with two thresholds."""
     wanted = actions(scores.truth > ASK_ABOVE, scores.truth > REMOVE_ABOVE)
     return (
         _cascade(scores.task_says(ASK_ABOVE), scores.task_says(REMOVE_ABOVE), wanted, scores.sources),
