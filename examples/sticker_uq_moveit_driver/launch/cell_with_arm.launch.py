@@ -20,7 +20,9 @@ def generate_launch_description() -> LaunchDescription:
     cell = Path(get_package_share_directory("sticker_uq"))
     return LaunchDescription(
         [
-            DeclareLaunchArgument("sim", default_value="false", description="Must be false: the simulation has an arm"),
+            DeclareLaunchArgument(
+                "sim", default_value="false", description="Must be false: the simulation has an arm"
+            ),
             DeclareLaunchArgument(
                 "params_file",
                 default_value=str(own / "config" / "cell.yaml"),
@@ -39,4 +41,6 @@ def _include(path: Path) -> IncludeLaunchDescription:
 
 def _refuse_simulation(context: LaunchContext) -> None:
     if LaunchConfiguration("sim").perform(context).lower() in ("true", "1"):
-        raise RuntimeError("sim:=true starts a simulated arm, and the gate stays closed while there are two: leave it out")
+        raise RuntimeError(
+            "sim:=true starts a simulated arm, and the gate stays closed while there are two: leave it out"
+        )

@@ -1,4 +1,4 @@
-"""Starts the driver and its stop service: ``ros2 launch sticker_uq_moveit_driver driver.launch.py driver_params:=/my/driver.yaml``."""
+"""Starts driver and stop service: ``ros2 launch sticker_uq_moveit_driver driver.launch.py driver_params:=driver.yaml``."""
 
 from pathlib import Path
 
@@ -17,8 +17,12 @@ def generate_launch_description() -> LaunchDescription:
     given = str(Path(get_package_share_directory(PACKAGE)) / "config" / "driver.yaml")
     return LaunchDescription(
         [
-            DeclareLaunchArgument("driver_params", default_value=given, description="Parameter file of the driver"),
-            DeclareLaunchArgument("namespace", default_value="", description="ROS namespace, that of the cell"),
+            DeclareLaunchArgument(
+                "driver_params", default_value=given, description="Parameter file of the driver"
+            ),
+            DeclareLaunchArgument(
+                "namespace", default_value="", description="ROS namespace, that of the cell"
+            ),
             _node("driver", "moveit_driver"),
             _node("stop_arm", "stop_arm"),
         ]

@@ -57,8 +57,8 @@ _HINTS = {
 def removal_code_of(error: int) -> RemovalCode:
     """The code of the result of RemoveSticker for a value of MoveItErrorCodes.
 
-    PREEMPTED is reported only when someone else stopped the arm, for what the driver stops itself has its code already; the supervisor
-    then asks a person.
+    PREEMPTED is seen here only when someone else stopped the arm, for what the driver stops itself has its code already; the
+    supervisor then asks a person.
     """
     name = NAMES.get(error, "")
     if error == SUCCESS:
@@ -73,4 +73,6 @@ def removal_code_of(error: int) -> RemovalCode:
 def text_of(error: int, what: str, said: str = "") -> str:
     """``what`` failed because of a value of MoveItErrorCodes, in words; ``said``: what MoveIt adds."""
     name = NAMES.get(error, "an unknown error")
-    return "; ".join(part for part in (f"{what}: MoveIt reports {name} ({error})", said, _HINTS.get(name, "")) if part)
+    return "; ".join(
+        part for part in (f"{what}: MoveIt reports {name} ({error})", said, _HINTS.get(name, "")) if part
+    )

@@ -1,7 +1,7 @@
 """Actions and services that a step of the motion waits for, polled by the thread that checks the permit.
 
-Nothing here blocks and, but for a goal that is accepted too late, nothing runs in another thread: a step ends, fails or is cancelled at
-a known place. Without messages: whoever starts a job makes the request and reads the result.
+Nothing here blocks and, but for a goal that is accepted too late, nothing runs in another thread: a step ends, fails or is
+cancelled at a known place. Without messages: whoever starts a job makes the request and reads the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The motion of the arm: the pieces of a removal, one step each, and how it is stopped. Implements ``Motion``; no message of MoveIt."""
+"""The motion of the arm: the pieces of a removal, one step each, and how it is stopped. Without MoveIt's messages."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class PeelMotion:
     def stop(self) -> None:
         """Demand the stop until it is confirmed: by the end of the motion or by the controller.
 
-        While it waits the goal has not ended, so that after its cancel_timeout_s the supervisor uses the cell's stop_service. Raises
-        :class:`RuntimeError` after ``stop_timeout_s``.
+        While it waits the goal has not ended, so that after its cancel_timeout_s the supervisor uses the cell's stop_service.
+        Raises :class:`RuntimeError` after ``stop_timeout_s``.
         """
         job = self._job
         give_up = self._monotonic() + self._settings.stop_timeout_s

@@ -115,12 +115,16 @@ class MoveItRobot:
             _check_code("the straight path", response.error_code)
             if response.fraction < WHOLE:
                 share = f"{100 * max(response.fraction, 0.0):.0f} %"
-                raise MotionFailed(f"the straight path: MoveIt can follow {share} of it (reach, joint limits or a collision)")
+                raise MotionFailed(
+                    f"the straight path: MoveIt can follow {share} of it (reach, joint limits or a collision)"
+                )
             goal.trajectory = response.solution
 
         return Sequence(
             CallJob(self._path, request, keep),
-            lambda: GoalJob(self._execute, goal, "execute_trajectory", partial(_read_motion, "the straight motion")),
+            lambda: GoalJob(
+                self._execute, goal, "execute_trajectory", partial(_read_motion, "the straight motion")
+            ),
         )
 
     def _use_tool(self, on: bool) -> Job:

@@ -1,6 +1,6 @@
 """Where the tool goes, in which order. Without ROS.
 
-The functions to change for another tool: :func:`tool_at` (where it is, seen from the sticker) and :func:`pieces_of` (what it does).
+The functions to change for another tool: :func:`tool_at` (where it is, seen from the sticker), :func:`pieces_of` (what it does).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Piece:
 
 
 def tool_at(sticker: Transform, settings: PeelSettings, along_m: float, height_m: float) -> Transform:
-    """Pose of the tool's link in the arm's frame, ``along_m`` in the direction of peeling from the sticker's centre and ``height_m``
-    out of the lid; ``sticker``: the pose in the goal.
+    """Pose of the tool's link in the arm's frame, ``along_m`` in the direction of peeling from the sticker's centre and
+    ``height_m`` out of the lid; ``sticker``: the pose in the goal.
     """
     angle = math.radians(settings.peel_angle_deg)
     turn = np.array(
@@ -59,8 +59,8 @@ def tool_at(sticker: Transform, settings: PeelSettings, along_m: float, height_m
 def pieces_of(sticker: Transform, settings: DriverSettings) -> list[Piece]:
     """The pieces of one removal: approach, contact, grip, peel along the lid, retreat, let go.
 
-    Straight motions are at most ``step_m`` long, because the permit is checked before each piece and a controller whose driver has died
-    does no more than the piece that it has.
+    Straight motions are at most ``step_m`` long, because the permit is checked before each piece and a controller whose driver
+    has died does no more than the piece that it has.
     """
     first, last = settings.contact_at_m, settings.contact_at_m + settings.peel_m
     above, lifted = settings.approach_m, settings.peel_lift_m
@@ -85,8 +85,8 @@ def pieces_of(sticker: Transform, settings: DriverSettings) -> list[Piece]:
 def points_between(
     start: tuple[float, float], end: tuple[float, float], longest_m: float
 ) -> Iterator[tuple[float, float]]:
-    """Points of the straight line from ``start`` (left out) to ``end`` at equal distances of at most ``longest_m``; none when both are
-    the same point.
+    """Points of the straight line from ``start`` (left out) to ``end`` at equal distances of at most ``longest_m``; none when
+    both are the same point.
     """
     # a length of 0.08 must not become five pieces of 0.02 by rounding
     count = math.ceil(math.dist(start, end) / longest_m - 1e-9)

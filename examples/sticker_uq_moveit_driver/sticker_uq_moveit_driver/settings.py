@@ -21,7 +21,9 @@ class HaltSettings(BaseModel):
         "",
         description="Trajectory controller of ros2_control that is deactivated to stop the arm; empty: move_group alone stops it",
     )
-    controller_manager: str = Field("controller_manager", min_length=1, description="Name of its controller manager")
+    controller_manager: str = Field(
+        "controller_manager", min_length=1, description="Name of its controller manager"
+    )
 
 
 class PeelSettings(BaseModel):
@@ -44,7 +46,10 @@ class PeelSettings(BaseModel):
         0.0, ge=-180.0, le=180.0, description="Direction of the peeling motion about z, degrees"
     )
     step_m: float = Field(
-        0.02, gt=0.0, le=0.1, description="Longest straight motion without a new permit; longer ones are divided, m"
+        0.02,
+        gt=0.0,
+        le=0.1,
+        description="Longest straight motion without a new permit; longer ones are divided, m",
     )
     drop_pose: str = Field(
         "",
@@ -66,9 +71,13 @@ class DriverSettings(HaltSettings, PeelSettings):
     group: str = Field("manipulator", min_length=1, description="Planning group of the arm (SRDF)")
     tool_link: str = Field("tool0", min_length=1, description="Link that is moved to the poses")
     speed: float = Field(0.2, gt=0.0, le=1.0, description="Share of the joints' top speeds in free space")
-    contact_speed: float = Field(0.05, gt=0.0, le=1.0, description="The same for the straight motions at the lid")
+    contact_speed: float = Field(
+        0.05, gt=0.0, le=1.0, description="The same for the straight motions at the lid"
+    )
     acceleration: float = Field(0.2, gt=0.0, le=1.0, description="Share of the joints' top accelerations")
-    planning_time_s: float = Field(2.0, gt=0.0, le=30.0, description="Longest time of planning a free motion, s")
+    planning_time_s: float = Field(
+        2.0, gt=0.0, le=30.0, description="Longest time of planning a free motion, s"
+    )
     path_resolution_m: float = Field(
         0.002, gt=0.0, le=0.02, description="Longest distance between two points of a straight path, m"
     )
@@ -81,7 +90,9 @@ class DriverSettings(HaltSettings, PeelSettings):
     gripper_closed_m: float = Field(0.0, ge=0.0, le=0.5, description="Position of the closed gripper, m")
     gripper_open_m: float = Field(0.04, ge=0.0, le=0.5, description="Position of the open gripper, m")
     gripper_effort_n: float = Field(10.0, ge=0.0, le=500.0, description="Largest effort of the gripper, N")
-    step_timeout_s: float = Field(15.0, gt=0.0, le=60.0, description="Longest duration of one step, planning included, s")
+    step_timeout_s: float = Field(
+        15.0, gt=0.0, le=60.0, description="Longest duration of one step, planning included, s"
+    )
     stop_timeout_s: float = Field(
         5.0,
         gt=0.0,

@@ -1,6 +1,7 @@
 """Node ``stop_arm``: the service ``stop_arm`` (std_srvs/Trigger), for the supervisor's parameter ``stop_service``.
 
-A process of its own, so that it serves when the driver hangs or is dead. For an arm whose driver has a stop service, use that instead.
+A process of its own, so that it serves when the driver hangs or is dead. Where the robot's own driver has a stop
+service, use that instead.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class StopArm(Node):
         declare_settings(self, HaltSettings, locked=lambda name: "parameters are read at start only")
         settings = read_settings(self, HaltSettings)
         if not settings.controller:
-            raise InvalidInput("controller is empty: name the trajectory controller that stop_arm deactivates")
+            raise InvalidInput(
+                "controller is empty: name the trajectory controller that stop_arm deactivates"
+            )
         self._halt = Halt(self, settings)
         # reentrant: the supervisor asks again when a call gets no answer
         self.create_service(Trigger, "stop_arm", self._stop, callback_group=ReentrantCallbackGroup())

@@ -1,7 +1,8 @@
 """The action server of the arm, which moves only while it holds a valid permit.
 
 :class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
-implements :class:`Motion` (how to move, how to stop); the simulated arm does too. examples/sticker_uq_moveit_driver is a driver for MoveIt 2.
+implements :class:`Motion` (how to move, how to stop); the simulated arm does too, and
+examples/sticker_uq_moveit_driver for MoveIt 2.
 """
 
 from __future__ import annotations
