@@ -1,7 +1,7 @@
 """The driver against a move_group, a controller manager and tools that are real action and service servers.
 
-They need messages that PyPI does not have; the path of the arm is the only thing made up. Like move_group of Jazzy, this one accepts
-the cancellation of execute_trajectory and goes on until the stop event comes.
+They need messages that PyPI does not have; the path of the arm is the only thing made up. Like move_group of Jazzy, this one
+accepts the cancellation of execute_trajectory and goes on until the stop event comes.
 """
 
 from __future__ import annotations
@@ -238,8 +238,16 @@ def test_requests_name_group_link_frame_and_speed_and_start_where_the_arm_is(
     assert not free.planning_options.plan_only
 
 
-@pytest.mark.parametrize("lasting", ["move_action", "execute_trajectory"])
-@pytest.mark.parametrize("cause", ["gate", "cancel", "supervisor"])
+@pytest.mark.parametrize(
+    ("lasting", "cause"),
+    [
+        ("move_action", "gate"),
+        ("move_action", "cancel"),
+        ("move_action", "supervisor"),
+        ("execute_trajectory", "gate"),
+        ("execute_trajectory", "cancel"),
+    ],
+)
 def test_the_arm_is_stopped_in_every_motion(
     bench: Bench, robot: MoveGroupAndControllers, lasting: str, cause: str
 ) -> None:
@@ -279,7 +287,7 @@ def test_after_a_stop_the_next_goal_activates_the_controller_first(
         robot.quick = lambda name: True
         robot.switched.clear()
         cell.gate.permit()
-        status, code, text = cell.result(send(cell))
+        _, code, text = cell.result(send(cell))
     assert code == Result.ERROR_NONE, text
     assert robot.switched == [([CONTROLLER], [])]
 
@@ -371,9 +379,7 @@ def test_the_stop_service_confirms_nothing_without_a_controller_manager(bench: B
 
 
 def test_every_error_of_moveit_has_its_name() -> None:
-    constants = {
-        name: value for name, value in vars(type(Codes)).get("_Metaclass_MoveItErrorCodes__constants").items()
-    }
+    constants = vars(type(Codes))["_Metaclass_MoveItErrorCodes__constants"]
     assert {value: name for name, value in constants.items()} == NAMES
 
 
