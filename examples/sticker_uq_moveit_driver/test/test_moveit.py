@@ -350,7 +350,7 @@ def test_a_gripper_that_holds_something_has_gripped(
     assert (len(used) == 2) == (code == Result.ERROR_NONE)
 
 
-def test_the_stop_service_stops_a_motion_whose_driver_has_died(
+def test_the_stop_service_stops_the_arm_without_the_driver(
     bench: Bench, robot: MoveGroupAndControllers
 ) -> None:
     robot.quick = lambda name: False
