@@ -31,7 +31,10 @@ class Halt:
         self._switch = node.create_client(
             SwitchController, f"{settings.controller_manager}/switch_controller"
         )
-        self._off: Future | None = None
+        self._demands: list[
+            Future
+        ] = []  # a slow controller manager may answer the first after the second was sent
+        self._deactivated = False
 
     def demand(self) -> Future | None:
         """Cancel every goal of move_group, send it the stop event and deactivate the controller.
@@ -44,23 +47,26 @@ class Halt:
                 client.call_async(CancelGoal.Request())  # no goal and no time: all
         if not self._settings.controller or not self._switch.service_is_ready():
             return None
-        self._off = self._switch.call_async(self._request(deactivate=True))
-        return self._off
+        answer = self._switch.call_async(self._request(deactivate=True))
+        self._demands.append(answer)
+        self._deactivated = True
+        return answer
 
     def confirmed(self) -> bool:
-        """Whether the controller is off since the last :meth:`demand`."""
-        return self._off is not None and self._off.done() and bool(self._off.result().ok)
+        """Whether the controller is off by a :meth:`demand` since the last :meth:`undo`."""
+        return any(answer.done() and answer.result().ok for answer in self._demands)
 
     def undo(self) -> Job:
         """Activate the controller again if :meth:`demand` has deactivated it; the job raises :class:`MotionFailed`."""
-        if self._off is None:
+        self._demands.clear()
+        if not self._deactivated:
             return Done()
         return CallJob(self._switch, self._request(deactivate=False), self._activated)
 
     def _activated(self, response: SwitchController.Response) -> None:
         if not response.ok:
             raise MotionFailed(f"{self._settings.controller} was not activated again: {response.message}")
-        self._off = None
+        self._deactivated = False
 
     def missing(self) -> list[str]:
         """The controller manager, if a controller is to be deactivated and it is not there."""

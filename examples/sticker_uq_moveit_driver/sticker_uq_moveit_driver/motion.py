@@ -38,7 +38,7 @@ class Robot(Protocol):
         ...
 
     def halted(self) -> bool:
-        """Whether the controller has confirmed the last :meth:`halt`."""
+        """Whether the controller has confirmed a :meth:`halt` since :meth:`prepare`."""
         ...
 
 

@@ -79,7 +79,7 @@ class MoveItRobot:
             self._tool.call_async(SetBool.Request(data=False))
 
     def halted(self) -> bool:
-        """Whether the controller is off since the last :meth:`halt`."""
+        """Whether the controller is off by a :meth:`halt` since :meth:`prepare`."""
         return self._halt.confirmed()
 
     def _plan_to(self, target: PoseStamped) -> Job:

@@ -7,6 +7,7 @@ accepts the cancellation of execute_trajectory and goes on until the stop event 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -60,6 +61,8 @@ class MoveGroupAndControllers:
         self.code = SUCCESS
         self.fraction = 1.0
         self.switches = True
+        self.hangs = False
+        self.switch_s = 0.0
         self.grip = {"stalled": True}
         self._stop = threading.Event()
         self._target: Any = None
@@ -119,13 +122,13 @@ class MoveGroupAndControllers:
         return result
 
     def _on_cancel(self, name: str, _: Any) -> CancelResponse:
-        if name == "move_action":
+        if name == "move_action" and not self.hangs:
             self._stop.set()
         return CancelResponse.ACCEPT
 
     def _on_event(self, message: String) -> None:
         self.events.append(message.data)
-        if message.data == "stop":
+        if message.data == "stop" and not self.hangs:
             self._stop.set()
 
     def _on_path(self, request: Any, response: Any) -> Any:
@@ -137,6 +140,7 @@ class MoveGroupAndControllers:
         return response
 
     def _on_switch(self, request: Any, response: Any) -> Any:
+        time.sleep(self.switch_s)
         self.switched.append((list(request.activate_controllers), list(request.deactivate_controllers)))
         response.ok = self.switches
         return response
@@ -270,6 +274,23 @@ def test_the_arm_is_stopped_in_every_motion(
     assert robot.events[0] == "stop"
     assert robot.switched[0] == ([], [CONTROLLER])
     assert len(robot.done) == moved
+
+
+def test_a_slow_controller_manager_confirms_a_stop_although_move_group_hangs(
+    bench: Bench, robot: MoveGroupAndControllers
+) -> None:
+    robot.quick = lambda name: False
+    robot.hangs, robot.switch_s = True, 0.8  # longer than the driver waits before it demands the stop again
+    with arm_of(bench) as cell:
+        cell.gate.permit()
+        handle = send(cell)
+        bench.until(robot.moving.is_set, "the arm moves")
+        cell.gate.close()
+        _, code, text = cell.result(handle)
+        assert code == Result.ERROR_PERMIT_REVOKED, text
+        cell.gate.permit()
+        _, code, text = cell.result(send(cell))
+    assert (code, text) == (Result.ERROR_MOTION_FAILED, "the last motion has not ended")
 
 
 def test_after_a_stop_the_next_goal_activates_the_controller_first(
