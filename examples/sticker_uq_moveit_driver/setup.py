@@ -21,6 +21,7 @@ setup(
         (f"share/{NAME}/config", glob("config/*.yaml")),
     ],
     install_requires=["setuptools"],
+    extras_require={"test": ["pytest"]},  # colcon test runs pytest then
     zip_safe=False,
     entry_points={
         "console_scripts": [
