@@ -104,7 +104,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def group(item: pytest.Item) -> str:
         together = FAULT_TESTS if FAULT_TESTS in item.path.parents else item.path
-        return together.relative_to(FAULT_TESTS.parent).as_posix()
+        below = FAULT_TESTS.parent if FAULT_TESTS.parent in item.path.parents else FAULT_TESTS.parents[1]
+        return together.relative_to(below).as_posix()
 
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(group(item), len(LONG)))

@@ -32,8 +32,7 @@ NO_ROSDEP_KEY = {
 }  # fmt: skip
 #: Imports that PyPI does not have: the code that needs them is left out without a ROS installation.
 ROS_INSTALLATION_ONLY = {
-    "controller_manager_msgs", "cv_bridge", "launch", "launch_ros", "launch_testing", "moveit_msgs", "tf2_ros",
-    "vision_msgs",
+    "cv_bridge", "launch", "launch_ros", "launch_testing", "tf2_ros", "vision_msgs",
 }  # fmt: skip
 #: Imports that come with another one, in versions that fit each other.
 PART_OF = {"lz4": "rosbags", "markupsafe": "jinja2", "pydantic_core": "pydantic", "starlette": "fastapi"}

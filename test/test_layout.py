@@ -71,7 +71,7 @@ def test_every_executable_has_its_function(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_manifests_are_valid_and_agree() -> None:
     packages = []
-    for folder in (ROOT, ROOT / "sticker_uq_msgs"):
+    for folder in (ROOT, ROOT / "sticker_uq_msgs", ROOT / "examples/sticker_uq_moveit_driver"):
         warnings: list[str] = []
         packages.append(parse_package(str(folder), warnings=warnings))
         packages[-1].validate(warnings=warnings)

@@ -2,7 +2,8 @@
 """The action server of the arm, which moves only while it holds a valid permit.
 
 :class:`ArmClient` is the part that every arm shares: goals, permits, cancellation, result codes. A cell's own driver
-implements :class:`Motion` (how to move, how to stop); the simulated arm does too. docs/arm.md shows a driver for MoveIt 2.
+implements :class:`Motion` (how to move, how to stop); the simulated arm does too, and
+examples/sticker_uq_moveit_driver for MoveIt 2.
 """
 
 from __future__ import annotations
@@ -52,7 +53,16 @@ class MotionStep:
 
 
 class MotionFailed(RuntimeError):
-    """The arm could not do what was asked; the message says why."""
+    """The arm could not do what was asked; the message says why.
+
+    ``code``: what the goal's result says, ``RemoveSticker.Result.ERROR_*``. Raises ValueError for ERROR_NONE.
+    """
+
+    def __init__(self, message: str, code: int = RemoveSticker.Result.ERROR_MOTION_FAILED) -> None:
+        if code == RemoveSticker.Result.ERROR_NONE:
+            raise ValueError(f"a motion that failed cannot end with ERROR_NONE: {message}")
+        super().__init__(message)
+        self.code = code
 
 
 class Motion(Protocol):
@@ -180,7 +190,7 @@ class ArmClient:
         try:
             code, text = self._remove(handle)
         except MotionFailed as error:
-            code, text = RemoveSticker.Result.ERROR_MOTION_FAILED, str(error)
+            code, text = error.code, str(error)
         except Exception as error:  # noqa: BLE001
             self._node.get_logger().error(f"the arm failed: {error!r}")
             code, text = RemoveSticker.Result.ERROR_UNKNOWN, repr(error)

@@ -34,6 +34,11 @@ def test_under_a_permit_all_steps_are_done(
     ("error", "expected", "expected_text"),
     [
         (MotionFailed("the blade slipped"), Result.ERROR_MOTION_FAILED, "the blade slipped"),
+        (
+            MotionFailed("at the pendant", Result.ERROR_OPERATOR_ABORT),
+            Result.ERROR_OPERATOR_ABORT,
+            "at the pendant",
+        ),
         (KeyError("axis 4"), Result.ERROR_UNKNOWN, "KeyError('axis 4')"),
         (TimeoutError("no answer"), Result.ERROR_UNKNOWN, "TimeoutError('no answer')"),
     ],
@@ -131,3 +136,8 @@ def test_an_arm_that_was_started_again_is_another_one(bench: Bench) -> None:
     for number in (1, 2):
         with ArmBench(bench):
             bench.until(lambda n=number: len({message.arm for message in said}) == n, "what it says")
+
+
+def test_a_motion_that_failed_cannot_count_as_done() -> None:
+    with pytest.raises(ValueError, match="cannot end with ERROR_NONE: the blade slipped"):
+        MotionFailed("the blade slipped", Result.ERROR_NONE)
