@@ -176,6 +176,7 @@ ERROR_CODES = {
     "timeout": "motion timed out",
     "motion_failed": "motion failed",
     "invalid_goal": "invalid goal",
+    "not_stopped": "the arm could not be stopped",
 }
 """How a removal ended, by the names of ``RemoveSticker.Result.ERROR_*``."""
 
@@ -324,6 +325,7 @@ MESSAGES = {
     "arm_stopping": "waiting for the arm to stop",
     "arm_silent": "no heartbeat from the arm",
     "arm_server_lost": "the arm's action server is gone",
+    "arm_not_stopped": "the arm reports that it could not be stopped in goal {goal}",
     "arm_does_not_stop": "the arm did not report the end of goal {goal} within {seconds} s",
     "removal_stopped": "the removal was stopped",
     "removal_tried": "attempts: {count}",

@@ -62,12 +62,15 @@ def goal_rejected(context: StepContext, event: GoalRejected) -> None:
 
 
 def removal_finished(context: StepContext, event: RemovalFinished) -> None:
-    """Gate step: the arm has stopped: the permit is used up, whatever the result."""
+    """Gate step: the goal has ended: the permit is used up, whatever the result. An arm that could not stop is a fault."""
     permit = _awaited(context, event.goal_id)
     if permit is None:
         context.log(Severity.WARNING, Reason.of("goal_unknown", goal=event.goal_id))
         return
     context.set(permit=None, streak=NO_STREAK, counts_after_ns=context.now)
+    if event.code is RemovalCode.NOT_STOPPED:
+        _demand_stop(context, Reason.of("arm_not_stopped", goal=event.goal_id, detail=event.detail))
+        return
     if permit.foreign:
         return
     if event.code is RemovalCode.NONE:
@@ -99,9 +102,14 @@ def watch_permit(context: StepContext) -> None:
         reason = Reason.of(
             "arm_does_not_stop", goal=permit.goal_id, seconds=context.settings.cancel_timeout_s
         )
-        fault = context.state.fault or (reason,)
-        context.set(permit=replace(permit, escalated=True), fault=fault, stop_demanded=True)
-        context.emit(Escalate(reason))
+        context.set(permit=replace(permit, escalated=True))
+        _demand_stop(context, reason)
+
+
+def _demand_stop(context: StepContext, reason: Reason) -> None:
+    """The cell's own means must stop the arm, until a person has looked and resets."""
+    context.set(fault=context.state.fault or (reason,), stop_demanded=True)
+    context.emit(Escalate(reason))
 
 
 def _lost_ground(context: StepContext, permit: Permit) -> tuple[BlockReason, tuple[Reason, ...]]:

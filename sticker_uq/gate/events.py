@@ -23,6 +23,7 @@ class RemovalCode(IntEnum):
     TIMEOUT = 5
     MOTION_FAILED = 6
     INVALID_GOAL = 7
+    NOT_STOPPED = 8
 
 
 # --- events -----------------------------------------------------------------------------------------------------------------

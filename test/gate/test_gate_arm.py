@@ -99,7 +99,9 @@ def test_a_doubtful_verification_becomes_a_question() -> None:
     assert "removal_unverified" in codes(cell.sent(OpenIntervention)[0].reasons)
 
 
-@pytest.mark.parametrize("code", [c for c in RemovalCode if c not in (RemovalCode.NONE, CANCELLED)])
+@pytest.mark.parametrize(
+    "code", sorted(set(RemovalCode) - {RemovalCode.NONE, RemovalCode.NOT_STOPPED, CANCELLED})
+)
 def test_failures_are_retried_a_bounded_number_of_times(code: RemovalCode) -> None:
     cell = finish(removing(), code)
     assert cell.phase is Phase.MONITORING
@@ -158,6 +160,24 @@ def test_an_arm_that_does_not_stop_is_a_fault_and_is_escalated_once() -> None:
     (escalation,) = cell.sent(Escalate)
     assert escalation.reason == Reason.of("arm_does_not_stop", goal=1, seconds=SETTINGS.cancel_timeout_s)
     cell.tick(20)
+    assert len(cell.sent(Escalate)) == 1
+
+
+def test_an_arm_that_says_that_it_could_not_stop_is_escalated_at_once() -> None:
+    cell = removing()
+    cell.send(Hold())
+    cell.send(RemovalFinished(cell.goal, RemovalCode.NOT_STOPPED, "brake"))
+    assert cell.phase is Phase.FAULT
+    assert cell.state.stop_demanded
+    (escalation,) = cell.sent(Escalate)
+    assert escalation.reason == Reason.of("arm_not_stopped", goal=1, detail="brake")
+    cell.send(Release())
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.FAULT
+    cell.send(Reset())
+    assert not cell.state.stop_demanded
+    cell.scene(STICKER, times=K + 1)
+    assert cell.phase is Phase.PERMITTED
     assert len(cell.sent(Escalate)) == 1
 
 

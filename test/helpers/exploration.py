@@ -199,6 +199,7 @@ ALPHABET: dict[str, tuple[Make, int]] = {
     "rejected": (lambda state, now: GoalRejected(state.goals), MOMENT),
     "peeled": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NONE), MOMENT),
     "failed": (lambda state, now: RemovalFinished(state.goals, RemovalCode.MOTION_FAILED), MOMENT),
+    "cannot stop": (lambda state, now: RemovalFinished(state.goals, RemovalCode.NOT_STOPPED), MOMENT),
     "stopped": (lambda state, now: RemovalFinished(state.goals, RemovalCode.OPERATOR_ABORT), MOMENT),
     "older goal": (lambda state, now: RemovalFinished(state.goals - 1, RemovalCode.NONE), MOMENT),
     "person: remove": (answered(SceneAnswer.NONE, Answer.REMOVE), MOMENT),

@@ -33,6 +33,7 @@ _FAMILIES = {
     "rejected": "arm",
     "peeled": "arm",
     "failed": "arm",
+    "cannot": "arm",
     "stopped": "arm",
     "older": "arm",
     "person": "people",

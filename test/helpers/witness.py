@@ -24,6 +24,7 @@ from sticker_uq.gate.events import (
     OpenIntervention,
     PublishGate,
     Release,
+    RemovalCode,
     RemovalFinished,
     Reply,
     Reset,
@@ -91,6 +92,13 @@ class Witness:
     ) -> None:
         """Check one step."""
         self.refused_ns = min(self.refused_ns, now)  # a clock that went back goes on from its new time
+        if (
+            isinstance(event, RemovalFinished)
+            and event.goal_id == self.owed
+            and event.code is RemovalCode.NOT_STOPPED
+        ):
+            assert after.fault, "the arm may still move, and the gate knows of no fault"
+            assert any(isinstance(e, Escalate) for e in effects), "nobody was told to stop the arm"
         self._ends(event, before)
         self._published(before, after, effects)
         self._latches(before, event, after, effects)

@@ -199,7 +199,7 @@ class ArmClient:
                 self._motion.stop()
             except Exception as error:  # noqa: BLE001
                 self._node.get_logger().fatal(f"the arm did not stop: {error!r}")
-                return RemoveSticker.Result.ERROR_UNKNOWN, f"{text}; the arm did not stop: {error!r}"
+                return RemoveSticker.Result.ERROR_NOT_STOPPED, f"{text}; the arm did not stop: {error!r}"
         return code, text
 
     def _remove(self, handle: ServerGoalHandle) -> tuple[int, str]:

@@ -58,7 +58,7 @@ def test_a_driver_that_cannot_stop_ends_the_goal_too(rig: ArmBench) -> None:
     rig.motion.stop_error = OSError("brake")
     rig.gate.permit()
     status, code, text = rig.result(rig.send())
-    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_UNKNOWN)
+    assert (status, code) == (GoalStatus.STATUS_ABORTED, Result.ERROR_NOT_STOPPED)
     assert text == "the blade slipped; the arm did not stop: OSError('brake')"
     rig.assert_usable()
 
