@@ -27,6 +27,8 @@ from test.helpers.browser import FakeCell, chromium, served
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
 GATE_PERIOD_S = 0.1
+SCENE_EVERY = 10
+"""Gate messages for each scene."""
 SEED = 20
 """A laptop with a logo and two stickers."""
 LOGO, STICKER = 1, 2
@@ -143,6 +145,7 @@ class PreparedCell(FakeCell):
                 held=wanted.command == "hold",
             )
         self.state.put("gate", self.gate)
+        self.state.happened(time.time_ns(), wanted.command, name=person.name)
         return await super().command(wanted, person)
 
 
@@ -184,7 +187,9 @@ def _spot_check(cell: PreparedCell) -> None:
 
 
 def _held(cell: PreparedCell) -> None:
+    cell.state.put("gate", cell.gate)
     cell.gate = gate("blocked", held=True)
+    cell.state.happened(time.time_ns(), "hold", name="Grace")
 
 
 def _fault(cell: PreparedCell) -> None:
@@ -252,7 +257,9 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
     ended = threading.Event()
 
     def publish() -> None:
-        for _ in itertools.count():
+        for count in itertools.count():
+            if name not in ("lost-supervisor", "blocked") and count % SCENE_EVERY == 0:
+                state.put("scene", cell.scene("keep", "remove", "remove", stamp=str(2000 + count)))
             if name != "lost-supervisor":
                 state.put("gate", cell.gate)
                 state.report("supervisor", "lifecycle", 0, "active")
