@@ -162,7 +162,7 @@ async function post(where, what, body, line, done) {
     });
     const reply = await response.json();
     if (reply.accepted) where === "answer" ? show(done(), false) : tell(done());
-    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)), true);
+    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)) + (holds ? ". " + STRINGS.holdUnsure : ""), true);
   } catch {
     tell(STRINGS.notDone + fill(holds ? STRINGS.noReplyToHold : STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
     holdAgain = holdAgain || holds;

@@ -29,7 +29,9 @@ export function showGate(state) {
   document.body.classList.toggle("old", !state.connected);
   // a question and a fault want something of a person while the gate is held, too
   const kind = !state.connected ? "lost" : gate.held && !["intervention", "fault"].includes(gate.state) ? "held" : gate.state;
-  const why = plain(gate.details), name = kind === "blocked" && !gate.closed.length && !why ? "waits" : kind;
+  const fault = gate.state === "fault", alarm = gate.closed.some(({ code }) => code === "assumption") && gate.details.find(({ code }) => ALARMS.includes(code));
+  // the bar says what an alarm is about
+  const why = plain(gate.details.filter((reason) => fault || reason !== alarm)), name = kind === "blocked" && !gate.closed.length && !why ? "waits" : kind;
   last = [kind, name];
   if (!$("stale").hidden) return; // old news
   tile(...last);
@@ -40,7 +42,6 @@ export function showGate(state) {
   text("title", state.workpiece ? fill(STRINGS.laptop, { name: state.workpiece.replace(/^laptop[-_ ]*/i, "") }) : STRINGS.title);
   banner("held", gate.held ? heldWords(state.hold || {}) : "");
   $("hold").classList.toggle("pressed", gate.held);
-  const fault = gate.state === "fault", alarm = gate.closed.some(({ code }) => code === "assumption") && gate.details.find(({ code }) => ALARMS.includes(code));
   banner("alarm", !state.connected ? STRINGS.lost : fault ? STRINGS.fault : alarm ? fill(STRINGS.alarms[alarm.code], { subject: subject(alarm.subject) }) : "");
   $("reset").hidden = !state.connected || !fault;
   const restart = Boolean(state.connected && alarm && !fault);
@@ -63,13 +64,13 @@ export function toDo(state) {
 // Whether the arm may act on what the newest picture shows.
 export function acts(state) {
   const gate = state.gate || NOTHING_KNOWN;
-  return Boolean(state.connected && !gate.held && !["unknown", "blocked", "fault"].includes(gate.state) && state.scene_age_s < FRESH_S);
+  return Boolean(state.connected && !gate.held && !["unknown", "blocked", "fault"].includes(gate.state) && state.scene_age_s !== null && state.scene_age_s < FRESH_S);
 }
 
 // How old the picture of the newest scene is, in words; empty while it is what the camera sees now.
 export function age(state) {
   const seconds = state.scene_age_s;
-  if (state.connected && seconds < FRESH_S) return "";
+  if (seconds === null || seconds < FRESH_S) return "";
   const [words, count] = seconds < 120 ? [STRINGS.ageSeconds, seconds] : [STRINGS.ageMinutes, seconds / 60];
   return fill(words, { count: Math.round(count) });
 }
@@ -110,8 +111,8 @@ function tile(kind, name) {
 }
 
 export function showHealth(state) {
-  // the machine is not well in a fault, however well each of its programs runs
-  const machine = !state.connected ? "silent" : state.gate && state.gate.state === "fault" ? "error" : "ok";
+  // the machine is not well while it is stopped, however well each of its programs runs
+  const machine = !state.connected ? "silent" : { fault: "error", blocked: "warning" }[(state.gate || NOTHING_KNOWN).state] || "ok";
   const health = machine === "ok" ? state.health : [{ node: "machine", level: machine, parts: [] }, ...state.health];
   const worst = ["ok", "warning", "silent", "error"].reduce((before, level) => (health.some((node) => node.level === level) ? level : before), "ok");
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
