@@ -118,9 +118,9 @@ class ConsoleState:
     def _follow_hold(self, held: bool) -> None:
         """Since when the gate is held, when nobody has said so: a command from elsewhere is seen in its state alone."""
         before = self._values.get("gate")
-        if not held and before and before["held"]:
+        if not held and before and before.get("held"):
             self._hold = None
-        elif held and self._hold is None and not (before and before["held"]):
+        elif held and self._hold is None and not (before and before.get("held")):
             # how long a gate has been held that is held when it is seen first is unknown
             self._hold = {"name": "", "since_ms": _now_ms() if before else None}
 

@@ -48,7 +48,10 @@ def test_health_history_and_keys_are_on_the_screen_and_open_into_it(tablet, scen
             title.click()
             first = page.locator(f"#{fold} > :first-child")
             expect(first).to_be_in_viewport(ratio=0.9)
-            assert first.evaluate(REACHED), fold
+            # written anew with each message, so that one found a moment ago may be gone
+            page.wait_for_function(
+                f"(selector) => ({REACHED})(document.querySelector(selector))", arg=f"#{fold} > :first-child"
+            )
             title.click()
 
 
@@ -169,13 +172,13 @@ def test_held_says_by_whom_since_when_and_what_comes_after_it(tablet):
         banner, hold = page.locator("#held"), page.locator("#hold")
         expect(banner).to_contain_text(re.compile(r"HELD by Grace since \d\d:\d\d:\d\d"))
         expect(banner).to_contain_text("Look first: the arm is free, nobody is near it.")
-        look = "(hold) => { const style = getComputedStyle(hold); return [style.backgroundColor, style.borderStyle]; }"
-        pressed = hold.evaluate(look)
+        wanted = "(hold) => { const style = getComputedStyle(hold); return [style.backgroundColor, style.borderStyle]; }"
+        pressed = hold.evaluate(wanted)
         page.fill("#who", "Ada")
         page.click("#release")
         expect(page.locator("#said")).to_contain_text("Release: done. The machine looks again")
         expect(banner).to_be_hidden()
-        before = hold.evaluate(look)
+        before = hold.evaluate(wanted)
         assert before[0] != pressed[0]
         assert before[1] != pressed[1]
         expect(page.locator("#state-name")).to_have_text("Arm waits")
@@ -190,8 +193,8 @@ def test_held_says_by_whom_since_when_and_what_comes_after_it(tablet):
 def test_a_fault_says_what_to_look_at_and_health_agrees(tablet):
     with prepared("fault") as (address, _):
         page = opened(tablet, address)
-        look = "the arm stands still, nothing is caught, nobody is near it"
-        expect(page.locator("#alarm")).to_contain_text(look)
+        wanted = "the arm stands still, nothing is caught, nobody is near it"
+        expect(page.locator("#alarm")).to_contain_text(wanted)
         expect(page.locator("#why")).to_have_text("The arm stopped: its go-ahead did not come in time")
         expect(page.locator("#health-title")).to_have_text("Health: ✕ error")
         page.fill("#who", "Ada")
@@ -220,7 +223,7 @@ def test_without_contact_the_page_says_where_to_stop_and_when_contact_is_back(ta
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_touch_takes_a_missed_place_and_list_and_send_stay_in_sight(tablet, size):
+def test_a_touch_takes_a_missed_place_and_list_and_send_stay_in_view(tablet, size):
     with prepared("missed") as (address, cell):
         page = opened(tablet, address)
         page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
@@ -321,7 +324,7 @@ def test_each_answer_says_what_it_means_and_the_small_picture_shows_the_box(tabl
         page = opened(tablet, address)
         item = page.locator("#objects li").first
         for answer, means in (
-            ("Peel it", "a sticker"),
+            ("Peel it", "the whole sticker"),
             ("Leave it", "logo"),
             ("Nothing is there", "bare lid"),
         ):

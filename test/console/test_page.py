@@ -430,8 +430,8 @@ def test_an_alarm_of_the_monitor_is_reset_where_a_fault_is(operator):
 def test_a_spot_check_asks_for_what_the_page_takes(operator):
     operator.see(asked(BOX), reasons=[reason("spot_check")])
     expect(operator.page.locator("#reasons .why")).to_contain_text("A check of the machine")
-    look = operator.page.locator("#look")
-    expect(look).to_have_text(
+    instruction = operator.page.locator("#look")
+    expect(instruction).to_have_text(
         "Decide every object with a number. Draw a box around each sticker that has no number."
     )
     operator.page.click("#draw")

@@ -49,7 +49,7 @@ export const STRINGS = {
   labels: ["nothing known", "logo", "sticker"],
   verdicts: { remove: "peel", keep: "leave", ask: "", unknown: "" },
   answers: { remove: "Peel it", keep: "Leave it", not_there: "Nothing is there", missed: "Missed sticker: peel it" },
-  answerHints: { remove: "a sticker, all of it", keep: "logo, label, laptop part", not_there: "bare lid, reflection" },
+  answerHints: { remove: "the whole sticker", keep: "logo, label, part", not_there: "bare lid, reflection" },
   details: "Details",
   sceneTitle: "Or one answer for the whole picture",
   scenes: { rescan: "Look again", clean: "No sticker is left", skip_laptop: "Finish it by hand", fault: "Something is wrong" },
