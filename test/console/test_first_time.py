@@ -218,7 +218,7 @@ def test_without_contact_the_page_says_where_to_stop_and_when_contact_is_back(ta
         assert "upervisor" not in page.locator("body").inner_text()
         cell.silent = False
         cell.state.put("gate", gate("monitoring", "inconsistent"))
-        expect(page.locator("#said")).to_have_text("Contact is back.")
+        expect(page.locator("#back")).to_have_text("Contact is back.")
         expect(page.locator("#alarm")).to_be_hidden()
 
 

@@ -5,7 +5,7 @@ import { Question } from "./question.js";
 import { acts, askRestart, showGate, showHealth, showHistory, showStale, toDo } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
-const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250;
+const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250, BACK_MS = 20000;
 const view = new View();
 const question = new Question(view, post);
 let state = null, socket = null, commands = 0, holdAgain = false, contact = null;
@@ -97,7 +97,8 @@ function hear() {
   watch();
   const before = contact;
   contact = $("stale").hidden && state.connected;
-  if (contact && before === false) announce(STRINGS.contactBack);
+  if (contact && before === false) showBack(STRINGS.contactBack);
+  else if (!contact) showBack("");
   if (holdAgain) { holdAgain = false; command("hold"); }
 }
 
@@ -105,7 +106,7 @@ function hear() {
 function watch() {
   const now = performance.now(), stale = now - trueAt >= STALE_MS;
   showStale(stale, now - trueAt);
-  if (stale && contact) contact = false;
+  if (stale && contact) { contact = false; showBack(""); }
   if (stale && now - triedAt >= (socket.readyState === WebSocket.CLOSED ? RETRY_MS : STALE_MS)) connect();
 }
 
@@ -137,10 +138,14 @@ function next(name) {
   return [STRINGS.done, STRINGS.next[name], unsure].filter(Boolean).join(" ");
 }
 
-// Says what nobody has asked for. A reply that is still to come says something of its own.
-function announce(words) { $("said").textContent = words; $("said").classList.remove("bad"); }
+// Beside what became of a command, which may be told at the same time; for a while.
+function showBack(words) {
+  if ($("back").textContent === words) return;
+  $("back").textContent = words;
+  if (words) setTimeout(() => showBack(""), BACK_MS);
+}
 
-// Sends `body` and says in `line` what became of it, under the name `what`; `done`: the words when it was accepted. Nobody needs a name
+// Sends `body` and says in `line` what became of it, under the name `what`; `done`: the words when it was accepted. Returns whether it was. Nobody needs a name
 // to hold the arm, and who has proved one enters none.
 async function post(where, what, body, line, done) {
   const holds = body.command === "hold", named = $("who").hidden, person = named ? "" : $("who").value.trim();
@@ -149,25 +154,28 @@ async function post(where, what, body, line, done) {
   const tell = (words, bad = false) => show(what + ": " + words, bad);
   const wanted = !person && !named && !holds;
   $("who").classList.toggle("wanted", wanted);
-  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return; }
+  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return false; }
   if (person) localStorage.setItem("person", person);
   tell(STRINGS.sending);
   const parameters = new URLSearchParams();
   // A hold is right however late it comes. Anything else must not come true after the page has said that it is not done.
   if (!holds) parameters.set("until", state ? ((performance.now() - offset + ANSWER_MS) / 1000).toFixed(3) : 0);
+  let accepted = false;
   const patience = new AbortController(), timer = setTimeout(() => patience.abort(), ANSWER_MS);
   try {
     const response = await fetch(where + "?" + parameters, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }), signal: patience.signal,
     });
     const reply = await response.json();
-    if (reply.accepted) where === "answer" ? show(done(), false) : tell(done());
+    accepted = reply.accepted === true;
+    if (accepted) where === "answer" ? show(done(), false) : tell(done());
     else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)) + (holds ? ". " + STRINGS.holdUnsure : ""), true);
   } catch {
     tell(STRINGS.notDone + fill(holds ? STRINGS.noReplyToHold : STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
     holdAgain = holdAgain || holds;
   }
   clearTimeout(timer);
+  return accepted;
 }
 
 function onKey(event) {

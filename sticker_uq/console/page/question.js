@@ -222,7 +222,8 @@ export class Question {
     this.waiting = this.told = true;
     const { scene } = this;
     this.answered = request.request_id;
-    await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers }, $("message"), () => this.taken(scene, ""));
+    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers }, $("message"), () => this.taken(scene, ""));
+    if (!accepted) this.answered = "";
     this.waiting = false;
   }
 }

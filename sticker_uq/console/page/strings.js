@@ -112,7 +112,7 @@ export const STRINGS = {
     401: "please sign out and sign in again.", 403: "answers are taken from this page only.", 408: "it came too late.",
     421: "this is not the address of the page.", 422: "the answer is not complete.", 429: "too many attempts, please wait a minute.",
   },
-  // What happens after an answer, which is {who}'s: by what was said about the whole picture.
+  // What happens after an answer, by what was said about the whole picture.
   answerTaken: "Answer taken.",
   answerTakenFrom: "Answer of {name} taken.",
   afterAnswer: {
