@@ -142,7 +142,10 @@ class PreparedCell(FakeCell):
                 {"request_id": said.request_id, "person": person.name, "scene": said.scene, "answers": []},
             )
             self.state.put("request", None)
-            self.gate = gate("monitoring", "inconsistent")
+            # an answer releases nothing
+            self.gate = (
+                gate("blocked", held=True) if self.gate["held"] else gate("monitoring", "inconsistent")
+            )
         return reply
 
     async def command(self, wanted: Any, person: Person) -> Accepted:
