@@ -129,7 +129,7 @@ BLOCK_ADVICE = {
     "not_active": "activate the supervisor (`ros2 lifecycle set /supervisor activate`); if `configure` failed, its log says "
     "which parameter or file",
     "assumption": "the detail says what differs from what the policy was made for: restore that, or calibrate again; after "
-    "drift or failed spot checks find the cause, then press `Monitor the policy anew` on the operator page",
+    "drift or failed spot checks find the cause, then press `Start again` on the operator page",
     "uncalibrated": "calibrate a policy (`sticker-uq calibrate`) and start the cell from its bundle; "
     "`allow_uncalibrated:=true` lets the arm move on limits that prove nothing",
     "audit": "free space on the disk, or correct the rights of `audit_folder`; the gate opens again when entries reach the "

@@ -14,7 +14,7 @@ from sticker_uq.nodes.console.scene import shown_reason
 from sticker_uq.scene import METRICS, Reason
 from test.console.test_page import BOX, OTHER, SCENE
 from test.helpers.browser import FakeCell, served
-from test.helpers.operator_page import asked, reason, request
+from test.helpers.operator_page import asked, gate, reason, request
 
 BOX_EDGES = {"x1", "y1", "x2", "y2"}
 """The page marks a place instead of naming it."""
@@ -31,6 +31,7 @@ CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
   return fillText.call(this, text, ...rest);
 };
 """
+PLAIN = "async (all) => { const { plain } = await import('/static/strings.js'); return all.map((each) => plain([each])); }"
 SAY = "async (reason) => (await import('/static/strings.js')).say(reason)"
 
 
@@ -63,6 +64,42 @@ def test_the_page_has_the_codes_and_the_placeholders_of_the_catalogue(page_and_s
     assert strings["doubts"].keys() <= SUBJECTS.keys()
     for words in (*strings["plain"].values(), *strings["doubts"].values()):
         assert placeholders(words) <= {"subject"}
+
+
+def test_every_block_reason_has_an_advice_for_the_person_at_the_machine(page_and_state):
+    page, state, address = page_and_state
+    page.goto(address)
+    advice = page.evaluate("async () => (await import('/static/strings.js')).STRINGS.advice")
+    assert advice.keys() == BLOCK_REASONS.keys()
+    for code, words in advice.items():
+        assert len(words) > 10, code
+        assert not placeholders(words), code
+        state.put("gate", gate("blocked", code))
+        expect(page.locator("#todo")).to_have_text(words)
+        expect(page.locator("#asked")).to_have_text("What to do")
+
+
+def test_what_is_said_first_has_no_word_of_the_makers(page_and_state):
+    page, _, address = page_and_state
+    page.goto(address)
+    said = page.evaluate(PLAIN, [anything(code) for code in MESSAGES])
+    strings = page.evaluate("async () => (await import('/static/strings.js')).STRINGS")
+    # the numbers in Details are for whoever is called
+    others = {name: words for name, words in strings.items() if name not in ("messages", "subjects", "nodes")}
+    makers = re.compile(
+        r"\b(supervisor|policy|policies|gate|permit|cell|publish\w*|monitor|not hold|closed)\b", re.IGNORECASE
+    )
+    assert [words for words in said if makers.search(words)] == []
+    assert makers.findall(json.dumps(list(all_values(others)))) == []
+    assert "upervisor" not in json.dumps(list(all_values(strings)))
+
+
+def all_values(words):
+    if isinstance(words, str):
+        yield words
+    else:
+        for each in words.values() if isinstance(words, dict) else words:
+            yield from all_values(each)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ from test.helpers.browser import FakeCell, chromium, served
 
 SIZES = {"1024x768": (1024, 768), "1280x800": (1280, 800), "768x1024": (768, 1024)}
 GATE_PERIOD_S = 0.1
+SCENE_EVERY = 10
+"""Gate messages for each scene."""
+NO_PICTURES = ("blocked", "lost-supervisor")
+"""The scenes in which no further picture comes."""
+WITHOUT_PICTURES_S = 40.0
 SEED = 20
 """A laptop with a logo and two stickers."""
 LOGO, STICKER = 1, 2
@@ -86,6 +91,15 @@ def _laptop() -> RenderedScene:
     return render(sample_scene(SEED, stickers=2))
 
 
+class AgedState(ConsoleState):
+    """The state of a cell from which no picture has come for a while."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything, with an older picture."""
+        shown = super().snapshot()
+        return shown | {"scene_age_s": shown["scene_age_s"] + WITHOUT_PICTURES_S}
+
+
 class PreparedCell(FakeCell):
     """Shows a rendered laptop, holds and releases, and closes a question that is answered."""
 
@@ -99,6 +113,7 @@ class PreparedCell(FakeCell):
         ]
         self.labels = [int(label) for label in rendered.labels]
         self.gate = gate("monitoring", "inconsistent")
+        self.silent = False
 
     def box(self, label: int, number: int = 0) -> Box:
         """Where the laptop has an object of that class."""
@@ -128,11 +143,16 @@ class PreparedCell(FakeCell):
                 {"request_id": said.request_id, "person": person.name, "scene": said.scene, "answers": []},
             )
             self.state.put("request", None)
-            self.gate = gate("monitoring", "inconsistent")
+            # an answer releases nothing
+            self.gate = (
+                gate("blocked", held=True) if self.gate["held"] else gate("monitoring", "inconsistent")
+            )
         return reply
 
     async def command(self, wanted: Any, person: Person) -> Accepted:
-        """Hold, release or reset."""
+        """Hold, release or reset; a silent cell does nothing."""
+        if self.silent:
+            return Accepted(accepted=False, reasons=[reason("supervisor_timeout")])
         if wanted.command == "reset":
             self.gate = gate("monitoring", "inconsistent", held=self.gate["held"])
         else:
@@ -144,6 +164,7 @@ class PreparedCell(FakeCell):
                 held=wanted.command == "hold",
             )
         self.state.put("gate", self.gate)
+        self.state.happened(time.time_ns(), wanted.command, name=person.name)
         return await super().command(wanted, person)
 
 
@@ -185,7 +206,9 @@ def _spot_check(cell: PreparedCell) -> None:
 
 
 def _held(cell: PreparedCell) -> None:
+    cell.state.put("gate", cell.gate)
     cell.gate = gate("blocked", held=True)
+    cell.state.happened(time.time_ns(), "hold", name="Grace")
 
 
 def _fault(cell: PreparedCell) -> None:
@@ -210,6 +233,7 @@ def _removing(cell: PreparedCell) -> None:
 
 def _lost_supervisor(cell: PreparedCell) -> None:
     cell.gate = gate("unknown")
+    cell.silent = True
 
 
 def _blocked(cell: PreparedCell) -> None:
@@ -242,7 +266,7 @@ SCENES: dict[str, Callable[[PreparedCell], None]] = {
 @contextmanager
 def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tuple[str, PreparedCell]]:
     """The address of the page in the scene ``name``, and the cell behind it; the rest as in :func:`served`."""
-    state = ConsoleState(("detector", "supervisor"))
+    state = (AgedState if name in NO_PICTURES else ConsoleState)(("detector", "supervisor"))
     cell = PreparedCell(state)
     state.put("workpiece", "laptop-7-5")
     state.put("scene", cell.scene("keep", "remove", "remove", stamp="2000"))
@@ -253,7 +277,9 @@ def prepared(name: str, punctual: bool = False, **settings: Any) -> Iterator[tup
     ended = threading.Event()
 
     def publish() -> None:
-        for _ in itertools.count():
+        for count in itertools.count():
+            if name not in NO_PICTURES and count % SCENE_EVERY == 0:
+                state.put("scene", cell.scene("keep", "remove", "remove", stamp=str(2000 + count)))
             if name != "lost-supervisor":
                 state.put("gate", cell.gate)
                 state.report("supervisor", "lifecycle", 0, "active")

@@ -3,13 +3,13 @@
 import { STRINGS, fill, sayAll } from "./strings.js";
 import { View } from "./view.js";
 import { Question } from "./question.js";
-import { showGate, showHealth, showHistory, showStale } from "./panels.js";
+import { acts, askRestart, showGate, showHealth, showHistory, showStale, toDo } from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
-const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250;
+const STALE_MS = 3000, ANSWER_MS = 2000, RETRY_MS = 1000, CHECK_MS = 250, BACK_MS = 20000;
 const view = new View();
 const question = new Question(view, post);
-let state = null, socket = null, commands = 0, holdAgain = false;
+let state = null, socket = null, commands = 0, holdAgain = false, contact = null;
 // On the page's clock, ms: the last attempt to connect, the last message, when what it says was so, and the least that a message
 // was behind the cell's clock, the offset of the two clocks.
 let triedAt = 0, heardAt = 0, trueAt = performance.now(), offset = Infinity;
@@ -18,7 +18,9 @@ function start() {
   document.documentElement.lang = STRINGS.lang;
   const texts = {
     title: STRINGS.title, "no-picture": STRINGS.noPicture, send: STRINGS.send, "who-label": STRINGS.who, "scene-title": STRINGS.sceneTitle,
-    reset: STRINGS.reset, hold: STRINGS.hold, release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
+    reset: STRINGS.reset, hold: STRINGS.hold, "look-first": STRINGS.lookFirst, "who-hint": STRINGS.whoHint, "restart-hint": STRINGS.resetAlarmHint,
+    "restart-begin": STRINGS.resetAlarm, "restart-asked": STRINGS.resetAlarmAsk, "restart-yes": STRINGS.resetAlarmYes, "restart-no": STRINGS.resetAlarmNo,
+    release: STRINGS.release, "sign-out": STRINGS.signOut, "keys-title": STRINGS.keysTitle,
   };
   for (const [id, words] of Object.entries(texts)) $(id).textContent = words;
   $("view").setAttribute("aria-label", STRINGS.picture);
@@ -29,14 +31,18 @@ function start() {
   }
   for (const name of Object.keys(STRINGS.layers)) {
     const button = document.createElement("button");
-    button.type = "button"; button.id = "layer-" + name; button.textContent = STRINGS.layers[name];
+    button.type = "button"; button.id = "layer-" + name; button.textContent = STRINGS.layers[name]; button.title = STRINGS.layerHints[name];
     button.addEventListener("click", () => toggle(name));
     $("layers").append(button);
   }
   $("who").value = localStorage.getItem("person") || "";
   $("who").addEventListener("change", () => localStorage.setItem("person", $("who").value.trim()));
   for (const name of ["hold", "release", "reset"]) $(name).addEventListener("click", () => command(name));
+  $("restart-begin").addEventListener("click", () => askRestart(true));
+  $("restart-no").addEventListener("click", () => askRestart(false));
+  $("restart-yes").addEventListener("click", () => { askRestart(false); command("reset", STRINGS.resetAlarm); });
   $("sign-out").addEventListener("click", signOut);
+  for (const fold of $("folds").children) fold.addEventListener("toggle", () => { if (fold.open) fold.scrollIntoView({ block: "start" }); });
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", watch);
   // the saliency of an image is there only if it was wanted when the image came, so the wish is remembered
@@ -80,7 +86,7 @@ async function signOut() {
 // A name that was proved at the sign-in is shown; otherwise one is asked for, and the page says that it is not checked.
 function showOperator({ name, checked, signed_in }) {
   const words = checked ? fill(STRINGS.signedIn, { name }) : STRINGS.who;
-  $("who").hidden = checked; $("sign-out").hidden = !signed_in;
+  $("who").hidden = $("who-hint").hidden = checked; $("sign-out").hidden = !signed_in;
   if ($("who-label").textContent !== words) $("who-label").textContent = words;
 }
 
@@ -90,6 +96,10 @@ function hear() {
   offset = Math.min(behind, offset + (now - heardAt) / 1000);
   heardAt = now; trueAt = now - (behind - offset);
   watch();
+  const before = contact;
+  contact = $("stale").hidden && state.connected;
+  if (contact && before === false) showBack(STRINGS.contactBack);
+  else if (!contact) showBack("");
   if (holdAgain) { holdAgain = false; command("hold"); }
 }
 
@@ -97,14 +107,15 @@ function hear() {
 function watch() {
   const now = performance.now(), stale = now - trueAt >= STALE_MS;
   showStale(stale, now - trueAt);
+  if (stale && contact) { contact = false; showBack(""); }
   if (stale && now - triedAt >= (socket.readyState === WebSocket.CLOSED ? RETRY_MS : STALE_MS)) connect();
 }
 
 function show() {
   showGate(state); showOperator(state.operator);
-  question.update(state.request || null, state.answered, state.connected);
-  view.update(state.scene || null, state.request || null, state.heat);
-  showHealth(state.health);
+  question.update(state, toDo(state));
+  view.update(state, acts(state));
+  showHealth(state);
   showHistory(state.history);
 }
 
@@ -120,36 +131,52 @@ function showLayers() {
   for (const [name, on] of Object.entries(view.layers)) $("layer-" + name).setAttribute("aria-pressed", String(on));
 }
 
-// The button of a reset says what it resets.
-function command(name) { return post("command", name === "reset" ? $("reset").textContent : STRINGS[name], { command: name }, $("said")); }
+function command(name, words = STRINGS[name]) { return post("command", words, { command: name }, $("said"), () => next(name)); }
 
-// Sends `body` and says in `line` what became of it, under the name `what`. Nobody needs a name to hold the cell, and who has proved one
-// enters none.
-async function post(where, what, body, line) {
+// What happens after a command that was accepted.
+function next(name) {
+  const unsure = name === "hold" && !(state && state.connected) ? STRINGS.holdUnsure : "";
+  return [STRINGS.done, STRINGS.next[name], unsure].filter(Boolean).join(" ");
+}
+
+// Beside what became of a command, which may be told at the same time; for a while.
+function showBack(words) {
+  if ($("back").textContent === words) return;
+  $("back").textContent = words;
+  if (words) setTimeout(() => showBack(""), BACK_MS);
+}
+
+// Sends `body` and says in `line` what became of it, under the name `what`; `done`: the words when it was accepted. Returns whether it was. Nobody needs a name
+// to hold the arm, and who has proved one enters none.
+async function post(where, what, body, line, done) {
   const holds = body.command === "hold", named = $("who").hidden, person = named ? "" : $("who").value.trim();
   const number = ++commands;
-  const tell = (words, bad) => { if (number === commands) { line.textContent = what + ": " + words; line.classList.toggle("bad", Boolean(bad)); } };
+  const show = (words, bad) => { if (number === commands) { line.textContent = words; line.classList.toggle("bad", bad); } };
+  const tell = (words, bad = false) => show(what + ": " + words, bad);
   const wanted = !person && !named && !holds;
   $("who").classList.toggle("wanted", wanted);
-  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return; }
+  if (wanted) { tell(STRINGS.notDone + STRINGS.whoMissing, true); $("who").focus(); return false; }
   if (person) localStorage.setItem("person", person);
   tell(STRINGS.sending);
   const parameters = new URLSearchParams();
   // A hold is right however late it comes. Anything else must not come true after the page has said that it is not done.
   if (!holds) parameters.set("until", state ? ((performance.now() - offset + ANSWER_MS) / 1000).toFixed(3) : 0);
+  let accepted = false;
   const patience = new AbortController(), timer = setTimeout(() => patience.abort(), ANSWER_MS);
   try {
     const response = await fetch(where + "?" + parameters, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ person, ...body }), signal: patience.signal,
     });
     const reply = await response.json();
-    if (reply.accepted) tell(STRINGS.done);
-    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)), true);
+    accepted = reply.accepted === true;
+    if (accepted) where === "answer" ? show(done(), false) : tell(done());
+    else tell(STRINGS.notDone + (response.ok ? sayAll(reply.reasons) : STRINGS.replies[response.status] || String(response.status)) + (holds ? ". " + STRINGS.holdUnsure : ""), true);
   } catch {
     tell(STRINGS.notDone + fill(holds ? STRINGS.noReplyToHold : STRINGS.noReply, { seconds: ANSWER_MS / 1000 }), true);
     holdAgain = holdAgain || holds;
   }
   clearTimeout(timer);
+  return accepted;
 }
 
 function onKey(event) {

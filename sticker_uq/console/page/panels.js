@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The gate in one glance, how the nodes are, and what happened lately.
-import { STRINGS, fill, plain, numbers } from "./strings.js";
+import { STRINGS, fill, plain, numbers, subject } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // A shape for each state, so that it is told without colour.
@@ -8,26 +8,84 @@ const SYMBOLS = { unknown: "–", blocked: "■", monitoring: "●", permitted: 
 const MARKS = { ok: "✓", warning: "▲", error: "✕", silent: "–" };
 // Alarms of the assumption monitor. Another policy that does not hold ends by itself when what differs is restored.
 const ALARMS = ["drift", "wrong_removal", "missed_sticker"];
-let last = "unknown"; // the state before the contact was lost
+// Codes that say nothing of their own beside one of these, which says the same in particular; of a limit it is the subject that counts.
+const PARTICULAR = {
+  exposure: ["mean_level", "dark_share", "saturated_share"], frozen_image: ["image_repeats"], audit: ["audit_write_failed", "audit_behind"],
+  clock: ["clock_ahead", "clock_back", "stamp_in_future"], stamp_order: ["stamp_invalid", "stamp_unchanged", "stamp_backwards"],
+  source_changed: ["image_source_changed", "calibration_changed"], model_changed: ["weights_changed", "settings_changed", "panel_changed", "policy_changed"],
+  second_gate_publisher: ["other_gate_publishers"], unknown_gate_publisher: ["gate_publishers_not_received", "listening_first"],
+  uncalibrated: ["policy_uncalibrated"], unexplained: ["missed_place", "unexplained_objectness"], panel: ["monitors_object"],
+  pose: ["calibration_unknown", "camera_info_missing", "lid_unknown", "frame_pose_unknown", "object_not_located"],
+  assumption: ["drift", "wrong_removal", "missed_sticker", "policy_other_weights", "policy_other_settings", "policy_other_device", "policy_other_panel",
+    "policy_other_camera", "policy_other_image_size", "policy_expired"],
+};
+// Reasons that end by themselves, or with a question to the person.
+const CALM = ["waiting_for_operator", "unexplained", "panel", "uncertain", "contradicted", "verifying", "inconsistent", "nothing_to_remove"];
+const NOTHING_KNOWN = { state: "unknown", closed: [], details: [], held: false };
+const FRESH_S = 3;
+let last = ["unknown", "unknown"]; // the kind and the name of the state before the contact was lost
 
 export function showGate(state) {
-  const gate = state.gate || { state: "unknown", closed: [], details: [], held: false };
+  const gate = state.gate || NOTHING_KNOWN;
   document.body.classList.toggle("old", !state.connected);
   // a question and a fault want something of a person while the gate is held, too
-  last = !state.connected ? "lost" : gate.held && !["intervention", "fault"].includes(gate.state) ? "held" : gate.state;
+  const kind = !state.connected ? "lost" : gate.held && !["intervention", "fault"].includes(gate.state) ? "held" : gate.state;
+  const fault = gate.state === "fault", alarm = gate.closed.some(({ code }) => code === "assumption") && gate.details.find(({ code }) => ALARMS.includes(code));
+  // the bar says what an alarm is about
+  const why = plain(gate.details.filter((reason) => fault || reason !== alarm)), name = kind === "blocked" && !gate.closed.length && !why ? "waits" : kind;
+  last = [kind, name];
   if (!$("stale").hidden) return; // old news
-  tile(last);
-  text("meaning", state.connected ? STRINGS.meanings[last] : "");
-  text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code))));
-  text("why", plain(gate.details));
+  tile(...last);
+  text("meaning", state.connected ? STRINGS.meanings[name] : "");
+  text("closed", plain(gate.closed.filter((reason) => !["held", "waiting_for_operator", gate.state].includes(reason.code) && !saysMore(gate.details, reason.code))));
+  text("why", why);
   details($("gate-details"), [...gate.closed, ...gate.details]);
   text("title", state.workpiece ? fill(STRINGS.laptop, { name: state.workpiece.replace(/^laptop[-_ ]*/i, "") }) : STRINGS.title);
-  banner("held", gate.held ? STRINGS.held : "");
-  const fault = gate.state === "fault", alarmed = gate.closed.some(({ code }) => code === "assumption") && gate.details.some(({ code }) => ALARMS.includes(code));
-  banner("alarm", !state.connected ? STRINGS.lost : fault ? STRINGS.fault : alarmed ? STRINGS.alarmed : "");
-  text("reset", fault ? STRINGS.reset : STRINGS.resetAlarm);
-  $("reset").hidden = !state.connected || !(fault || alarmed);
+  banner("held", gate.held ? heldWords(state.hold || {}) : "");
+  $("hold").classList.toggle("pressed", gate.held);
+  banner("alarm", !state.connected ? STRINGS.lost : fault ? STRINGS.fault : alarm ? fill(STRINGS.alarms[alarm.code], { subject: subject(alarm.subject) }) : "");
+  $("reset").hidden = !state.connected || !fault;
+  const restart = Boolean(state.connected && alarm && !fault);
+  if ($("restart").hidden === restart) { $("restart").hidden = !restart; askRestart(false); }
 }
+
+// Whether a press of the restart is to be confirmed now.
+export function askRestart(ask) { $("restart-begin").hidden = ask; $("restart-ask").hidden = !ask; }
+
+// What the person at the machine does now about why the arm does not peel; empty when there is nothing. An open question is not meant.
+export function toDo(state) {
+  const gate = state.gate || NOTHING_KNOWN, asked = gate.state === "intervention" || state.request;
+  if (!state.connected) return "";
+  const codes = gate.closed.map(({ code }) => code), known = Object.keys(STRINGS.advice).filter((code) => codes.includes(code));
+  const urgent = known.find((code) => !CALM.includes(code) || (code === "waiting_for_operator" && !asked));
+  if (urgent) return STRINGS.advice[urgent];
+  return ["blocked", "fault"].includes(gate.state) ? STRINGS.advice[known[0]] || STRINGS.adviceUnknown : "";
+}
+
+// Whether the arm may act on what the newest picture shows.
+export function acts(state) {
+  const gate = state.gate || NOTHING_KNOWN;
+  return Boolean(state.connected && !gate.held && !["unknown", "blocked", "fault"].includes(gate.state) && state.scene_age_s !== null && state.scene_age_s < FRESH_S);
+}
+
+// How old the picture of the newest scene is, in words; empty while it is what the camera sees now.
+export function age(state) {
+  const seconds = state.scene_age_s;
+  if (seconds === null || seconds < FRESH_S) return "";
+  const [words, count] = seconds < 120 ? [STRINGS.ageSeconds, seconds] : [STRINGS.ageMinutes, seconds / 60];
+  return fill(words, { count: Math.round(count) });
+}
+
+function saysMore(details, code) {
+  return Object.hasOwn(PARTICULAR, code) && details.some((reason) => PARTICULAR[code].includes(/^(above|below)_limit$/.test(reason.code) ? reason.subject : reason.code));
+}
+
+function heldWords({ name, since_ms }) {
+  const words = !since_ms ? STRINGS.held : name ? STRINGS.heldBy : STRINGS.heldSince;
+  return fill(words, { name, time: since_ms ? clock(since_ms) : "" });
+}
+
+function clock(stamp_ms) { return new Date(stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false }); }
 
 // The page has heard nothing for `age` ms: whatever it shows is covered.
 export function showStale(stale, age) {
@@ -38,7 +96,7 @@ export function showStale(stale, age) {
   if ($("stale").hidden === !stale) return;
   $("stale").hidden = !stale;
   for (const id of ["panel", "foot", "left"]) $(id).inert = stale;
-  tile(stale ? "lost" : last);
+  tile(...(stale ? ["lost", "lost"] : last));
   if (!stale) return;
   for (const id of ["meaning", "closed", "why"]) text(id, "");
   for (const id of ["held", "alarm"]) banner(id, "");
@@ -46,18 +104,22 @@ export function showStale(stale, age) {
   text("title", STRINGS.title);
 }
 
-function tile(kind) {
-  const words = STRINGS.states[kind];
+function tile(kind, name) {
+  const words = STRINGS.states[name];
   if ($("state").className !== "state " + kind) $("state").className = "state " + kind;
   text("symbol", SYMBOLS[kind]); text("state-name", words);
   document.title = words + " – " + STRINGS.title;
 }
 
-export function showHealth(health) {
+export function showHealth(state) {
+  // the machine is not well while it is stopped, however well each of its programs runs
+  const machine = !state.connected ? "silent" : { fault: "error", blocked: "warning" }[(state.gate || NOTHING_KNOWN).state] || "ok";
+  const health = machine === "ok" ? state.health : [{ node: "machine", level: machine, parts: [] }, ...state.health];
   const worst = ["ok", "warning", "silent", "error"].reduce((before, level) => (health.some((node) => node.level === level) ? level : before), "ok");
   text("health-title", STRINGS.health + ": " + MARKS[worst] + " " + STRINGS.levels[worst]);
   $("health").replaceChildren(...health.flatMap((node) => [
     line(node.level, MARKS[node.level] + " " + (STRINGS.nodes[node.node] || node.node) + ": " + STRINGS.levels[node.level]),
+    ...(node.level === "silent" ? [line("detail", STRINGS.silentHint)] : []),
     // what a comparison has found is no fault, and is read here
     ...node.parts.filter((part) => part.level !== "ok" || part.part === "comparison").map((part) => line("detail", (STRINGS.parts[part.part] || part.part) + ": " + (part.message || STRINGS.levels[part.level]))),
   ]));
@@ -66,7 +128,7 @@ export function showHealth(health) {
 export function showHistory(history) {
   text("history-title", STRINGS.history);
   $("history").replaceChildren(...history.map((event) => {
-    const time = new Date(event.stamp_ms).toLocaleTimeString(STRINGS.lang, { hour12: false });
+    const time = clock(event.stamp_ms);
     const answers = event.answers.map((answer) => STRINGS.answers[answer] || STRINGS.scenes[answer] || answer).join(", ");
     const what = STRINGS.kinds[event.kind] || event.kind;
     return line(event.kind, time + "  " + [what, event.name, answers, plain(event.reasons)].filter(Boolean).join(": "));

@@ -2,7 +2,7 @@
 // The open question: its objects, what the person says to each, and sending it. What is not sent yet survives a reload.
 import { STRINGS, fill, plain } from "./strings.js";
 import { details } from "./panels.js";
-import { letter, sameBox } from "./view.js";
+import { DRAWN, letter, sameBox } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const ANSWERS = ["remove", "keep", "not_there"];
@@ -10,9 +10,10 @@ const ANSWERS = ["remove", "keep", "not_there"];
 export class Question {
   constructor(view, post) {
     this.view = view; this.post = post;
-    this.request = null; this.scene = "none"; this.waiting = false; this.connected = true;
+    this.request = null; this.scene = "none"; this.waiting = false; this.connected = true; this.held = false;
+    this.todo = this.answered = ""; // what to do apart from the question; the question that was answered here last
     view.accept = (box) => this.addDrawn(box);
-    view.onPick = (index) => (index < 0 ? this.hint(STRINGS.pressDraw) : this.choose(index));
+    view.onPick = (point) => this.pick(point);
     view.onTool = () => this.mark();
     for (const [key, words] of Object.entries(STRINGS.scenes)) {
       const button = choice(words, () => this.sayOfScene(key)), hint = document.createElement("small");
@@ -26,10 +27,11 @@ export class Question {
     this.show();
   }
 
-  // `connected`: whether the supervisor speaks; a question that it does not stand by is neither shown as open nor as none.
-  update(request, answered, connected) {
-    if (connected !== this.connected) {
-      this.connected = connected;
+  // Without the supervisor (`connected`) a question is neither shown as open nor as none. `todo`: what to do apart from the question.
+  update({ request = null, answered, connected, gate }, todo) {
+    this.held = Boolean(gate && gate.held);
+    if (connected !== this.connected || todo !== this.todo) {
+      this.connected = connected; this.todo = todo;
       for (const id of ["panel", "foot"]) $(id).classList.toggle("old", !connected);
       this.head();
     }
@@ -40,16 +42,33 @@ export class Question {
     this.view.request = request; this.view.draw(false);
     const kept = request && recall(request.request_id);
     if (kept && kept.choices.length === request.objects.length) { this.view.choices = kept.choices; this.view.drawn = kept.drawn; this.scene = kept.scene; }
-    if (before && answered && answered.request_id === before.request_id) this.hint(fill(STRINGS.answeredBy, { name: answered.person }));
+    if (before && answered && answered.request_id === before.request_id) this.hint(this.taken(answered.scene, this.answered === before.request_id ? "" : answered.person));
     else if (!before || !this.waiting) this.hint("");
     this.show();
   }
 
   head() {
     const { request, connected } = this;
-    text("asked", !connected ? STRINGS.askedUnknown : request ? STRINGS.question : STRINGS.nothingAsked);
-    text("look", request ? (request.objects.length ? "" : STRINGS.toLook) : connected ? STRINGS.nothingAskedHint : "");
+    text("asked", !connected ? STRINGS.askedUnknown : request ? STRINGS.question : this.todo ? STRINGS.whatToDo : STRINGS.nothingAsked);
+    text("todo", this.todo);
+    text("look", request ? this.instruction : connected && !this.todo ? STRINGS.nothingAskedHint : "");
     $("panel").classList.toggle("open", Boolean(request) && connected);
+  }
+
+  // What the question wants of the whole picture.
+  get instruction() {
+    const { objects, reasons } = this.request;
+    if (!objects.length) return this.places.length ? STRINGS.toLookMissed : STRINGS.toLook;
+    return reasons.some(({ code }) => code === "spot_check") ? STRINGS.toLookChecked : "";
+  }
+
+  // Where the question asks whether a sticker was missed.
+  get places() { return this.request.reasons.filter((reason) => reason.box && reason.code !== "novel_place").map((reason) => reason.box); }
+
+  // That an answer was taken, whose it was (empty: of who stands here), and what happens next.
+  taken(scene, name) {
+    const next = STRINGS.afterAnswer[this.held && !["skip_laptop", "fault"].includes(scene) ? "held" : scene] || "";
+    return (name ? fill(STRINGS.answerTakenFrom, { name }) : STRINGS.answerTaken) + " " + next;
   }
 
   show() {
@@ -72,7 +91,10 @@ export class Question {
     for (const key of ANSWERS) {
       const button = choice(STRINGS.answers[key], () => { this.view.focus = index; this.say(key); });
       button.dataset.key = key;
-      row.append(button);
+      const means = document.createElement("small"), cell = document.createElement("div");
+      means.textContent = STRINGS.answerHints[key]; means.id = "means-" + index + "-" + key;
+      button.setAttribute("aria-describedby", means.id);
+      cell.append(button, means); row.append(cell);
     }
     words.className = "said"; words.append(name, ...whys(object.reasons));
     item.append(this.view.crop(object.box), words, row);
@@ -87,7 +109,7 @@ export class Question {
     const back = choice(STRINGS.takeBack, () => this.takeBack(index));
     back.removeAttribute("aria-pressed"); back.setAttribute("aria-label", STRINGS.takeBack + " " + letter(index));
     words.className = "row"; words.append(name, back);
-    item.append(this.view.crop(box), words);
+    item.append(this.view.crop(box, DRAWN), words);
     return item;
   }
 
@@ -153,11 +175,21 @@ export class Question {
 
   // Whether a box that was drawn is taken; not where an object is asked about already, which has its own answer.
   addDrawn(box) {
-    const there = this.request.objects.findIndex((object) => sameBox(object.box, box));
+    const there = this.request.objects.findIndex((object) => sameBox(object.box, box)), again = this.view.drawn.findIndex((other) => sameBox(other, box));
     if (there >= 0) { this.choose(there); this.hint(fill(STRINGS.askedThere, { object: there + 1 }), true); return; }
+    if (again >= 0) { this.hint(fill(STRINGS.drawnThere, { name: letter(again) }), true); return; }
     this.view.drawn.push(box); this.scene = "none";
     this.changed();
     $("drawn").lastElementChild.scrollIntoView({ block: "nearest" });
+  }
+
+  // A touch on the picture: of an object in question it chooses this one, of a place that may have been missed it is a drawn box.
+  pick({ x, y }) {
+    const inside = (box) => x >= box.x1 && x <= box.x2 && y >= box.y1 && y <= box.y2;
+    const object = this.request.objects.findIndex(({ box }) => inside(box)), place = this.view.frozen && this.places.find(inside);
+    if (object >= 0) this.choose(object);
+    else if (place) this.addDrawn({ ...place });
+    else this.hint(this.view.drawing ? STRINGS.tooSmall : STRINGS.pressDraw);
   }
 
   takeBack(index) {
@@ -189,7 +221,10 @@ export class Question {
     const answers = this.scene !== "none" ? [] : request.objects.map((object, index) => ({ answer: view.choices[index], ...object.box }));
     if (this.scene === "none") answers.push(...view.drawn.map((box) => ({ answer: "missed", ...box })));
     this.waiting = this.told = true;
-    await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene: this.scene, answers }, $("message"));
+    const { scene } = this;
+    this.answered = request.request_id;
+    const accepted = await this.post("answer", STRINGS.answer, { request_id: request.request_id, scene, answers }, $("message"), () => this.taken(scene, ""));
+    if (!accepted) this.answered = "";
     this.waiting = false;
   }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // The picture with what is drawn over it, and the tool that draws a missed sticker. Coordinates are pixels of the camera's image.
-import { STRINGS } from "./strings.js";
+import { age } from "./panels.js";
+import { STRINGS, fill } from "./strings.js";
 
 const $ = (id) => document.getElementById(id);
 // Okabe and Ito's colours; each verdict has a line of its own kind too, so that nothing depends on colour.
@@ -8,7 +9,8 @@ const STYLES = {
   remove: { colour: "#009e73", dash: [] }, keep: { colour: "#56b4e9", dash: [3, 5] },
   ask: { colour: "#e69f00", dash: [14, 7] }, unknown: { colour: "#c6ced7", dash: [3, 5] },
 };
-const DRAWN = "#cc79a7", CHOSEN = "#ffffff", SMALLEST = 6, MARGIN = 0.25;
+export const DRAWN = "#cc79a7";
+const CHOSEN = "#ffffff", SMALLEST = 6, MARGIN = 0.25;
 const UNEXPLAINED = { colour: "#d55e00", dash: [2, 6] };
 
 export class View {
@@ -17,6 +19,8 @@ export class View {
     this.layers = { boxes: true, hulls: false, heat: false, live: false };
     this.drawn = []; this.choices = []; this.focus = -1;
     this.whole = false;   // whether the answer is for the whole image
+    this.acts = false;    // whether the arm may act on the newest scene
+    this.byKey = false;   // whether the box is drawn with keys
     this.size = { width: 0, height: 0 };
     this.pen = null;      // the box being drawn
     this.drawing = false; // whether the drawing tool is on
@@ -34,9 +38,10 @@ export class View {
   // What is shown of a scene: of the question's while its picture is shown, however many have come since. null: not known any more.
   get seen() { return this.frozen ? this.request.scene || null : this.scene; }
 
-  // `heat` is the stamp of the newest saliency.
-  update(scene, request, heat) {
-    this.scene = scene; this.request = request;
+  // `heat` is the stamp of the newest saliency; `acts`: whether the arm may act on the newest scene.
+  update(state, acts) {
+    const { scene = null, request = null, heat } = state, old = age(state);
+    this.scene = scene; this.request = request; this.acts = acts;
     const stamp = this.frozen ? request.stamp : scene && scene.picture ? scene.stamp : "";
     if (stamp !== this.shown) {
       this.shown = stamp;
@@ -53,8 +58,10 @@ export class View {
     if (sized && sized.width > 0 && sized.height > 0) this.size = { width: sized.width, height: sized.height };
     if (this.size.width) $("view").style.setProperty("--aspect", this.size.width / this.size.height);
     $("layer-live").hidden = !request || !request.picture; // otherwise it is shown anyway
-    const which = !stamp ? "" : this.frozen ? STRINGS.frozen : request && !request.picture ? STRINGS.notKept : STRINGS.live;
-    $("which").textContent = which + (stamp && this.layers.heat && !shownHeat ? ". " + STRINGS.noHeat : "");
+    const which = this.frozen ? STRINGS.frozen : old ? fill(STRINGS.old, { age: old }) : STRINGS.live;
+    const lacks = [request && !request.picture && STRINGS.notKept, this.layers.heat && !shownHeat && STRINGS.noHeat];
+    $("which").textContent = stamp ? [which, ...lacks].filter(Boolean).join(". ") : "";
+    $("which").classList.toggle("old-picture", Boolean(old) && !this.frozen);
     this.redraw();
   }
 
@@ -62,24 +69,29 @@ export class View {
   showPicture() {
     $("picture").classList.toggle("none", !this.loaded); $("no-picture").hidden = Boolean(this.loaded);
     this.crops = this.crops.filter(([canvas]) => canvas.isConnected);
-    for (const [canvas, box] of this.crops) this.cut(canvas, box);
+    for (const crop of this.crops) this.cut(...crop);
     this.redraw();
   }
 
-  // What lies in `box` with a margin, without anything drawn over it; empty until the picture of the question is there.
-  crop(box) {
+  // What lies in `box` with a margin, and the box itself in `colour`; empty until the picture of the question is there.
+  crop(box, colour = STYLES.ask.colour) {
     const canvas = document.createElement("canvas");
     canvas.className = "crop none"; canvas.width = 192; canvas.height = 144; canvas.setAttribute("aria-hidden", "true");
-    this.crops.push([canvas, box]);
-    this.cut(canvas, box);
+    this.crops.push([canvas, box, colour]);
+    this.cut(canvas, box, colour);
     return canvas;
   }
 
-  cut(canvas, box) {
+  cut(canvas, box, colour) {
     if (!this.frozen || this.loaded !== this.request.stamp) return;
     const wide = (box.x2 - box.x1) * (1 + 2 * MARGIN), high = (box.y2 - box.y1) * (1 + 2 * MARGIN), scale = Math.min(canvas.width / wide, canvas.height / high);
     const [w, h] = [canvas.width / scale, canvas.height / scale];
-    canvas.getContext("2d").drawImage($("picture"), (box.x1 + box.x2 - w) / 2, (box.y1 + box.y2 - h) / 2, w, h, 0, 0, canvas.width, canvas.height);
+    const pen = canvas.getContext("2d"), left = (box.x1 + box.x2 - w) / 2, top = (box.y1 + box.y2 - h) / 2;
+    pen.drawImage($("picture"), left, top, w, h, 0, 0, canvas.width, canvas.height);
+    for (const [width, style] of [[6, "rgba(0,0,0,.55)"], [3, colour]]) {
+      pen.lineWidth = width; pen.strokeStyle = style;
+      pen.strokeRect((box.x1 - left) * scale, (box.y1 - top) * scale, (box.x2 - box.x1) * scale, (box.y2 - box.y1) * scale);
+    }
     canvas.classList.remove("none");
   }
 
@@ -95,16 +107,21 @@ export class View {
     for (const object of this.seen ? this.seen.objects : []) {
       const inQuestion = asked.some((other) => sameBox(other.box, object.box));
       // while a question is open, only what it asks about looks open
-      const style = request && object.verdict === "ask" ? STYLES.unknown : STYLES[object.verdict];
-      if (this.layers.boxes && !inQuestion) mark(object.box, style, label(object), 2, false);
+      // and no verdict is shown that nothing follows from
+      const holds = this.frozen || this.acts;
+      const style = (request && object.verdict === "ask") || !holds ? STYLES.unknown : STYLES[object.verdict];
+      if (this.layers.boxes && !inQuestion) mark(object.box, style, holds ? label(object) : "", 2, false);
       if (this.layers.hulls) this.hulls(pen, scale, object);
     }
     // what may have been missed, thick where the question is about it
-    const causes = request ? request.reasons.flatMap((reason) => (reason.box ? [reason.box] : [])) : [];
+    const causes = request ? request.reasons.filter((reason) => reason.box) : [];
     const places = (this.seen ? this.seen.unexplained : []).map((region) => region.box);
     if (this.layers.boxes) {
-      for (const box of places.filter((place) => !causes.some((cause) => sameBox(cause, place)))) mark(box, UNEXPLAINED, "", 2, false);
-      for (const box of causes) mark(box, UNEXPLAINED, STRINGS.unexplained, 5, true);
+      for (const box of places.filter((place) => !causes.some((cause) => sameBox(cause.box, place)))) mark(box, UNEXPLAINED, "", 2, false);
+      for (const { box, code } of causes) {
+        const taken = !this.whole && this.drawn.some((other) => sameBox(other, box));
+        if (!taken) mark(box, UNEXPLAINED, code === "novel_place" ? STRINGS.unfamiliar : STRINGS.unexplained, 5, true);
+      }
     }
     asked.forEach((object, index) => {
       const said = this.whole ? null : this.choices[index];
@@ -161,7 +178,7 @@ export class View {
 
   draw(on, byKey = false) {
     this.drawing = on && Boolean(this.request) && this.size.width > 0;
-    this.pen = null;
+    this.pen = null; this.byKey = byKey;
     if (this.drawing && this.layers.live) $("layer-live").click(); // a box belongs to the picture in question
     if (this.drawing && byKey) {
       const { width, height } = this.size;
@@ -174,9 +191,10 @@ export class View {
   }
 
   take() {
-    if (!this.pen || this.pen.x2 - this.pen.x1 < SMALLEST || this.pen.y2 - this.pen.y1 < SMALLEST) { this.pen = null; $("draw-hint").textContent = STRINGS.tooSmall; this.redraw(); return; }
     const box = this.pen;
-    this.draw(false);
+    // with keys the next Enter is to send; a finger may draw more
+    if (this.byKey) this.draw(false);
+    else this.pen = null;
     this.accept(box);
     this.onTool();
   }
@@ -210,7 +228,7 @@ export class View {
       if (!this.request || !this.size.width) return;
       const { x, y } = at(event);
       if (this.drawing) { from = { x, y }; canvas.setPointerCapture(event.pointerId); return; }
-      this.onPick(this.request.objects.findIndex(({ box }) => x >= box.x1 && x <= box.x2 && y >= box.y1 && y <= box.y2));
+      this.onPick({ x, y });
     });
     canvas.addEventListener("pointermove", (event) => {
       if (!from) return;
@@ -218,7 +236,14 @@ export class View {
       this.pen = { x1: Math.min(from.x, to.x), y1: Math.min(from.y, to.y), x2: Math.max(from.x, to.x), y2: Math.max(from.y, to.y) };
       this.redraw();
     });
-    canvas.addEventListener("pointerup", () => { if (from) this.take(); from = null; });
+    canvas.addEventListener("pointerup", () => {
+      const begun = from, { x1, y1, x2, y2 } = this.pen || { x1: 0, y1: 0, x2: 0, y2: 0 };
+      from = null;
+      if (!begun) return;
+      if (x2 - x1 >= SMALLEST && y2 - y1 >= SMALLEST) { this.take(); return; }
+      this.pen = null; this.redraw();
+      this.onPick(begun); // a touch, not a box
+    });
     canvas.addEventListener("pointercancel", () => { from = null; this.pen = null; this.redraw(); });
   }
 }
