@@ -1,0 +1,1 @@
+"""Many recordings of many cells: assessed and judged into Parquet files, and figures of each cell from them."""
