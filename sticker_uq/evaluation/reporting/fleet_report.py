@@ -120,12 +120,12 @@ def _of(count: int, whole: int) -> str:
 
 
 def _interval_chart(fleet: Fleet, cells: Sequence[CellFigures]) -> Markup:
-    differing = set(fleet.differing())
+    differing = {cell.cell for cell in fleet.differing()}
 
     def draw(figure: Figure) -> None:
         axes = _rows(figure, cells)
         for place, cell in enumerate(cells):
-            colour = COLOURS[1] if cell in differing else COLOURS[0]
+            colour = COLOURS[1] if cell.cell in differing else COLOURS[0]
             axes.hlines(place, cell.per_100.low, cell.per_100.high, color=colour, lw=2.5)
             axes.plot(cell.per_100.value, place, "o", color=colour)
         axes.axvline(fleet.whole.per_100.value, color=INK, ls="--", lw=1, label="fleet")

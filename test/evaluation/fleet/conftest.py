@@ -56,7 +56,8 @@ def record(path: Path, laptops: int = 2, seed: int = 0) -> Path:
                 write("intervention/request", now + 3 * _SECOND, **asked)
                 continue
             for _ in range(2):  # the gate repeats itself
-                write("gate", now + 3 * _SECOND, state=GateState.STATE_REMOVING, decision_id="d", object_id=1)
+                permit = {"decision_id": f"d{number}", "object_id": 1}
+                write("gate", now + 3 * _SECOND, state=GateState.STATE_REMOVING, **permit)
     return path
 
 
