@@ -6,7 +6,9 @@ import errno
 import importlib
 import multiprocessing
 import os
+import re
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -28,6 +30,7 @@ _UNDER_WAY = 4
 _OBJECT_STORE = 100 * 2**20
 """Bytes that a local cluster keeps for what travels between processes. Ray would take 30 % of the memory."""
 _GRACE_S = 2.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^/:]+):(\d+)")
 _LOST = "a process that shared the work was killed, perhaps for lack of memory; give fewer --jobs"
 
 
@@ -130,8 +133,10 @@ def _cluster(address: str, jobs: int) -> Iterator[None]:
         )
     elif started_here:
         try:
+            if found := _HOST_AND_PORT.fullmatch(address):  # Ray itself tries for minutes
+                socket.create_connection((found[1], int(found[2])), timeout=5.0).close()
             ray.init(address=address, log_to_driver=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, OverflowError, ValueError, RuntimeError) as error:
             words = " ".join(str(error).split())
             raise InvalidInput(
                 f"--ray-address {address}: expected the address of a Ray cluster ({words})"

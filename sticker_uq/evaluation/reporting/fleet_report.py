@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_LIMITS = 8
-"""Limits that the chart shows; the table has all."""
+_MOST_COURSES = 12
+_COLOUR = {"": COLOURS[0], "asks more": COLOURS[1], "asks less": COLOURS[2]}
 
 
 def fleet_report(fleet: Fleet) -> str:
@@ -120,19 +121,20 @@ def _of(count: int, whole: int) -> str:
 
 
 def _interval_chart(fleet: Fleet, cells: Sequence[CellFigures]) -> Markup:
-    differing = {cell.cell for cell in fleet.differing()}
+    differing = {cell.cell: _verdict(fleet, cell) for cell in fleet.differing()}
 
     def draw(figure: Figure) -> None:
         axes = _rows(figure, cells)
         for place, cell in enumerate(cells):
-            colour = COLOURS[1] if cell.cell in differing else COLOURS[0]
+            colour = _COLOUR[differing.get(cell.cell, "")]
             axes.hlines(place, cell.per_100.low, cell.per_100.high, color=colour, lw=2.5)
             axes.plot(cell.per_100.value, place, "o", color=colour)
         axes.axvline(fleet.whole.per_100.value, color=INK, ls="--", lw=1, label="fleet")
-        axes.plot([], [], "o-", color=COLOURS[1], label="differs from the others")
+        for verdict in sorted(set(differing.values()), reverse=True):
+            axes.plot([], [], "o-", color=_COLOUR[verdict], label=f"{verdict} than the others")
         axes.set_xlim(0, 100)
         axes.set_xlabel("laptops asked about, of 100")
-        legend_below(figure, axes)
+        legend_below(figure, axes, 3)
 
     return svg(draw, 7.5, _height(cells), "Laptops asked about, per 100, by cell")
 
@@ -143,6 +145,7 @@ def _limits(fleet: Fleet) -> list[Block]:
     if not names:
         return ["## Which limit blocks?", "None: no limit kept anything from being released."]
     shown = names[:_MOST_LIMITS]
+    rest = len(names) - len(shown)
     shares = np.array([[cell.blocked.get(n, 0) / max(cell.laptops, 1) for n in shown] for cell in cells])
 
     def draw(figure: Figure) -> None:
@@ -154,18 +157,15 @@ def _limits(fleet: Fleet) -> list[Block]:
         figure.colorbar(image, label="share of laptops")
 
     rows = [
-        (
-            name,
-            str(fleet.whole.blocked[name]),
-            *(_of(cell.blocked.get(name, 0), cell.laptops) for cell in cells),
-        )
-        for name in names
+        (cell.cell or "fleet", *(_of(cell.blocked.get(name, 0), cell.laptops) for name in shown))
+        for cell in (fleet.whole, *cells)
     ]
     return [
         "## Which limit blocks?",
-        "Laptops with an image in which this kept the scene, or an object in it, from being released; several may have done so.",
+        "Laptops with an image in which this kept the scene, or an object in it, from being released; several may have done so."
+        + (f" The {rest} limits that blocked least are in the JSON file." if rest else ""),
         svg(draw, 7.5, _height(cells) + 1.0, "Share of laptops that each limit blocked, by cell"),
-        Table(("limit", "fleet", *(cell.cell for cell in cells)), rows),
+        Table(("cell", *shown), rows),
     ]
 
 
@@ -209,9 +209,11 @@ def _drift(fleet: Fleet) -> list[Block]:
     if fleet.policy.reference is None:
         return [title, "Not watched: the policy has no reference. `sticker-uq calibrate` writes one."]
 
+    shown = sorted(fleet.cells, key=lambda cell: -max(cell.drift.evidence, default=0.0))[:_MOST_COURSES]
+
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        for number, cell in enumerate(fleet.cells):
+        for number, cell in enumerate(shown):
             colour, line = COLOURS[number % len(COLOURS)], ("-", ":", "-.")[number // len(COLOURS) % 3]
             axes.plot(
                 range(1, len(cell.drift.evidence) + 1),
@@ -247,11 +249,11 @@ def _drift(fleet: Fleet) -> list[Block]:
         title,
         "The assumption monitor of the cell, from the first judged image of each laptop, in the order of the recordings' first "
         "stamps, until its first alarm, at an evidence of 1. While nothing changes, the probability that a cell ever has one is "
-        f"at most {fleet.false_alarm:g}.",
+        f"at most {fleet.false_alarm:g}. The chart shows the {len(shown)} cells with most evidence.",
         svg(
             draw,
             7.5,
-            2.6 + 0.2 * math.ceil(len(fleet.cells) / 4),
+            2.6 + 0.2 * math.ceil(len(shown) / 4),
             "Evidence of drift by cell, laptop by laptop",
         ),
         Table(head, rows),
