@@ -1,4 +1,4 @@
-"""Assessments that several processes share are those of one process, and images of one cache."""
+"""Assessments that processes or a cluster share are those of one process."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ def source(tmp_path):
     return LabelledSource(tmp_path / "data")
 
 
-def test_two_processes_assess_as_one(source, tmp_path):
+def assessed(source, cache, jobs, ray_address=""):
+    """What is known of ``source``, and of how many images it was counted."""
     counted = []
+    (found,) = assess_sources([source], SETTINGS, cache, lambda: counted.append(1), jobs, ray_address)
+    known = [(record.name, record.assessment.digest) for record in found.records]
+    return known, found.fingerprint, len(counted)
 
-    def assessed(name, jobs):
-        (found,) = assess_sources(
-            [source], SETTINGS, tmp_path / name, lambda: counted.append(name), jobs=jobs
-        )
-        return [(record.name, record.assessment.digest) for record in found.records], found.fingerprint
 
-    alone = assessed("one.sqlite", 1)
-    assert assessed("two.sqlite", 2) == alone
-    assert counted == ["one.sqlite"] * 4 + ["two.sqlite"] * 4
-    assert assessed("two.sqlite", 1) == alone, "and from the cache"
+def test_two_processes_assess_as_one(source, tmp_path):
+    alone = assessed(source, tmp_path / "one.sqlite", 1)
+    assert alone[2] == 4
+    assert assessed(source, tmp_path / "two.sqlite", 2) == alone
+    assert assessed(source, tmp_path / "two.sqlite", 1) == alone, "and from the cache"
+
+
+def test_a_ray_cluster_assesses_as_one_process(source, tmp_path):
+    pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
+    alone = assessed(source, tmp_path / "one.sqlite", 1)
+    assert assessed(source, tmp_path / "ray.sqlite", 1, "local") == alone

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -148,6 +149,32 @@ def test_recordings_that_cannot_be_used_are_listed_and_stop_nothing(copied, reco
     page = (tmp_path / "report.html").read_text()
     assert "1 cells, 1 recordings, 5 images of 2 laptops" in page
     assert "Recordings that are left out" in page
+
+
+def test_of_half_a_recording_the_images_count_and_a_note_tells_of_the_gate(recordings, tmp_path):
+    """A recorder that was killed leaves such a file."""
+    whole = next(recordings[1].glob("*.mcap")).read_bytes()
+    half = tmp_path / "cell" / "half.mcap"
+    half.parent.mkdir()
+    half.write_bytes(whole[: len(whole) * 6 // 10])
+    out = tmp_path / "out"
+    result = run("replay", half, "--out", out, "--jobs", "1", *OPTIONS)
+    assert result.exit_code == 0, result.output
+    assert re.search(r"without gate: .*truncated", result.stderr)
+    (row,) = pq.read_table(out / "recordings.parquet").to_pylist()
+    assert 2 <= row["images"] < 7
+    assert (row["failed"], row["gates"], row["error"]) == (1, "", "")
+    assert run("report", out, "--out", tmp_path / "report.html").exit_code == 0
+    assert "Recordings without a gate" in (tmp_path / "report.html").read_text()
+
+
+def test_the_python_of_the_page_runs(finished, monkeypatch, capsys):
+    page = Path(__file__).parents[3] / "docs/howto/fleet.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.M | re.S)
+    monkeypatch.chdir(finished.parent)
+    exec(compile(block, page.name, "exec"), {})
+    counted = pd.concat(tables(finished, "judgements")).groupby("cell")["outcome"].value_counts()
+    assert capsys.readouterr().out.strip() == str(counted)
 
 
 def test_a_ray_cluster_says_the_same(finished, recordings, tmp_path):
