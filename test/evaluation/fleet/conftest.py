@@ -25,19 +25,23 @@ _TYPES = {
 }
 
 
-def record(path: Path, laptops: int = 2, seed: int = 0) -> Path:
+def record(path: Path, laptops: int = 2, seed: int = 0, without: str = "") -> Path:
     """A recording in ``path``: an empty lid, then ``laptops`` with two images, of which the last is asked about and all others
 
-    are released from once.
+    are released from once; ``without`` one of the topics.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     with BagWriter(path) as bag:
         for topic, kind in _TYPES.items():
+            if topic == without:
+                continue
             package = "sensor_msgs" if kind is CompressedImage else "sticker_uq_msgs"
             bag.add_topic(f"/{topic}", f"{package}/msg/{kind.__name__}")
 
         def write(topic: str, stamp_ns: int, **values) -> None:
             message = _TYPES[topic](header=header_of(stamp_ns, "camera"), **values)
-            bag.write(f"/{topic}", stamp_ns, serialize_message(message))
+            if topic != without:
+                bag.write(f"/{topic}", stamp_ns, serialize_message(message))
 
         def image(stamp_ns: int, scene: int) -> None:
             picture = render(sample_scene(scene, stickers=1), (240, 180)).image
@@ -65,6 +69,4 @@ def record(path: Path, laptops: int = 2, seed: int = 0) -> Path:
 def recordings(tmp_path_factory) -> list[Path]:
     """A recording of each of two cells, the second with a laptop more."""
     root = tmp_path_factory.mktemp("fleet")
-    for cell in ("left", "right"):
-        (root / cell).mkdir()
     return [record(root / "left" / "a", 2), record(root / "right" / "b", 3, seed=1)]

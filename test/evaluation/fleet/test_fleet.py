@@ -20,6 +20,7 @@ from sticker_uq.cli import app
 from sticker_uq.evaluation.fleet import recordings as fleet_recordings
 from sticker_uq.evaluation.fleet.cells import recordings_of
 from sticker_uq.scene import InvalidInput
+from test.evaluation.fleet.conftest import record
 
 OPTIONS = ("--passes", "3", "--device", "cpu")
 
@@ -151,21 +152,18 @@ def test_recordings_that_cannot_be_used_are_listed_and_stop_nothing(copied, reco
     assert "Recordings that are left out" in page
 
 
-def test_of_half_a_recording_the_images_count_and_a_note_tells_of_the_gate(recordings, tmp_path):
-    """A recorder that was killed leaves such a file."""
-    whole = next(recordings[1].glob("*.mcap")).read_bytes()
-    half = tmp_path / "cell" / "half.mcap"
-    half.parent.mkdir()
-    half.write_bytes(whole[: len(whole) * 6 // 10])
+def test_where_the_gate_cannot_be_read_the_images_count_and_a_note_says_why(tmp_path):
+    bag = record(tmp_path / "cell" / "bag", 1, without="intervention/request")
     out = tmp_path / "out"
-    result = run("replay", half, "--out", out, "--jobs", "1", *OPTIONS)
+    result = run("replay", bag, "--out", out, "--jobs", "1", *OPTIONS)
     assert result.exit_code == 0, result.output
-    assert re.search(r"without gate: .*truncated", result.stderr)
+    assert re.search(r"without gate: .*InterventionRequest, found none", result.stderr)
     (row,) = pq.read_table(out / "recordings.parquet").to_pylist()
-    assert 2 <= row["images"] < 7
-    assert (row["failed"], row["gates"], row["error"]) == (1, "", "")
+    assert (row["images"], row["failed"], row["gates"], row["error"]) == (3, 0, "", "")
     assert run("report", out, "--out", tmp_path / "report.html").exit_code == 0
-    assert "Recordings without a gate" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Recordings without a gate" in page
+    assert "No recording has the states of a gate" in page
 
 
 def test_the_python_of_the_page_runs(finished, monkeypatch, capsys):
