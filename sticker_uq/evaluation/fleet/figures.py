@@ -195,7 +195,7 @@ def _figures(
         asked=asked,
         released=released,
         per_100=Interval(100 * asked / count if count else math.nan, 100 * low, 100 * high),
-        blocked=dict(blocked.most_common()),
+        blocked=dict(sorted(blocked.items(), key=lambda item: (-item[1], item[0]))),
         distance=(
             float(np.median(far)),
             float(np.quantile(far, 0.95)),

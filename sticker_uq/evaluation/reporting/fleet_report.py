@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_LIMITS = 8
+_MOST_LIMITS, _MOST_NAMED = 8, 2
 _MOST_COURSES = 12
 _COLOUR = {"": COLOURS[0], "asks more": COLOURS[1], "asks less": COLOURS[2]}
 
 
 def fleet_report(fleet: Fleet) -> str:
     """The report of ``fleet`` as one HTML page."""
-    failed = fleet.index[fleet.index["error"] != ""]
     whole = fleet.whole
     parts: list[Block] = [
         "# Fleet",
@@ -38,22 +37,10 @@ def fleet_report(fleet: Fleet) -> str:
         *_drift(fleet),
         *_recorded(fleet),
     ]
-    if len(failed):
-        rows = [(row.cell, row.recording, row.error) for row in failed.itertuples()]
-        parts += [
-            "## Recordings that are left out",
-            Table(("cell", "recording", "why"), rows),
-        ]
-    noted = fleet.index[fleet.index["note"] != ""]
-    if len(noted):
-        parts += [
-            "## Recordings without a gate",
-            "Their images were judged; what the recorded gate did could not be read.",
-            Table(
-                ("cell", "recording", "why"),
-                [(row.cell, row.recording, row.note) for row in noted.itertuples()],
-            ),
-        ]
+    for column, title in (("error", "Recordings that are left out"), ("note", "Recordings without a gate")):
+        told = fleet.index[fleet.index[column] != ""]
+        rows = [tuple(row) for row in told[["cell", "recording", column]].itertuples(index=False)]
+        parts += [f"## {title}", Table(("cell", "recording", "why"), rows)] if rows else []
     return as_html("Fleet", parts)
 
 
@@ -128,7 +115,7 @@ def _interval_chart(fleet: Fleet, cells: Sequence[CellFigures]) -> Markup:
         for place, cell in enumerate(cells):
             colour = _COLOUR[differing.get(cell.cell, "")]
             axes.hlines(place, cell.per_100.low, cell.per_100.high, color=colour, lw=2.5)
-            axes.plot(cell.per_100.value, place, "o", color=colour)
+            axes.plot(cell.per_100.value, place, "o", color=colour, clip_on=False)
         axes.axvline(fleet.whole.per_100.value, color=INK, ls="--", lw=1, label="fleet")
         for verdict in sorted(set(differing.values()), reverse=True):
             axes.plot([], [], "o-", color=_COLOUR[verdict], label=f"{verdict} than the others")
@@ -156,16 +143,18 @@ def _limits(fleet: Fleet) -> list[Block]:
         axes.grid(False)
         figure.colorbar(image, label="share of laptops")
 
-    rows = [
-        (cell.cell or "fleet", *(_of(cell.blocked.get(name, 0), cell.laptops) for name in shown))
-        for cell in (fleet.whole, *cells)
-    ]
+    rows = []
+    for cell in (fleet.whole, *cells):
+        most = [
+            f"{name}: {_of(count, cell.laptops)}" for name, count in list(cell.blocked.items())[:_MOST_NAMED]
+        ]
+        rows.append((cell.cell or "fleet", *most, *["–"] * (_MOST_NAMED - len(most))))
     return [
         "## Which limit blocks?",
         "Laptops with an image in which this kept the scene, or an object in it, from being released; several may have done so."
-        + (f" The {rest} limits that blocked least are in the JSON file." if rest else ""),
+        + (f" The chart lacks the {rest} that blocked least." if rest else ""),
         svg(draw, 7.5, _height(cells) + 1.0, "Share of laptops that each limit blocked, by cell"),
-        Table(("cell", *shown), rows),
+        Table(("cell", "limit that blocks most", "next"), rows),
     ]
 
 
@@ -207,7 +196,7 @@ def _distances(fleet: Fleet) -> list[Block]:
 def _drift(fleet: Fleet) -> list[Block]:
     title = "## Whose scenes drift?"
     if fleet.policy.reference is None:
-        return [title, "Not watched: the policy has no reference. `sticker-uq calibrate` writes one."]
+        return [title, "Not watched: the policy has no reference; sticker-uq calibrate writes one."]
 
     shown = sorted(fleet.cells, key=lambda cell: -max(cell.drift.evidence, default=0.0))[:_MOST_COURSES]
 

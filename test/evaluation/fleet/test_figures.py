@@ -128,6 +128,7 @@ def test_limits_are_counted_by_laptop(folder):
     scene = ScriptedPerception(SETTINGS).assess(np.full((24, 32, 3), Seen.UNSURE, np.uint8))
     assert judge(scene, fleet.policy).outcome is Outcome.ASK
     assert gamma.released == LAPTOPS - 30
+    assert "Shannon entropy: 30 (75%)" in fleet_report(fleet)
 
 
 def test_figures_are_json_and_the_page_names_who_differs(folder):
