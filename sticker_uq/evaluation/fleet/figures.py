@@ -53,8 +53,9 @@ class CellFigures:
 
     ``laptops`` with an image; ``asked``, ``released``: those with an image whose outcome is ASK, WORK, by the replayed policy;
     ``per_100``: laptops asked about, per 100, with the exact 95 % interval; ``blocked``: laptops by limit; ``distance``: median,
-    95th percentile of the scene distance and share above the policy's limit, over images. ``recorded``: "laptops", "questions"
-    and "releases" that the gate recorded. ``p``: of the difference to all other cells, ``adjusted`` for as many cells.
+    95th percentile of the scene distance and share above the policy's limit, over images. ``recorded``: "laptops", "questions",
+    laptops "asked" about and "releases" that the gate recorded.
+    ``p``: of the difference to all other cells, ``adjusted`` for as many cells.
     """
 
     cell: str
@@ -137,6 +138,12 @@ def read_fleet(folder: Path, level: float = 0.05, false_alarm: float | None = No
     return Fleet(whole, cells, index, policy, level, settings.false_alarm)
 
 
+def per_100(events: int, laptops: int) -> Interval:
+    """How many of 100 ``laptops`` of a fleet it happened to, with the exact 95 % interval (Clopper-Pearson); NaN for none."""
+    low, high = clopper_pearson(events, laptops)
+    return Interval(100 * events / laptops if laptops else math.nan, 100 * low, 100 * high)
+
+
 def as_plain(fleet: Fleet) -> dict[str, Any]:
     """The figures of ``fleet`` as JSON can hold them; null for what could not be measured."""
 
@@ -180,11 +187,11 @@ def _figures(
     count = laptops.ngroups
     outcomes = laptops["outcome"].agg(set)
     asked, released = (int(sum(one in found for found in outcomes)) for one in ("ASK", "WORK"))
-    low, high = clopper_pearson(asked, count)
     blocked: Counter[str] = Counter()
     for _, lists in laptops["blocked_by"]:
         blocked.update({limit for limits in lists for limit in limits})
     far = images["scene_distance"].dropna().to_numpy(float)
+    questions = gates[gates["event"] == "question"]
     removals = gates[(gates["event"] == "gate") & (gates["state"] == "removing")]
     return CellFigures(
         cell=name,
@@ -194,7 +201,7 @@ def _figures(
         failed=int((images["status"] == "FAILED").sum()),
         asked=asked,
         released=released,
-        per_100=Interval(100 * asked / count if count else math.nan, 100 * low, 100 * high),
+        per_100=per_100(asked, count),
         blocked=dict(sorted(blocked.items(), key=lambda item: (-item[1], item[0]))),
         distance=(
             float(np.median(far)),
@@ -205,7 +212,8 @@ def _figures(
         else (math.nan,) * 3,
         recorded={
             "laptops": int((gates["event"] == "laptop").sum()),
-            "questions": int((gates["event"] == "question").sum()),
+            "questions": len(questions),
+            "asked": len(questions[["number", "laptop"]].drop_duplicates()),
             "releases": len(removals[["number", "decision_id", "object_id"]].drop_duplicates()),
         },
     )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from sticker_uq.evaluation.fleet.figures import CellFigures, Fleet
+from sticker_uq.evaluation.fleet.figures import CellFigures, Fleet, per_100
+from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html
 
@@ -67,7 +68,7 @@ def _questions(fleet: Fleet) -> list[Block]:
             str(cell.recordings),
             str(cell.laptops),
             str(cell.images) + (f" ({cell.failed} failed)" if cell.failed else ""),
-            f"{cell.per_100.value:.1f} [{cell.per_100.low:.1f}, {cell.per_100.high:.1f}]",
+            _interval(cell.per_100),
             _of(cell.released, cell.laptops),
             "–" if cell.cell == "" else f"{cell.adjusted:.3g}",
             _verdict(fleet, cell),
@@ -105,6 +106,10 @@ def _verdict(fleet: Fleet, cell: CellFigures) -> str:
 
 def _of(count: int, whole: int) -> str:
     return f"{count} ({count / whole:.0%})" if whole else "–"
+
+
+def _interval(found: Interval) -> str:
+    return f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
 def _interval_chart(fleet: Fleet, cells: Sequence[CellFigures]) -> Markup:
@@ -259,8 +264,8 @@ def _recorded(fleet: Fleet) -> list[Block]:
         axes = _rows(figure, cells)
         places = np.arange(len(cells))
         for shift, name, colour in ((-0.2, "questions", COLOURS[1]), (0.2, "releases", COLOURS[2])):
-            per_100 = [100 * cell.recorded[name] / cell.recorded["laptops"] for cell in cells]
-            axes.barh(places + shift, per_100, 0.38, color=colour, label=name)
+            height = [100 * cell.recorded[name] / cell.recorded["laptops"] for cell in cells]
+            axes.barh(places + shift, height, 0.38, color=colour, label=name)
         axes.set_xlabel("per 100 laptops")
         legend_below(figure, axes)
 
@@ -271,15 +276,16 @@ def _recorded(fleet: Fleet) -> list[Block]:
         (
             name,
             *(str(found[what]) for what in ("laptops", "questions", "releases")),
-            f"{100 * found['questions'] / found['laptops']:.1f}",
+            _interval(per_100(found["asked"], found["laptops"])),
         )
         for name, found in [("fleet", total), *((cell.cell, cell.recorded) for cell in cells)]
     ]
     return [
         title,
-        "As recorded, by the policy that the cell had then: questions to a person, and objects that the arm was let to.",
+        "As recorded, by the policy that the cell had then: questions to a person, and objects that the arm was let to; laptops "
+        "with a question, per 100, with the exact 95 % interval.",
         svg(draw, 7.5, _height(cells), "Recorded questions and releases per 100 laptops, by cell"),
-        Table(("cell", "laptops", "questions", "releases", "questions per 100 laptops"), rows),
+        Table(("cell", "laptops", "questions", "releases", "asked about, per 100 laptops"), rows),
     ]
 
 

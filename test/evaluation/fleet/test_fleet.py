@@ -209,13 +209,14 @@ def test_the_report_reads_only_parquet_and_counts_by_cell(finished, tmp_path):
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [cell["cell"] for cell in figures["cells"]] == ["left", "right"]
     assert (figures["fleet"]["laptops"], figures["fleet"]["images"]) == (5, 12)
-    assert figures["fleet"]["recorded"] == {"laptops": 5, "questions": 2, "releases": 3}
+    assert figures["fleet"]["recorded"] == {"laptops": 5, "questions": 2, "asked": 2, "releases": 3}
     left = pd.read_parquet(finished / "judgements").query("cell == 'left'").dropna(subset="laptop")
     asked = left[left["outcome"] == "ASK"]["laptop"].nunique()
     assert figures["cells"][0]["asked"] == asked
     assert figures["cells"][0]["per_100"]["value"] == pytest.approx(100 * asked / 2)
     page = (tmp_path / "report.html").read_text()
     assert page.count("<svg") >= 4
+    assert "<td>40.0 [5.3, 85.3]</td>" in page  # 2 of 5 laptops, Clopper-Pearson
     assert not re.search(r"""(src|href)=["']?http""", page)
     assert "Not watched: the policy has no reference" in page
 
