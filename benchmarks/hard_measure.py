@@ -25,10 +25,14 @@ from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
 from benchmarks.photographs import load_photographs
 from benchmarks.rendered import in_processes
-from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain, code_fingerprint
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.samplers import TestTimeAugmentation
+from sticker_uq.evaluation.replay.assessment_json import (
+    assessment_from_plain,
+    assessment_to_plain,
+    code_fingerprint,
+)
 from sticker_uq.io.files import atomic_write
 from sticker_uq.monitors.detections import pooled_layers, vectors_of
 from sticker_uq.perception import Perception, PerceptionSettings

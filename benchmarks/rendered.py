@@ -14,13 +14,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from sticker_uq.calibration.cache import (
+from sticker_uq.calibration.records import Record
+from sticker_uq.detection.detector import resolve_device
+from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
     code_fingerprint,
 )
-from sticker_uq.calibration.records import Record
-from sticker_uq.detection.detector import resolve_device
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.corruptions import LabelledPicture, transform
 from sticker_uq.lab.rendering.render import render

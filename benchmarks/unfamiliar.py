@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks.photographs import load_photographs
 from benchmarks.rendered import Recipe, records
 from benchmarks.result_files import result_file
-from sticker_uq.calibration.cache import assessment_from_plain, assessment_to_plain
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, roc_interval
+from sticker_uq.evaluation.replay.assessment_json import assessment_from_plain, assessment_to_plain
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
@@ -16,7 +17,8 @@ import yaml
 
 from sticker_uq.calibration.planning import Prospect, count_units
 from sticker_uq.calibration.records import Assessed, Record, assess, numbered, units_of
-from sticker_uq.evaluation.replay.assessing import one_by_one, process_count, side_by_side
+from sticker_uq.evaluation.executors import executor
+from sticker_uq.evaluation.replay.assessing import assess_apart, identity_of, one_by_one, process_count
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import DataSet, Provenance, Validity
 from sticker_uq.io.files import atomic_write
@@ -85,22 +87,29 @@ def assess_sources(
     settings: PerceptionSettings,
     cache: Path,
     progress: Callable[[], None] = lambda: None,
+    jobs: int = 0,
+    ray_address: str = "",
 ) -> list[Assessed]:
     """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between
     runs.
 
-    Raises :class:`InvalidInput` for an image that cannot be assessed, and for one that is there twice.
+    ``jobs``: processes that share the images, 0: automatic; ``ray_address``: a Ray cluster instead, see
+    :func:`sticker_uq.evaluation.executors.executor`. Raises :class:`InvalidInput` for an image that cannot be assessed, and for
+    one that is there twice, and what the executor raises.
     """
     perception = load_perception(settings)
-    processes = process_count(settings, sum(map(len, sources)))
+    processes = jobs or process_count(settings, sum(map(len, sources)))
+    task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
+    with ExitStack() as stack:
+        known = stack.enter_context(JsonStore(cache))
+        execute = (
+            stack.enter_context(executor(processes, ray_address)) if processes > 1 or ray_address else None
+        )
 
-    def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
-        if processes == 1:
-            return one_by_one(images, perception)
-        return side_by_side(images, partial(load_perception, settings), processes)
+        def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:
+            return one_by_one(images, perception) if execute is None else execute(task, images)
 
-    identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
-    with JsonStore(cache) as known:
+        identity = f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}"
         assessed = [assess(source, run, known, identity, progress) for source in sources]
     refuse_repeated(assessed)
     return assessed

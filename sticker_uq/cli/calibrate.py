@@ -21,7 +21,7 @@ from sticker_uq.calibration.making import FIT_SHARE, Divided, assess_sources, ev
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Assessed, Record, units_of
 from sticker_uq.cell.detector_settings import NODE_ONLY
-from sticker_uq.cli.options import output_file, settings_options
+from sticker_uq.cli.options import Jobs, RayAddress, output_file, settings_options
 from sticker_uq.cli.terminal import output
 from sticker_uq.gate import Policy
 from sticker_uq.gate.policy.policy_schema import PanelRule
@@ -101,6 +101,8 @@ def command(
     ] = 0,
     topic: Annotated[str | None, typer.Option(help="Image topic of the recordings.")] = None,
     cache: Annotated[Path, typer.Option(help="File that caches assessments between runs.")] = _CACHE,
+    jobs: Jobs = 0,
+    ray_address: RayAddress = "",
 ) -> None:
     """Choose the limits of a policy on labelled images, with statistical guarantees.
 
@@ -123,7 +125,7 @@ def command(
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
-    assessed = _assess(sources, settings, cache)
+    assessed = _assess(sources, settings, cache, jobs, ray_address)
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
     chosen = choose_kind(divided.fit, calibration, match_iou)
@@ -142,11 +144,13 @@ def command(
     _print(policy, out)
 
 
-def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path) -> list[Assessed]:
+def _assess(
+    sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path, jobs: int, ray_address: str
+) -> list[Assessed]:
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=sum(map(len, sources)))
-        return assess_sources(sources, settings, cache, lambda: bar.advance(task))
+        return assess_sources(sources, settings, cache, lambda: bar.advance(task), jobs, ray_address)
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:

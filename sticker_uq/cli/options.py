@@ -26,6 +26,14 @@ from sticker_uq.scene import InvalidInput
 _BUNDLE_HELP = "Bundle of `sticker-uq bundle create`: its weights, settings and policy."
 Model = TypeVar("Model", bound=BaseModel)
 _WIDEST_METAVAR = 24
+Jobs = Annotated[
+    int, typer.Option(min=0, max=256, help="Processes that share the images or recordings; 0: automatic.")
+]
+"""The option ``--jobs`` of a command that assesses images."""
+RayAddress = Annotated[
+    str, typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).')
+]
+"""The option ``--ray-address`` of every command that spreads its work, see :mod:`sticker_uq.evaluation.executors`."""
 _PARAMS_HELP = "ROS 2 parameter file (NODE: ros__parameters: ...), as the nodes take it. Options win over it."
 
 

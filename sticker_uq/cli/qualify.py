@@ -16,7 +16,7 @@ from sticker_uq.calibration.fitting import Levels
 from sticker_uq.cell.bundle import Bundle, create_bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli.options import checked, field_options, output_folder, settings_options
+from sticker_uq.cli.options import Jobs, RayAddress, checked, field_options, output_folder, settings_options
 from sticker_uq.cli.terminal import stage_bars
 from sticker_uq.cli.train import stop_on_signal
 from sticker_uq.gate import Policy
@@ -105,6 +105,8 @@ def command(
     learning_curve: Annotated[
         bool, typer.Option("--learning-curve", help="Also train on a quarter and on half of the laptops.")
     ] = False,
+    jobs: Jobs = 0,
+    ray_address: RayAddress = "",
     allow_uncalibrated: Annotated[
         bool,
         typer.Option(
@@ -149,7 +151,7 @@ def command(
             if stop() and not stage.startswith("training"):  # which saves its state first
                 raise KeyboardInterrupt
 
-        found = Qualification(settings, steps, progress, stop).run()
+        found = Qualification(settings, steps, progress, stop, jobs, ray_address).run()
     told = _bundle(found, steps, out, supervisor, allow_uncalibrated)
     report = work / REPORT
     with atomic_write(report, "w") as stream:

@@ -17,9 +17,10 @@ from rich.table import Table
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cell.detector_settings import NODE_ONLY
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
-from sticker_uq.cli.options import output_folder, settings_options
-from sticker_uq.cli.replay_job import ReplayJob, run_in_parallel
+from sticker_uq.cli.options import RayAddress, output_folder, settings_options
+from sticker_uq.cli.replay_job import ReplayJob, run_numbered
 from sticker_uq.cli.terminal import output
+from sticker_uq.evaluation.executors import executor
 from sticker_uq.evaluation.replay.assessing import process_count
 from sticker_uq.evaluation.replay.replay import ReplaySummary
 from sticker_uq.gate import Policy
@@ -30,7 +31,8 @@ from sticker_uq.perception import PerceptionSettings
 from sticker_uq.perception.factory import load_perception
 from sticker_uq.scene import InvalidInput
 
-_MANY = 1_000_000  # number of images, where it is unknown
+MANY = 1_000_000
+"""Number of images of a replay, where it is unknown."""
 
 
 @settings_options("settings", PerceptionSettings, "detector", also_known=NODE_ONLY)
@@ -75,6 +77,7 @@ def command(
             help="Parallel processes, one per source, or sharing the images of one source; 0: automatic.",
         ),
     ] = 0,
+    ray_address: RayAddress = "",
     verify: Annotated[
         bool,
         typer.Option(
@@ -90,35 +93,39 @@ def command(
     """
     if table_format not in ("parquet", "csv"):
         raise InvalidInput(f"--format {table_format}: expected parquet or csv")
-    limits = _policy(policy or (bundle.policy if bundle is not None else None), params)
+    limits = policy_of(policy or (bundle.policy if bundle is not None else None), params)
     most = _pictures(pictures)
     several = len(sources) > 1
+    spread = several or bool(ray_address)
     folders = _folders(sources, out) if several else [out]
     for folder in folders:
         check_output_folder(folder, f"--out {folder}", empty=True)
+    anywhere = Path.absolute if ray_address else Path  # another machine has another working folder
     replays = [
         ReplayJob(
-            source=source,
+            source=anywhere(source),
             topic=topic,
-            settings=settings,
+            settings=settings.rooted() if ray_address else settings,
             policy=limits,
-            out=folder,
+            out=anywhere(folder),
             table_format=table_format,  # type: ignore[arg-type]  # checked above
             pictures=most,
             verify=verify,
-            labels=labels,
-            processes=1 if several else jobs,
+            labels=labels if labels is None else anywhere(labels),
+            processes=1 if spread else jobs,
         )
         for source, folder in zip(sources, folders, strict=True)
     ]
-    if several:
+    if spread:
         for replay in replays:
             replay.open()  # reports invalid input before the first process starts
-        at_once = min(jobs or process_count(settings, _MANY), len(replays))
-        with _progress() as bar:
-            done = list(bar.track(run_in_parallel(replays, at_once), len(replays), description="sources"))
+        at_once = min(jobs or process_count(settings, MANY), len(replays))
+        with progress() as bar, executor(at_once, ray_address) as execute:
+            numbered = execute(run_numbered, enumerate(replays))
+            found = dict(bar.track(numbered, len(replays), description="sources"))
+        done = [found[number] for number in range(len(replays))]
     else:
-        with _progress() as bar:
+        with progress() as bar:
             images = replays[0].open()
             task = bar.add_task("images", total=operator.length_hint(images, 0) or None)
             done = [replays[0].run(load_perception, lambda: bar.advance(task))]
@@ -147,8 +154,11 @@ def _folders(sources: list[Path], out: Path) -> list[Path]:
     return [out / name for name in names]
 
 
-def _policy(file: Path | None, params: Path | None) -> Policy:
-    """The policy of ``--policy``, else that of the supervisor in the parameter file, else the packaged one."""
+def policy_of(file: Path | None, params: Path | None) -> Policy:
+    """The policy of a replay's ``--policy``, else that of the supervisor in the parameter file, else the packaged one.
+
+    Raises InvalidInput for a file that cannot be used.
+    """
     given = {} if params is None else read_parameters(params, "supervisor")
     refuse_unknown(given, list(SupervisorNodeSettings.model_fields), params)
     return Policy.load(file or given.get("policy") or share_folder() / "config" / "policy.yaml")
@@ -162,7 +172,8 @@ def _pictures(text: str) -> int | None:
     return 0 if text == "none" else int(text)
 
 
-def _progress() -> Progress:
+def progress() -> Progress:
+    """The progress bar of a replay, on standard error."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True))
 

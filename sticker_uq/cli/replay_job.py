@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import operator
 import platform
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -106,23 +103,10 @@ class ReplayJob:
         return ReplayOutcome(summary, True) if live is None else _compared(summary, live)
 
 
-def run_in_parallel(replays: Sequence[ReplayJob], processes: int) -> Iterator[ReplayOutcome]:
-    """Run replay jobs ``replays`` in ``processes`` processes; yields results in their order. Raises what one of them raises."""
-    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-    pool = ProcessPoolExecutor(processes, context, _end_on_sigterm)
-    try:
-        yield from pool.map(ReplayJob.run, replays)
-    except BaseException:
-        for process in multiprocessing.active_children():
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _end_on_sigterm() -> None:
-    """Raise an exception on SIGTERM, which leaves no partially written file."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+def run_numbered(numbered: tuple[int, ReplayJob]) -> tuple[int, ReplayOutcome]:
+    """Run one of several replay jobs; its number and result. Raises what :meth:`ReplayJob.run` raises."""
+    number, job = numbered
+    return number, job.run()
 
 
 def _compared(summary: ReplaySummary, live: Comparison) -> ReplayOutcome:

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
-from sticker_uq.cli.options import check_folder, field_options, output_folder
+from sticker_uq.cli.options import RayAddress, check_folder, field_options, output_folder
 from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
@@ -98,10 +98,7 @@ def run(
         ),
     ] = "paper",
     jobs: Annotated[int, typer.Option(help="Number of processes, also of a local Ray cluster.")] = 1,
-    ray_address: Annotated[
-        str,
-        typer.Option(help='Ray cluster instead of processes: "local", "auto" or its address (needs ray).'),
-    ] = "",
+    ray_address: RayAddress = "",
     resamples: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 1000,
     quick: Annotated[
         bool, typer.Option("--quick", help="A small study on 12 rendered scenes, to see how it looks.")
@@ -113,7 +110,7 @@ def run(
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
-    from sticker_uq.lab.studies.detectors.executors import executor
+    from sticker_uq.evaluation.executors import executor
     from sticker_uq.lab.studies.detectors.labelled import with_topics
     from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
     from sticker_uq.lab.studies.detectors.study_report import write_report

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-import cv2
+from sticker_uq.evaluation.executors import start_worker
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,9 +28,3 @@ def mapped(function: Callable[[T], R], work: Sequence[T], jobs: int) -> Iterator
         yield from pool.map(function, work)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def start_worker() -> None:
-    """Prepare a worker process of laboratory work: Ctrl-C ends the parent, which ends this one; each computes with one thread."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    cv2.setNumThreads(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 
 from pydantic import Field
 
@@ -22,6 +23,7 @@ _NOT_PART_OF_THE_RESULT = (
     "panel",
     "monitors",
 )
+_PATHS = ("weights", "panel", "escalate_to", "escalation_policy")
 
 
 class PerceptionSettings(DetectorSettings):
@@ -91,6 +93,15 @@ class PerceptionSettings(DetectorSettings):
             alpha=self.dil_alpha,
             region_objectness=self.region_objectness,
         )
+
+    def rooted(self) -> PerceptionSettings:
+        """The same settings of perception with absolute paths, for a process in another folder."""
+        files = {name: getattr(self, name) for name in _PATHS}
+        lists = {
+            name: ",".join(os.path.abspath(part.strip()) for part in text.split(",") if part.strip())
+            for name, text in files.items()
+        }
+        return self.model_copy(update=lists)
 
     def hash_on(self, device_kind: str) -> str:
         """Digest of all settings of perception that change the SceneAssessment, SHA-256, hex; weights and panel have their

@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import platform
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from typing import Protocol
 
 import psutil
 
+from sticker_uq.evaluation.replay.assessment_json import code_fingerprint
 from sticker_uq.evaluation.replay.prefetch import ahead
 from sticker_uq.io.images import Picture
 from sticker_uq.io.sources import ImageSource, SourceImage
+from sticker_uq.perception.factory import load_perception
 from sticker_uq.perception.image_facts import ImageFacts, image_facts
 from sticker_uq.perception.settings import PerceptionSettings
 from sticker_uq.scene import InvalidInput, SceneAssessment
@@ -32,6 +37,18 @@ _DONE_AHEAD = 4  # assessments that wait for whoever writes
 
 class Assessor(Protocol):
     """What a replay needs of :class:`sticker_uq.perception.Perception`."""
+
+    @property
+    def model_hash(self) -> str:
+        """Identity of the weights of the replay's perception."""
+
+    @property
+    def settings_hash(self) -> str:
+        """Identity of the settings of the replay's perception, its device included."""
+
+    @property
+    def panel_hash(self) -> str:
+        """Identity of the panel of the replay's perception, empty without one."""
 
     def assess(
         self,
@@ -91,6 +108,37 @@ def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: i
         pool.shutdown(cancel_futures=True)
 
 
+def identity_of(perception: Assessor) -> str:
+    """What decides a replay's assessments beside the image: weights, settings, panel, and the code that uses them."""
+    return f"{perception.model_hash}:{perception.settings_hash}:{perception.panel_hash}:{code_fingerprint()}"
+
+
+@cache
+def same_perception(settings: PerceptionSettings, identity: str) -> Assessor:
+    """The perception of ``settings``, kept for the next task of this process.
+
+    Raises InvalidInput unless it is that of ``identity``: another machine may have other weights, devices or code.
+    """
+    perception = load_perception(settings)
+    if identity_of(perception) != identity:
+        raise InvalidInput(
+            f"{platform.node()}: weights, device or code differ from those of the machine that spreads the work; expected the "
+            "same everywhere, for example --device cpu and one version of sticker_uq"
+        )
+    return perception
+
+
+def assess_apart(
+    item: SourceImage, settings: PerceptionSettings, identity: str
+) -> tuple[SourceImage, SceneAssessment]:
+    """Task of a replay for another process: ``item`` with its assessment, both without their pixels, which need not travel back.
+
+    Raises as :func:`same_perception`.
+    """
+    assessment = _assess(item, same_perception(settings, identity), keep_saliency=False)
+    return replace(item, image=None), assessment
+
+
 def process_count(settings: PerceptionSettings, images: int) -> int:
     """In how many processes a replay of about `images` recorded images is fastest with `settings` on this machine.
 
@@ -111,11 +159,13 @@ def _uses_gpu(device: str) -> bool:
     return bool(torch.cuda.is_available())
 
 
-def _assess(item: SourceImage, perception: Assessor, facts: ImageFacts | None = None) -> SceneAssessment:
+def _assess(
+    item: SourceImage, perception: Assessor, facts: ImageFacts | None = None, keep_saliency: bool = True
+) -> SceneAssessment:
     if item.image is None:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, item.error)
     try:
-        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency=True, facts=facts)
+        return perception.assess(item.image, item.stamp_ns, item.frame_id, keep_saliency, facts)
     except InvalidInput as error:
         return perception.failed_assessment(item.stamp_ns, item.frame_id, str(error))
 

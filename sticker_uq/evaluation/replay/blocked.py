@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -50,14 +50,9 @@ class BlockedBy:
         self._found: dict[tuple[str, str, str], _Reason] = {}
 
     def add(self, decision: SceneDecision) -> None:
-        """Note what blocked the image that the replay's policy has judged."""
-        for verdict in decision.verdicts:
-            if verdict.verdict is Verdict.ASK:
-                # of an object seen in few passes the other reasons say what it may be
-                rare = verdict.reasons[0].code == "few_passes"
-                self._count("object", verdict.reasons[:1] if rare else verdict.reasons)
-        if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
-            self._count("scene", decision.reasons)
+        """Count what blocked the replay's next image."""
+        for about, reasons in _blocking(decision):
+            self._count(about, reasons)
 
     def rows(self) -> list[Row]:
         """The rows of the replay's table of the policy's limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
@@ -88,6 +83,21 @@ class BlockedBy:
             found.blocked += 1
             found.alone += len(distinct) == 1
             found.values.append(reason.value)
+
+
+def blocked_by(decision: SceneDecision) -> list[str]:
+    """What kept the scene of a replay's ``decision``, or an object in it, from being released: names of limits, sorted."""
+    return sorted({_name(reason) for _, reasons in _blocking(decision) for reason in reasons})
+
+
+def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]:
+    for verdict in decision.verdicts:
+        if verdict.verdict is Verdict.ASK:
+            # of an object seen in few passes the other reasons say what it may be
+            rare = verdict.reasons[0].code == "few_passes"
+            yield "object", verdict.reasons[:1] if rare else verdict.reasons
+    if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
+        yield "scene", decision.reasons
 
 
 def _name(reason: Reason) -> str:

@@ -81,17 +81,17 @@ class RecordedLaptop:
         return any(v.by_operator for v in verdicts if v.object.id == removal.object_id)
 
 
-def read_recording(bag: Bag) -> list[RecordedLaptop]:
-    """The laptops of a live cell's recording in the order in which they came.
+def read_recording(bag: Bag, scenes: bool = True) -> list[RecordedLaptop]:
+    """The laptops of a live cell's recording in the order in which they came; without ``scenes`` and decisions, in little memory.
 
     What happened before the first laptop was announced belongs to it. Raises :class:`InvalidInput` when the recording lacks
     the cell's topics or when their messages have other fields.
     """
     with expected_fields(f"{bag.path}: a message of the cell"):
-        return _laptops(bag)
+        return _laptops(bag, scenes)
 
 
-def _laptops(bag: Bag) -> list[RecordedLaptop]:
+def _laptops(bag: Bag, scenes: bool) -> list[RecordedLaptop]:
     laptops: list[RecordedLaptop] = []
     for message in _messages(bag, "Workpiece"):
         laptops.append(RecordedLaptop(message.id, stamp_to_ns(message.header.stamp)))
@@ -104,7 +104,8 @@ def _laptops(bag: Bag) -> list[RecordedLaptop]:
             laptop.left_ns = stamp_to_ns(message.header.stamp)
             laptop.result = text_of(reason_from_msg(message.reason))
             laptop.clean = message.result == 1
-    _read_scenes(bag, laptops)
+    if scenes:
+        _read_scenes(bag, laptops)
     _read_gate(bag, laptops)
     _read_questions(bag, laptops)
     return laptops

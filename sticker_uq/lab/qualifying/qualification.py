@@ -183,7 +183,7 @@ class Qualification:
     """The steps of a qualification in the folder of ``steps``, each of them done once for the same inputs.
 
     Raises :class:`InvalidInput` for unusable data or settings. ``stop``: whether to end after the next step of the training, with
-    ``KeyboardInterrupt``.
+    ``KeyboardInterrupt``. ``jobs``, ``ray_address``: where images are assessed, see :func:`assess_sources`.
     """
 
     def __init__(
@@ -192,8 +192,11 @@ class Qualification:
         steps: Steps,
         progress: Progress = lambda stage, done, total: None,
         stop: Callable[[], bool] = lambda: False,
+        jobs: int = 0,
+        ray_address: str = "",
     ) -> None:
         settings.check()
+        self._jobs, self._ray_address = jobs, ray_address
         self.settings, self._steps, self._progress, self._stop = settings, steps, progress, stop
         self._work = steps.work
         self._base_file = settings.base or share_folder() / "config" / "policy.yaml"
@@ -456,6 +459,8 @@ class Qualification:
             self._perception,
             self._work / "assessments.sqlite",
             lambda: self._progress(f"assessing the {part} part", next(done), len(source)),
+            self._jobs,
+            self._ray_address,
         )
 
     def _test(self, calibration: CalibrationResult) -> PolicyTestResult:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from sticker_uq.evaluation.executors import start_worker
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.reading import read_bytes
-from sticker_uq.lab.processes import start_worker
 from sticker_uq.lab.robustness.cases import FollowUpCase
 from sticker_uq.lab.robustness.image_distances import ImageDistances, Reference
 from sticker_uq.lab.robustness.systems_interface import Action, Answer, System

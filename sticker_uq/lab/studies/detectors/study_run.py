@@ -7,22 +7,30 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from sticker_uq.detection.detector import resolve_device
+from sticker_uq.evaluation.executors import Executor
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.reading import read_bytes, read_json
-from sticker_uq.lab.studies.detectors.executors import Executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images
 from sticker_uq.lab.studies.detectors.results import CLEAN
 from sticker_uq.lab.studies.detectors.study_plan import PATCHED, TRANSFER, ModelChoice, StudySettings
-from sticker_uq.lab.studies.detectors.study_tasks import Assess, Attack, Task, check_name, weights_hash
+from sticker_uq.lab.studies.detectors.study_tasks import (
+    Assess,
+    Attack,
+    Task,
+    check_name,
+    perform_task,
+    weights_hash,
+)
 from sticker_uq.lab.table_files import write_parquet
 from sticker_uq.scene import InvalidInput
 
@@ -246,7 +254,7 @@ def _complete(
     missing = list(_missing(tasks, store))
     total = len(tasks)
     progress(stage, total - len(missing), total)
-    for done, result in enumerate(execute(missing, settings), 1):
+    for done, result in enumerate(execute(partial(perform_task, settings=settings), missing), 1):
         store.put(result)
         progress(stage, total - len(missing) + done, total)
 

@@ -15,17 +15,16 @@ from std_msgs.msg import Header
 from typer.testing import CliRunner
 
 from sticker_uq.cli.study import app
+from sticker_uq.evaluation import executors
+from sticker_uq.evaluation.executors import executor
 from sticker_uq.io.bag_writer import BagWriter
 from sticker_uq.io.coco import read_coco, read_picture, write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.attacks.dag import DagSettings
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.studies.detectors import executors
-from sticker_uq.lab.studies.detectors.executors import executor
 from sticker_uq.lab.studies.detectors.labelled import labelled_images, with_topics
 from sticker_uq.lab.studies.detectors.study_plan import Circumstance, DataSet, ModelChoice, StudySettings
 from sticker_uq.lab.studies.detectors.study_run import CELLS, Study, run_study
-from sticker_uq.lab.studies.detectors.study_tasks import perform_task
 from sticker_uq.lab.studies.detectors.summaries import attack_table, circumstance_table
 from sticker_uq.scene import InvalidInput, ObjectClass
 
@@ -66,12 +65,12 @@ class Spy:
         self.tasks: list = []
         self._most = most
 
-    def __call__(self, tasks, plan):
+    def __call__(self, perform, tasks):
         for task in reversed(tasks):
             if len(self.tasks) >= self._most:
                 raise KeyboardInterrupt
             self.tasks.append(task)
-            yield perform_task(task, plan)
+            yield perform(task)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assessments kept as JSON values, so that a second calibration with other levels needs no detector run."""
+"""Assessments as JSON values, so that a second calibration or another policy needs no detector run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import sticker_uq
 from sticker_uq.scene import (
     METRICS,
     Exposure,
@@ -31,8 +30,8 @@ _PERCEPTION = ("scene.py", "detection", "uncertainty", "monitors", "dil", "novel
 
 @cache
 def code_fingerprint(*further: str) -> str:
-    """Digest for the calibration's cache: source code of perception and of ``further`` parts of this package, 16 hex digits."""
-    root = Path(sticker_uq.__file__).parent
+    """Digest for caches of assessments: source code of perception and of ``further`` parts of this package, 16 hex digits."""
+    root = Path(__file__).parents[2]
     digest = hashlib.blake2b(digest_size=8)
     for part in (*_PERCEPTION, *further):
         files = [root / part] if part.endswith(".py") else sorted((root / part).rglob("*.py"))
@@ -43,12 +42,12 @@ def code_fingerprint(*further: str) -> str:
 
 
 def assessment_to_plain(assessment: SceneAssessment) -> dict[str, Any]:
-    """``assessment`` for the calibration's cache, as JSON can hold it, without timings and saliency map."""
+    """``assessment`` as JSON can hold it, without timings and saliency map."""
     return dict(to_plain(assessment, leave_out=("timings", "saliency")))
 
 
 def assessment_from_plain(plain: Mapping[str, Any]) -> SceneAssessment:
-    """The assessment that the calibration's cache holds as :func:`assessment_to_plain` made it, with the same digest."""
+    """The assessment that a cache of a replay holds as :func:`assessment_to_plain` made it; its digest is the same."""
     values = dict(plain)
     localization, exposure = values.pop("localization"), values.pop("exposure", None)
     return SceneAssessment(

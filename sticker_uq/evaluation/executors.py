@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where work that is spread runs: in this process, in several processes, or on a Ray cluster, with the same results."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol, TypeVar
+
+import cv2
+
+from sticker_uq.scene import InvalidInput
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_UNDER_WAY = 4
+"""Pieces of work that are handed out at once, per process or core."""
+_OBJECT_STORE = 100 * 2**20
+"""Bytes that a local cluster keeps for what travels between processes. Ray would take 30 % of the memory."""
+_GRACE_S = 2.0
+_HOST_AND_PORT = re.compile(r"(?:ray://)?([^/:]+):(\d+)")
+_LOST = "a process that shared the work was killed, perhaps for lack of memory; give fewer --jobs"
+
+
+class Executor(Protocol):
+    """Applies a function to many things at once."""
+
+    def __call__(self, function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
+        """What the executed ``function`` returns for each of ``work``, in any order; raises what it raises.
+
+        Function, work and results must be picklable. Of ``work`` only as much is taken as is handed out.
+        """
+
+
+@contextmanager
+def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
+    """Executor of spread work.
+
+    ``ray_address``: a Ray cluster ("auto", its address, or "local", one of ``jobs`` processes), else ``jobs`` processes, for 1
+    this one.
+
+    Processes and cluster serve all calls until the context ends. Raises InvalidInput when Ray is wanted and not installed, or
+    no cluster is there, and OSError when a process was killed.
+    """
+    if ray_address:
+        with _cluster(ray_address, jobs):
+            yield _on_ray
+    elif jobs == 1:
+        yield _here
+    else:
+        context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
+        pool = ProcessPoolExecutor(jobs, context, start_worker)  # starts a process when there is work for it
+        try:
+            yield partial(_in_processes, pool=pool, most=jobs * _UNDER_WAY)
+        except BaseException:
+            _end(multiprocessing.active_children())  # a recording may take hours
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def start_worker() -> None:
+    """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file; each computes with
+
+    one thread of OpenCV.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    cv2.setNumThreads(1)
+
+
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """End ``processes``: what they do is left at once, and what a pool had handed to them already is not begun for long."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_GRACE_S)
+        process.kill()
+
+
+def _here(function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
+    return map(function, work)
+
+
+def _in_processes(
+    function: Callable[[T], R], work: Iterable[T], pool: ProcessPoolExecutor, most: int
+) -> Iterator[R]:
+    running: set[Future[R]] = set()
+    try:
+        for item in work:
+            running.add(pool.submit(function, item))
+            if len(running) >= most:
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in finished)
+        while running:
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in finished)
+    except BrokenProcessPool:
+        raise OSError(errno.ECHILD, _LOST) from None
+
+
+@contextmanager
+def _cluster(address: str, jobs: int) -> Iterator[None]:
+    """Connected to the Ray cluster at ``address``; one that is there already stays."""
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ModuleNotFoundError:
+        raise InvalidInput(
+            f"--ray-address {address}: expected the Python package ray; pip install ray"
+        ) from None
+    started_here = not ray.is_initialized()
+    if started_here and address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # work tells nobody that it runs
+        # "local" itself, because nothing would connect to a cluster that happens to run here
+        ray.init(
+            address="local",
+            num_cpus=jobs,
+            object_store_memory=_OBJECT_STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
+    elif started_here:
+        try:
+            if found := _HOST_AND_PORT.fullmatch(address):  # Ray itself tries for minutes
+                socket.create_connection((found[1], int(found[2])), timeout=5.0).close()
+            ray.init(address=address, log_to_driver=False)
+        except (OSError, OverflowError, ValueError, RuntimeError) as error:
+            words = " ".join(str(error).split())
+            raise InvalidInput(
+                f"--ray-address {address}: expected the address of a Ray cluster ({words})"
+            ) from None
+    try:
+        yield
+    finally:
+        if started_here:
+            ray.shutdown()
+
+
+def _on_ray(function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
+    ray: Any = importlib.import_module("ray")
+    remote = ray.remote(_apply)
+    shared, waiting = ray.put(function), iter(work)
+    most = max(int(ray.cluster_resources().get("CPU", 1)) * _UNDER_WAY, 1)
+    running: list[Any] = []
+    try:
+        while True:
+            while len(running) < most and (item := next(waiting, None)) is not None:
+                running.append(remote.remote(shared, item))
+            if not running:
+                return
+            finished, running = ray.wait(running)
+            for reference in finished:
+                yield ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None  # not with the traceback of another machine as its text
+    except ray.exceptions.RayError:
+        raise OSError(errno.ECHILD, _LOST) from None
+
+
+def _apply(function: Callable[[T], R], item: T) -> R:
+    return function(item)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work that is spread comes back whole, in any order; what goes wrong elsewhere is raised here as what it is."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import operator
+import os
+import re
+import subprocess
+import time
+from itertools import count
+
+import pytest
+
+from sticker_uq.evaluation.executors import executor
+from sticker_uq.scene import InvalidInput
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_all_work_is_done_and_what_it_raises_is_raised(jobs):
+    with executor(jobs) as execute:
+        assert sorted(execute(operator.neg, range(30))) == list(range(-29, 1))
+        with pytest.raises(ValueError, match="math domain error"):
+            list(execute(math.sqrt, [1.0, -1.0]))
+        assert list(execute(operator.neg, [])) == []
+
+
+def test_no_more_work_is_taken_than_is_handed_out():
+    numbers = count()
+    with executor(2) as execute:
+        found = execute(operator.neg, numbers)
+        next(found)
+        assert next(numbers) < 20
+
+
+def test_a_killed_process_is_one_line():
+    with (
+        pytest.raises(OSError, match="was killed, perhaps for lack of memory") as raised,
+        executor(2) as execute,
+    ):
+        list(execute(os._exit, [9]))
+    assert raised.value.strerror
+
+
+def test_an_interruption_does_not_wait_for_work_that_takes_hours(tmp_path):
+    started = [tmp_path / "1", tmp_path / "2"]
+
+    def work():
+        for file in (*started, tmp_path / "3"):
+            yield ["sh", "-c", f"touch {file}; sleep 600"]
+        while not all(file.exists() for file in started):
+            time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), executor(2) as execute:
+        list(execute(subprocess.check_call, work()))
+    assert time.monotonic() - begun < 300
+    assert multiprocessing.active_children() == []
+
+
+def test_no_cluster_there_is_said_before_any_work():
+    pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
+    said = re.escape("--ray-address 127.0.0.1:1: expected the address of a Ray cluster (")
+    with pytest.raises(InvalidInput, match=said), executor(1, "127.0.0.1:1"):
+        pass
