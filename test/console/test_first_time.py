@@ -118,7 +118,7 @@ def test_the_particular_reason_stands_alone_and_a_picture_that_stopped_is_old(ta
         expect(page.locator("#closed")).to_be_empty()
         expect(page.locator("#why")).to_have_text("The picture is too dark")
         expect(page.locator("#todo")).to_contain_text("Check the lamp")
-        expect(page.locator("#which")).to_have_text(re.compile(r"Old picture: 4\d s ago"))
+        expect(page.locator("#which")).to_have_text(re.compile(r"Last picture, 4\d s old"))
         assert words_on_the_picture(page) == []
         assert not [mark for mark in page.evaluate("window.drawn") if mark["colour"] == "#009e73"]
         cell.gate = gate("blocked", "exposure", "arm_failed", details=[reason("arm_silent")])
@@ -172,7 +172,7 @@ def test_held_says_by_whom_since_when_and_what_comes_after_it(tablet):
         page = opened(tablet, address)
         banner, hold = page.locator("#held"), page.locator("#hold")
         expect(banner).to_contain_text(re.compile(r"HELD by Grace since \d\d:\d\d:\d\d"))
-        expect(banner).to_contain_text("Look first: the arm is free, nobody is near it.")
+        expect(banner).to_contain_text("Look first: nothing is caught on the arm, nobody is near it.")
         wanted = "(hold) => { const style = getComputedStyle(hold); return [style.backgroundColor, style.borderStyle]; }"
         pressed = hold.evaluate(wanted)
         page.fill("#who", "Ada")
@@ -207,11 +207,11 @@ def test_a_fault_says_what_to_look_at_and_health_agrees(tablet):
 def test_without_contact_the_page_says_where_to_stop_and_when_contact_is_back(tablet):
     with prepared("lost-supervisor") as (address, cell):
         page = opened(tablet, address)
-        expect(page.locator("#alarm")).to_contain_text("use the emergency stop at the machine")
-        expect(page.locator("#which")).to_contain_text("Old picture")
-        expect(page.locator("#health-title")).to_have_text("Health: – silent")
+        expect(page.locator("#alarm")).to_contain_text("If anything is wrong, press the emergency stop")
+        expect(page.locator("#which")).to_contain_text("Last picture, ")
+        expect(page.locator("#health-title")).to_have_text("Health: – no report")
         page.click("#health-title")
-        expect(page.locator("#health")).to_contain_text("If it stays silent, call the person in charge.")
+        expect(page.locator("#health")).to_contain_text("If none comes, call the person in charge.")
         page.click("#hold")
         expect(page.locator("#said")).to_contain_text(
             "HOLD: NOT done: The control of the arm did not answer in time. See that"
@@ -325,9 +325,9 @@ def test_each_answer_says_what_it_means_and_the_small_picture_shows_the_box(tabl
         page = opened(tablet, address)
         item = page.locator("#objects li").first
         for answer, means in (
-            ("Peel it", "the whole sticker"),
+            ("Peel it", "it is a sticker"),
             ("Leave it", "logo"),
-            ("Nothing is there", "bare lid"),
+            ("Nothing is there", "no object of its own"),
         ):
             button = item.get_by_role("button", name=answer)
             expect(page.locator("#" + button.get_attribute("aria-describedby"))).to_contain_text(means)
