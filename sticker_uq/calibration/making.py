@@ -85,13 +85,20 @@ def assess_sources(
     settings: PerceptionSettings,
     cache: Path,
     progress: Callable[[], None] = lambda: None,
+    need_novelty: bool = False,
 ) -> list[Assessed]:
     """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between
     runs.
 
-    Raises :class:`InvalidInput` for an image that cannot be assessed, and for one that is there twice.
+    Raises :class:`InvalidInput` for an image that cannot be assessed, for one that is there twice and, before any is assessed,
+    where ``need_novelty`` and no novelty network can be used.
     """
     perception = load_perception(settings)
+    if need_novelty and perception.novelty_problem:
+        raise InvalidInput(
+            f"{perception.novelty_problem}. The base policy releases nothing without: make a novelty network beside the weights "
+            "with `sticker-uq dil learn --network`, or give --base a policy with unmeasured_novelty: release"
+        )
     processes = process_count(settings, sum(map(len, sources)))
 
     def run(images: ImageSource) -> Iterator[tuple[SourceImage, SceneAssessment]]:

@@ -123,7 +123,7 @@ def command(
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
-    assessed = _assess(sources, settings, cache)
+    assessed = _assess(sources, settings, cache, kept.unmeasured_novelty == "ask")
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
     chosen = choose_kind(divided.fit, calibration, match_iou)
@@ -142,11 +142,13 @@ def command(
     _print(policy, out)
 
 
-def _assess(sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path) -> list[Assessed]:
+def _assess(
+    sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path, need_novelty: bool
+) -> list[Assessed]:
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=sum(map(len, sources)))
-        return assess_sources(sources, settings, cache, lambda: bar.advance(task))
+        return assess_sources(sources, settings, cache, lambda: bar.advance(task), need_novelty)
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:
