@@ -393,6 +393,7 @@ MESSAGES = {
 
 LOG_LINES = {
     "phase_changed": "{before} -> {after}",
+    "still_blocked": "BLOCKED, for other reasons than before",
     "permit_granted": "permit {goal} for object {object} of decision {decision}",
     "permit_revoked": "permit {goal} revoked",
     "object_removed": "object {object} of decision {decision} is gone",

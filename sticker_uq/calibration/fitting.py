@@ -263,9 +263,12 @@ def _why_not(name: str, level: float, delta: float, tests: Sequence[Trial], bad:
     text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}: "
     if least > level:
         needed = control.images_needed(level, delta)
-        kind = "images" if name == "alpha" else "images called clean"
-        return (
-            text + f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one"
+        kind, more = "images", "label more laptops"
+        if name == "beta":
+            kind, more = "images called clean", "label more laptops without a sticker"
+        return text + (
+            f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one; {more}, or choose a larger "
+            f"--{name} before you look at a result (one chosen by it proves nothing)"
         )
     first = tests[0]
     return text + f"{first.events} of {first.images} images are {bad} even at the first limit that is tried"

@@ -89,15 +89,22 @@ def assess_sources(
     progress: Callable[[], None] = lambda: None,
     jobs: int = 0,
     ray_address: str = "",
+    need_novelty: bool = False,
 ) -> list[Assessed]:
     """What perception with ``settings`` says about all images labelled for calibration; the file ``cache`` keeps it between
     runs.
 
     ``jobs``: processes that share the images, 0: automatic; ``ray_address``: a Ray cluster instead, see
-    :func:`sticker_uq.evaluation.executors.executor`. Raises :class:`InvalidInput` for an image that cannot be assessed, and for
-    one that is there twice, and what the executor raises.
+    :func:`sticker_uq.evaluation.executors.executor`. Raises what the executor raises, and :class:`InvalidInput` for an image
+    that cannot be assessed, for one that is there twice and, before any is assessed, where ``need_novelty`` and no novelty
+    network can be used.
     """
     perception = load_perception(settings)
+    if need_novelty and perception.novelty_problem:
+        raise InvalidInput(
+            f"{perception.novelty_problem}. The base policy releases nothing without: make a novelty network beside the weights "
+            "with `sticker-uq dil learn --network`, or give --base a policy with unmeasured_novelty: release"
+        )
     processes = jobs or process_count(settings, sum(map(len, sources)))
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))
     with ExitStack() as stack:

@@ -32,6 +32,7 @@ _MACHINE = ("device", "threads", "image_transport", "image_reliability", "max_im
 PARTS = ("model", "weights", "policy", "dropout_rate", "passes")
 """Options that a bundle takes the place of."""
 LIFECYCLE_NODES = ("detector", SUPERVISOR)
+IMAGE_SOURCE = "image_source"
 
 
 class CellOptions(BaseModel):
@@ -46,6 +47,14 @@ class CellOptions(BaseModel):
         "",
         description="Image topics of further cameras, comma-separated, which the detector serves round-robin (left/image: "
         "scenes on left/scene); the supervisor uses camera_topic only",
+    )
+    source: str = Field(
+        "",
+        description="What plays as the camera on camera_topic, over and over: a recording, folder, picture, video, or camera "
+        "device (/dev/video0 or 0); empty: a real camera publishes there",
+    )
+    source_rate: float | None = Field(
+        None, gt=0.0, le=240.0, description="Rate of its images, Hz; empty: as in params_file"
     )
     image_transport: Literal["", "raw", "compressed"] = Field(
         "", description="Image transport, raw or compressed; empty: as in params_file"
@@ -126,7 +135,8 @@ class CellOptions(BaseModel):
 class ProcessSpec:
     """One process of a cell: the executable of this package, its node name, parameters beyond the file's, and topic remappings.
 
-    ``essential``: the cell ends with it. ``nice``: how much priority it leaves to the other processes, 0 to 19.
+    ``essential``: the cell ends with it. ``nice``: how much priority it leaves to the other processes, 0 to 19. ``rights``: the
+    name of its SROS2 enclave; empty: that of the node.
     """
 
     executable: str
@@ -139,6 +149,7 @@ class ProcessSpec:
     respawn: bool = False
     essential: bool = True
     nice: int = 0
+    rights: str = ""
 
     def log_arguments(self) -> list[str]:
         """The ROS arguments that set the log level of a cell's process, but not that of the middleware at debug."""
@@ -154,7 +165,7 @@ class ProcessSpec:
     @property
     def enclave(self) -> str:
         """The SROS2 enclave of this process of the cell; unused without security."""
-        return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.name}"
+        return f"{absolute_namespace(self.namespace).rstrip('/')}/{self.rights or self.name}"
 
     def ros_arguments(self, own_parameters: Path | None) -> list[str]:
         """The ``--ros-args`` that start a cell's process; ``own_parameters`` is a file holding :attr:`parameters`."""
@@ -241,7 +252,7 @@ def cell_processes(options: CellOptions) -> list[ProcessSpec]:
         simulation = _given(person=options.sim_person, seed=options.sim_seed, laptops=options.sim_laptops)
         remappings = (*_image_remappings(options.camera_topic), *beside_camera)
         processes.append(_process(options, "cell_sim", simulation, remappings))
-    return processes + _shadow_processes(options)
+    return processes + _source_processes(options) + _shadow_processes(options)
 
 
 def detector_process(options: CellOptions) -> ProcessSpec:
@@ -262,6 +273,34 @@ def _detector_process(options: CellOptions, bundle: Bundle | None) -> ProcessSpe
     if bundle is not None:
         parameters |= bundle.detector_parameters()
     return _process(options, "detector", parameters, _image_remappings(options.camera_topic))
+
+
+def _source_processes(options: CellOptions) -> list[ProcessSpec]:
+    """The node that plays ``source`` as the camera, in the place and with the rights of one; none without ``source``."""
+    if not options.source:
+        if options.source_rate is not None:
+            raise InvalidInput("source_rate without source: expected a recording, folder or video, too")
+        return []
+    if options.sim:
+        raise InvalidInput("source and sim: expected one of them; the simulation has a camera of its own")
+    # compresses, or sends raw images, only while somebody subscribes to them
+    played = _given(
+        source=_played(options.source), loop=True, transport="both", rate=options.source_rate, autostart=True
+    )
+    remappings = (*_image_remappings(options.camera_topic), *_camera_info_remapping(options.camera_topic))
+    return [replace(_process(options, IMAGE_SOURCE, played, remappings), rights="camera")]
+
+
+def _played(text: str) -> str:
+    """``text``, a path made absolute; raises :class:`InvalidInput` when there is nothing at it."""
+    if text.isdigit() or text.startswith("/dev/"):
+        return text
+    path = Path(text).expanduser().resolve()
+    if not path.exists():
+        raise InvalidInput(
+            f"source {text!r}: no such recording, folder, picture or video, nor a camera device"
+        )
+    return str(path)
 
 
 def _shadow_processes(options: CellOptions) -> list[ProcessSpec]:

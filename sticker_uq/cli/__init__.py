@@ -26,6 +26,7 @@ PANELS = {
     "Run a cell": {
         "demo": "Run five laptops through the whole simulated cell, with a recording and a report.",
         "cell": "Run the nodes of the cell as processes until Ctrl-C.",
+        "status": "Print a running cell's gate, why it is closed, and its diagnostics.",
         "doctor": "Check this machine, with advice on each finding.",
         "audit": "Check or show the audit log of a supervisor.",
         "shadow": "Report what a candidate beside the cell would have decided differently.",

@@ -125,7 +125,7 @@ def command(
     known = evidence(sources, delta, fit_share, split_seed)
     typer.echo(known.text(), err=True)
     known.check(alpha, beta)
-    assessed = _assess(sources, settings, cache, jobs, ray_address)
+    assessed = _assess(sources, settings, cache, jobs, ray_address, kept.unmeasured_novelty == "ask")
     _tell_of_workpieces(sources, [record for part in assessed for record in part.records])
     divided = Divided.of(assessed, fit_share, split_seed)
     chosen = choose_kind(divided.fit, calibration, match_iou)
@@ -145,12 +145,19 @@ def command(
 
 
 def _assess(
-    sources: Sequence[LabelledSource], settings: PerceptionSettings, cache: Path, jobs: int, ray_address: str
+    sources: Sequence[LabelledSource],
+    settings: PerceptionSettings,
+    cache: Path,
+    jobs: int,
+    ray_address: str,
+    need_novelty: bool,
 ) -> list[Assessed]:
     columns = (TextColumn("assessing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=sum(map(len, sources)))
-        return assess_sources(sources, settings, cache, lambda: bar.advance(task), jobs, ray_address)
+        return assess_sources(
+            sources, settings, cache, lambda: bar.advance(task), jobs, ray_address, need_novelty
+        )
 
 
 def _tell_of_workpieces(sources: Sequence[LabelledSource], records: Sequence[Record]) -> None:

@@ -34,10 +34,17 @@ from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTI
 from sticker_uq.lab.training.novelty_learning import learn_novelty_head, learn_novelty_network
 from sticker_uq.lab.training.novelty_training import EPOCHS
 from sticker_uq.novelty.head import NoveltyHead, load_novelty_model, save_head
-from sticker_uq.novelty.network import NoveltyNetwork, packaged_network, read_network, save_network
+from sticker_uq.novelty.network import (
+    NoveltyNetwork,
+    packaged_file,
+    packaged_network,
+    read_network,
+    save_network,
+)
 from sticker_uq.scene import InvalidInput
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+_PACKAGED = "packaged"
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
 
 
@@ -125,7 +132,9 @@ def learn(
     ] = EPOCHS,
     start: Annotated[
         Path | None,
-        typer.Option(help="Trained network to continue from; only with --network."),
+        typer.Option(
+            help="Trained network to continue from: a file, or packaged for the packaged one; only with --network."
+        ),
     ] = None,
 ) -> None:
     """Train novelty detection on clean pictures with random shapes pasted on them (outlier exposure).
@@ -143,7 +152,7 @@ def learn(
     model: NoveltyNetwork | NoveltyHead
     with stage_bars(_COLUMNS) as progress:
         if network:
-            begin = None if start is None else read_network(start)
+            begin = None if start is None else read_network(_start_of(start))
             model = learn_novelty_network(detector, pictures, begin, epochs, seed, progress)
         else:
             model = learn_novelty_head(detector, pictures, seed, progress)
@@ -159,8 +168,27 @@ def learn(
     typer.echo(f"AUROC of unknown objects {quality.objects}, of foreign scenes {quality.scenes}")
     if quality.weakness:
         typer.echo(
-            f"TOO WEAK, perception will not use it: {quality.weakness}; learn from more pictures", err=True
+            f"TOO WEAK, perception will not use it: {quality.weakness}. {_remedy(network, start)}", err=True
         )
+
+
+def _start_of(start: Path) -> Path:
+    """The file of the network to continue from, the packaged one for ``packaged``; raises :class:`InvalidInput` without it."""
+    if str(start) != _PACKAGED:
+        return start
+    file = next((found for name in MODEL_NAMES if (found := packaged_file(name)) is not None), None)
+    if file is None:
+        raise InvalidInput("--start packaged: this installation has no packaged novelty network")
+    return file
+
+
+def _remedy(network: bool, start: Path | None) -> str:
+    """What to do about a network or head that is too weak."""
+    if not network:
+        return "Learn from more pictures, or a network: --network --start packaged takes the fewest pictures"
+    if start is None:
+        return "Continue from the packaged network (--start packaged), or learn from more pictures"
+    return "Learn from more pictures, of all laptops and all light that the cell will see, and without foreign objects"
 
 
 def _cases(data: Path, count: int) -> dict[str, list[AbnormalImage]]:

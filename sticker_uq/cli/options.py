@@ -75,7 +75,11 @@ def _typed(parameter: typer.CallbackParam) -> str:
 
 
 def settings_options(
-    argument: str, model: type[BaseModel], node: str, also_known: Iterable[str] = ()
+    argument: str,
+    model: type[BaseModel],
+    node: str,
+    also_known: Iterable[str] = (),
+    other_help: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator of a typer command: its parameter `argument` is filled with a `model` made from options and ``--params``.
 
@@ -83,7 +87,8 @@ def settings_options(
     parameters of that node that do not apply to the command and are skipped. A command that has a parameter ``params``
     gets the path of the file too (None without one). One that has a parameter ``bundle`` has an option ``--bundle``, which
     takes the place of the others, and gets the :class:`Bundle` or None. Raises InvalidInput when the command runs with a value
-    that the model refuses or with an unknown parameter in the file.
+    that the model refuses or with an unknown parameter in the file. ``other_help``: the help of options that mean something else
+    to this command.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +110,9 @@ def settings_options(
             files.append(
                 _parameter("bundle", Path, typer.Option("--bundle", metavar="FOLDER", help=_BUNDLE_HELP))
             )
-        generated = [_option(name, info) for name, info in model.model_fields.items()]
+        generated = [
+            _option(name, info, (other_help or {}).get(name)) for name, info in model.model_fields.items()
+        ]
         return _with_options(run, command, (argument, "params", "bundle"), [*files, *generated])
 
     return decorate
@@ -191,7 +198,7 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     return combine(model, {}, values)
 
 
-def _option(name: str, info: FieldInfo) -> inspect.Parameter:
+def _option(name: str, info: FieldInfo, other_help: str | None = None) -> inspect.Parameter:
     """The option of one field. The model checks ranges and choices, as for parameter files."""
     kind = kind_of(info)
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
@@ -204,7 +211,7 @@ def _option(name: str, info: FieldInfo) -> inspect.Parameter:
     details = f"({', '.join(facts)})" if facts else ""
     option = typer.Option(
         switch,
-        help=escape(f"{info.description or ''} {details}".strip()),
+        help=escape(other_help or f"{info.description or ''} {details}".strip()),
         metavar=listed if short else "NAME" if listed else None,
         show_default=False,
         rich_help_panel="Settings",

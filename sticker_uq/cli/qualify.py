@@ -28,6 +28,7 @@ from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.qualifying.qualification import (
     NOVELTY_EPOCHS,
+    REFUSED,
     SHARES,
     Found,
     Qualification,
@@ -47,7 +48,13 @@ _ARGUMENTS = "arguments"
 _DRAFT = "uncalibrated.yaml"
 
 
-@settings_options("perception", PerceptionSettings, "detector", also_known=NODE_ONLY)
+@settings_options(
+    "perception",
+    PerceptionSettings,
+    "detector",
+    also_known=NODE_ONLY,
+    other_help={name: f"refused, also in --params: {why}" for name, why in REFUSED.items()},
+)
 @field_options("training", TrainSettings, *_TRAINING)
 def command(
     perception: PerceptionSettings,
@@ -115,6 +122,9 @@ def command(
     ] = False,
 ) -> None:
     """Check, train, evaluate, learn novelty, calibrate, test, assess robustness: a bundle, and a report that says ready or not.
+
+    It always trains: --start FILE trains on from weights, and --weights is refused. For weights that are to stay as they are,
+    calibrate and make the bundle by themselves (`sticker-uq calibrate`, `sticker-uq bundle create`).
 
     The same call resumes after an interruption. Exit status 0: ready; 1: not ready, the report says why; 2: invalid input.
     """

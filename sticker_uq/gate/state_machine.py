@@ -67,8 +67,11 @@ def step(
     if context.state.phase is not state.phase:
         severity = Severity.ERROR if context.state.phase is Phase.FAULT else Severity.INFO
         changed = Reason.of("phase_changed", before=state.phase.name, after=context.state.phase.name)
-        closed = map(Reason, context.state.reasons.codes)
-        context.log(severity, changed, *closed, *context.state.details)
+        context.log(severity, changed, *map(Reason, context.state.reasons.codes), *context.state.details)
+    elif context.state.phase is Phase.BLOCKED and context.state.reasons != state.reasons:
+        # else a person who corrects one cause after the other would not see in the log which one is next
+        other = Reason("still_blocked")
+        context.log(Severity.INFO, other, *map(Reason, context.state.reasons.codes), *context.state.details)
     # between two permits the gate is closed, and said to be so
     if isinstance(event, Tick) or (context.state.phase, context.state.reasons) != (
         state.phase,

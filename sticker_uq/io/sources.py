@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -24,6 +25,7 @@ from sticker_uq.scene import InvalidInput
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 _RAW = "sensor_msgs/msg/Image"
 _COMPRESSED = "sensor_msgs/msg/CompressedImage"
+_CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 IMAGE_TYPES = (_RAW, _COMPRESSED)
 _OWN_PICTURES = ("annotated", "saliency")  # drawn by the detector
 
@@ -53,6 +55,13 @@ class ImageSource(ABC):
 
     topic = ""
     continuous = True
+
+    @property
+    def camera_info(self) -> Any:
+        """The first readable message of a recording on the ``camera_info`` beside its image topic, as rosbags decodes a
+        ``sensor_msgs/msg/CameraInfo``; None where there is none.
+        """
+        return None
 
     @abstractmethod
     def __iter__(self) -> Iterator[SourceImage]: ...
@@ -90,6 +99,14 @@ class _BagSource(ImageSource):
     def __init__(self, path: Path, topic: str | None) -> None:
         self.bag = Bag(path)
         self.topic = _choose(self.bag, topic)
+
+    @property
+    def camera_info(self) -> Any:
+        image = self.topic.removesuffix("/compressed")
+        topic = f"{image.rpartition('/')[0]}/camera_info"
+        if self.bag.topics.get(topic) != _CAMERA_INFO:
+            return None
+        return next((item.message for item in self.bag.messages(topic) if not item.error), None)
 
     def __len__(self) -> int:
         return self.bag.counts[self.topic]

@@ -82,6 +82,12 @@ class Cascade:
         self.panel_hash = _digest(panels) if any(panels) else ""
 
     @property
+    def novelty_problem(self) -> str:
+        """Why no model of the cascade measures novelty; empty when one does, or when it is switched off."""
+        problems = [stage.novelty_problem for stage in self._stages]
+        return problems[0] if all(problems) else ""
+
+    @property
     def device(self) -> str:
         """What the cascade computes on, in words; see :attr:`Perception.device`."""
         return self._stages[0].device

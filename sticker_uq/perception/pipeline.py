@@ -82,6 +82,11 @@ class Perception:
         return self._novelty.settings_hash
 
     @property
+    def novelty_problem(self) -> str:
+        """Why perception measures no novelty, although it should; empty when it does, or when that is switched off."""
+        return self._novelty.problem
+
+    @property
     def votes(self) -> tuple[str, ...]:
         """Names of the monitors with a vote in perception's panel."""
         return () if self._panel is None else tuple(voter.name for voter in self._panel.voters)

@@ -41,6 +41,35 @@ def test_an_unusable_argument_is_named_with_its_value(name, text):
         CellOptions.from_texts({name: text})
 
 
+def test_a_source_plays_as_the_camera(tmp_path):
+    specs = _by_name(
+        source=str(tmp_path), source_rate=2.0, camera_topic="/camera/image_raw", namespace="cell_2"
+    )
+    source = specs["image_source"]
+    assert source.parameters == {
+        "use_sim_time": False, "autostart": True, "source": str(tmp_path), "loop": True, "transport": "both", "rate": 2.0,
+    }  # fmt: skip
+    assert set(specs["detector"].remappings) <= set(source.remappings), (
+        "what it plays is what the detector reads"
+    )
+    assert set(specs["supervisor"].remappings) <= set(source.remappings)
+    assert (source.essential, source.enclave) == (True, "/cell_2/camera")
+    assert _by_name(source="0")["image_source"].parameters["source"] == "0", "a camera device is no path"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"source": "nowhere"}, r"source 'nowhere': no such recording, folder, picture or video"),
+        ({"source": "/dev/video0", "sim": True}, "source and sim: expected one of them"),
+        ({"source_rate": 2.0}, "source_rate without source"),
+    ],
+)
+def test_a_source_that_cannot_be_the_camera_is_refused(options, reason):
+    with pytest.raises(InvalidInput, match=reason):
+        cell_processes(CellOptions(**options))
+
+
 def test_a_missing_file_is_named():
     with pytest.raises(InvalidInput, match=r"weights 'nowhere\.safetensors': no such file"):
         cell_processes(CellOptions(weights="nowhere.safetensors"))

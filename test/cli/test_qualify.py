@@ -143,6 +143,13 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     assert not (tmp_path / "bundle").exists()
 
 
+def test_the_help_says_that_it_trains_and_what_it_refuses() -> None:
+    told = CliRunner().invoke(app, ["qualify", "--help"], env={"COLUMNS": "400"}).output
+    assert "It always trains" in told
+    (line,) = (line for line in told.splitlines() if "--weights " in line and "<str>" in line)
+    assert "refused, also in --params: the weights are trained here" in line
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -18,6 +18,7 @@ from sticker_uq.gate.events import (
     Release,
     Reset,
     SceneReceived,
+    Severity,
     WorkpieceChanged,
 )
 from sticker_uq.gate.step_context import StepContext
@@ -158,6 +159,21 @@ def test_the_log_tells_each_change_of_phase_with_its_reason() -> None:
     assert (opened,) in [line.reasons for line in cell.sent(Log)]
     cell.send(Hold())
     assert (closed, Reason("held")) in [line.reasons[:2] for line in cell.sent(Log)]
+
+
+def test_the_log_tells_other_reasons_of_a_gate_that_stays_blocked_and_only_those() -> None:
+    cell = running()
+    cell.send(Hold())
+    cell.send(Impediment(BlockReason.AUDIT, FULL))
+    assert cell.phase is Phase.BLOCKED
+    told = cell.sent(Log)[-1]
+    assert codes(told.reasons) == ["still_blocked", "no_scene", "held", "audit", "audit_write_failed"]
+    assert told.severity is Severity.INFO
+    before = len(cell.sent(Log))
+    cell.tick()
+    assert len(cell.sent(Log)) == before, "the same reasons are told once"
+    cell.send(Impediment(BlockReason.AUDIT, None))
+    assert codes(cell.sent(Log)[-1].reasons) == ["still_blocked", "no_scene", "held"]
 
 
 @pytest.mark.parametrize(("workpiece", "name"), [("laptop-7", "laptop-7"), ("", "(unnamed)")])

@@ -67,7 +67,10 @@ def test_a_node_that_dies_fails_the_launch_with_its_reason(ros_domain, tmp_path)
 
 @pytest.mark.parametrize(
     ("file", "missing"),
-    [("cell.launch.py", ()), ("detector.launch.py", ("sim", "policy", "console", "record", "audit"))],
+    [
+        ("cell.launch.py", ()),
+        ("detector.launch.py", ("sim", "policy", "console", "record", "audit", "source")),
+    ],
 )
 def test_arguments_are_listed_with_their_descriptions(ros_domain, file, missing):
     status, output = _launch(file, "--show-args")

@@ -81,6 +81,12 @@ from sticker_uq.scene import InvalidInput, ObjectClass
 
 WEIGHTS, NOVELTY, POLICY = "weights.safetensors", "weights_novelty.safetensors", "policy.yaml"
 SHARES = (0.5, 0.35, 0.15)
+REFUSED = {
+    "weights": "the weights are trained here; --start FILE trains on from weights",
+    "escalate_to": "a bundle holds one model",
+    "panel": "a panel is fitted to weights that exist; fit one to the result, and calibrate again with it",
+}
+"""Settings of perception that a qualification refuses, and why."""
 _BASE_MODEL = "ssdlite320_mobilenet_v3_large"
 _LEAST_OF_CURVE = 4
 """Laptops of a training of the learning curve, of which it validates on one."""
@@ -118,12 +124,7 @@ class QualifySettings:
 
     def check(self) -> None:
         """Raise :class:`InvalidInput` for what a step of the qualification would refuse only after hours."""
-        refused = {
-            "weights": "the weights are trained here; --start FILE trains on from weights",
-            "escalate_to": "a bundle holds one model",
-            "panel": "a panel is fitted to weights that exist; fit one to the result, and calibrate again with it",
-        }
-        for name, why in refused.items():
+        for name, why in REFUSED.items():
             if value := getattr(self.perception, name):
                 raise InvalidInput(f"{name} = {value!r}: expected none, {why}")
         if not 0.0 <= self.min_removed <= 1.0:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,10 @@ class ImageInput:
         self._sequence = MessageLossCounter()
         self._losses: deque[float] = deque(maxlen=30)
         self._arrivals: deque[float] = deque(maxlen=30)
-        self._since = time.monotonic()
+        self._since = time.monotonic()  # that somebody publishes, or is matched anew
+        self._published = False
         self._told = ""
+        self._missed = False
         self._recheck = node.create_guard_condition(self.check)
         self.profile = qos.NEWEST_IMAGE_BEST_EFFORT
         self.profile = self._wanted(self._publishers())
@@ -75,8 +78,8 @@ class ImageInput:
         self._node.destroy_guard_condition(self._recheck)
 
     def check(self) -> None:
-        """Match the QoS of the image publishers with the node's subscription, and log a fault once when it appears. For a slow
-        timer.
+        """Match the QoS of the image publishers with the node's subscription, and log a fault once when it appears, and once that
+        images arrive again. For a slow timer.
         """
         wanted = self._wanted(self._publishers())
         if wanted != self.profile:
@@ -90,15 +93,19 @@ class ImageInput:
         fault = message if level == Level.ERROR else ""
         if fault and not self._told:
             self._node.get_logger().error(fault)
+            self._missed = True
         self._told = fault
+        if self._missed and level == Level.OK:
+            self._node.get_logger().info(f"{self.topic}: images arrive now")
+            self._missed = False
 
     def state(self) -> tuple[Level, str]:
         """Level and description of the node's image subscription for diagnostics, naming topic and QoS policies."""
         publishers = self._publishers()
-        last = self._arrivals[-1] if self._arrivals else self._since
-        quiet = time.monotonic() - last
-        if self.received and quiet < QUIET_S:
-            if self._losses and time.monotonic() - self._losses[-1] < QUIET_S:
+        now = time.monotonic()
+        last = self._arrivals[-1] if self._arrivals else -math.inf
+        if now - last < QUIET_S:
+            if self._losses and now - self._losses[-1] < QUIET_S:
                 return Level.WARN, f"{self.topic}: images are lost on the way, {self.lost} so far; {BUFFERS}"
             return Level.OK, f"receiving {self.topic}"
         if problem := self._mismatch(publishers):
@@ -107,8 +114,9 @@ class ImageInput:
             what = "the publisher is gone" if self.received else "nobody publishes it yet"
             level = Level.ERROR if self.received else Level.WARN
             return level, f"waiting for {'an' if self.received else 'first'} image on {self.topic}: {what}"
+        quiet = now - max(last, self._since)
         if quiet < QUIET_S:
-            return Level.WARN, f"waiting for first image on {self.topic}"
+            return Level.WARN, f"waiting for {'an' if self.received else 'first'} image on {self.topic}"
         offers = ", ".join(sorted({qos.describe(p.qos_profile) for p in publishers}))
         return Level.ERROR, (
             f"{self.topic}: {len(publishers)} publisher(s) matched but no image for {quiet:.0f} s (offered: {offers}; "
@@ -147,6 +155,8 @@ class ImageInput:
 
     def _on_matched(self, info: Any) -> None:
         self._sequence.publishers_changed(info.current_count)
+        if info.current_count_change > 0:
+            self._since = time.monotonic()
         self._on_event(info)
 
     def _on_event(self, _: Any) -> None:
@@ -164,7 +174,12 @@ class ImageInput:
         )
 
     def _publishers(self) -> Sequence[TopicEndpointInfo]:
-        return self._node.get_publishers_info_by_topic(self.topic)
+        """Who publishes the topic. Discovery may know it before the subscription is matched: time counts from then, too."""
+        found = self._node.get_publishers_info_by_topic(self.topic)
+        if found and not self._published:
+            self._since = time.monotonic()
+        self._published = bool(found)
+        return found
 
     def _wanted(self, publishers: Sequence[TopicEndpointInfo]) -> QoSProfile:
         if self._reliability != "auto":

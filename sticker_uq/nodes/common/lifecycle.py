@@ -324,6 +324,8 @@ def _run(
         if isinstance(node, ManagedNode) and stop.code is None and node.autostart and not node.start():
             logger.fatal(f"autostart failed, giving up: {node.last_failure}")
             return 1
+        if isinstance(node, ManagedNode) and not node.autostart:
+            logger.info("not configured: waiting for a configure transition (autostart is false)")
         while stop.code is None and rclpy.ok():
             executor.spin_once()
         return stop.code or 0

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node ``image_source``: plays a recording, a folder of pictures, a video or a camera device as images.
 
+A recording's CameraInfo is published with every image, as its first one says.
+
 Images are stamped with the node's time when they are read, because the detector checks the age of an image and
 the stamps of a recording lie in the past. Playback starts with the first subscriber, so that no image of a
 short source is lost.
@@ -13,7 +15,7 @@ import time
 from typing import Any
 
 from rclpy.duration import Duration
-from sensor_msgs.msg import CompressedImage, Image
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, RegionOfInterest
 
 from sticker_uq.cell.image_source_settings import ImageSourceSettings
 from sticker_uq.io.sources import ImageSource, SourceImage, open_source
@@ -48,11 +50,14 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
         self._is_camera = settings.source.isdigit() or settings.source.startswith("/dev/")
         path = f"/dev/video{settings.source}" if settings.source.isdigit() else settings.source
         self._source: ImageSource = open_source(path, settings.topic or None)
-        self._raw = self._compressed = None
+        self._raw = self._compressed = self._info = None
         if settings.transport != "compressed":
             self._raw = self.managed_publisher(Image, "image", qos.IMAGES)
         if settings.transport != "raw":
             self._compressed = self.managed_publisher(CompressedImage, "image/compressed", qos.IMAGES)
+        if (recorded := self._source.camera_info) is not None:
+            self._calibration = _camera_info(recorded)
+            self._info = self.managed_publisher(CameraInfo, "camera_info", qos.IMAGES)
         self.diagnostics.add("source", self._report_source)
         self.while_configured.callback(self.diagnostics.remove, "source")
 
@@ -115,6 +120,9 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             return
         stamp = self.get_clock().now().to_msg()
         frame_id = self.settings.frame_id or item.frame_id
+        if self._info is not None:  # first: who gets the image needs it
+            self._calibration.header.stamp, self._calibration.header.frame_id = stamp, frame_id
+            self._info.publish(self._calibration)
         if self._raw is not None and self._raw.get_subscription_count():
             self._raw.publish(bgr_to_image(item.image, stamp, frame_id))
         if self._compressed is not None and self._compressed.get_subscription_count():
@@ -142,6 +150,28 @@ class ImageSourceNode(ManagedNode[ImageSourceSettings]):
             "rate": self.settings.rate,
         }
         return Report(level, self._progress, values)
+
+
+def _camera_info(recorded: Any) -> CameraInfo:
+    """The message of a recording as ROS message, without header; raises :class:`InvalidInput` when it is none."""
+    try:
+        return CameraInfo(
+            height=int(recorded.height),
+            width=int(recorded.width),
+            distortion_model=recorded.distortion_model,
+            **{name: [float(value) for value in getattr(recorded, name)] for name in "dkrp"},
+            binning_x=int(recorded.binning_x),
+            binning_y=int(recorded.binning_y),
+            roi=RegionOfInterest(
+                **{
+                    name: int(getattr(recorded.roi, name))
+                    for name in ("x_offset", "y_offset", "height", "width")
+                },
+                do_rectify=bool(recorded.roi.do_rectify),
+            ),
+        )
+    except (AssertionError, AttributeError, TypeError, ValueError) as error:
+        raise InvalidInput(f"camera_info of the recording: {error}") from None
 
 
 def main() -> None:

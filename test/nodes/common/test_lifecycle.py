@@ -216,6 +216,8 @@ def test_a_signal_ends_the_process_cleanly(ros_domain: int, number: signal.Signa
         process.wait_for("not a safety function")
         if autostart == "true":
             process.wait_for("activate: done")
+        else:
+            process.wait_for("not configured: waiting for a configure transition (autostart is false)")
         assert process.stop(number) == 0
         assert "Traceback" not in process.output
         assert "shut down: done" in process.output

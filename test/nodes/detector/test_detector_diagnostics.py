@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from sensor_msgs.msg import Image
 
 from sticker_uq.io.images import encode_jpeg
 from sticker_uq.nodes.common import image_input
+from sticker_uq.nodes.common.diagnostics import Level
 from sticker_uq.testing.bench import Bench, NodeProcess, values_of
 from sticker_uq_msgs.msg import SceneAssessment
 from test.nodes.detector.detector_bench import active, detector, image
@@ -97,6 +100,28 @@ def test_a_matched_but_silent_publisher_is_a_fault(
     camera.publish(image(1))
     bench.probe.destroy_publisher(camera)
     image_report(bench, newest, "waiting for an image on /image: the publisher is gone", b"\x02")
+
+
+def test_a_camera_that_starts_late_is_silent_only_from_its_start_on(
+    bench: Bench, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.collect(Log, "/rosout", QoSProfile(depth=100, durability=DurabilityPolicy.TRANSIENT_LOCAL))
+    node = active(bench, script)
+    source = node.feeds[0].input
+    # long ago in the clock of image_input alone: nobody has published since the node came up
+    monkeypatch.setattr(image_input, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 94.0))
+    camera = bench.publisher(Image, "image")
+    bench.until(lambda: source.publisher_count() and camera.get_subscription_count(), "a match")
+    level, message = source.state()
+    assert (level, message) == (Level.WARN, "waiting for first image on /image")
+    monkeypatch.setattr(image_input, "QUIET_S", 0.3)
+    bench.until(lambda: any("matched but no image for" in line.msg for line in log), "the fault, later")
+    fault = next(line.msg for line in log if "matched but no image for" in line.msg)
+    assert float(fault.split("no image for ")[1].split(" s")[0]) < 60, fault
+    monkeypatch.setattr(image_input, "QUIET_S", 30.0)
+    bench.until_heard(camera)
+    camera.publish(image(1))
+    bench.until(lambda: any("/image: images arrive now" in line.msg for line in log), "its end in the log")
 
 
 def test_diagnostics_keep_their_keys_in_every_state(bench: Bench, script: Script) -> None:

@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-from sensor_msgs.msg import CompressedImage, Image
+from builtin_interfaces.msg import Time
+from rclpy.serialization import serialize_message
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
+from sticker_uq.cell.processes import CellOptions, cell_processes
+from sticker_uq.cell.runner import ProcessGroup
 from sticker_uq.nodes.common import qos
-from sticker_uq.nodes.common.images import bgr_from_msg
+from sticker_uq.nodes.common.images import bgr_from_msg, bgr_to_image
 from sticker_uq.nodes.simulation.image_source import ImageSourceNode
 from sticker_uq.testing.bench import Bench, NodeProcess, overrides, values_of
 
@@ -27,6 +36,19 @@ def folder(tmp_path: Path) -> Path:
     for index in range(4):
         cv2.imwrite(str(tmp_path / f"lid{index}.png"), np.full((6, 8, 3), shade(index), np.uint8))
     return tmp_path
+
+
+@contextmanager
+def recording(path: Path) -> Iterator[Callable[[str, Any], None]]:
+    """A recording that the yielded function writes ROS messages to."""
+    types = get_typestore(Stores.ROS2_JAZZY)
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+
+        def write(topic: str, message: Any) -> None:
+            kind = f"sensor_msgs/msg/{type(message).__name__}"
+            writer.write(writer.add_connection(topic, kind, typestore=types), 1, serialize_message(message))
+
+        yield write
 
 
 def node(bench: Bench, **values: object) -> ImageSourceNode:
@@ -75,6 +97,25 @@ def test_compressed_and_both(bench: Bench, folder: Path) -> None:
     assert abs(int(bgr_from_msg(compressed[0]).mean()) - shade(0)) <= 2
     assert bench.transition(NODE, "deactivate")
     assert bench.transition(NODE, "cleanup")
+
+
+def test_a_recording_plays_as_the_camera_of_a_cell_with_its_camera_info(bench: Bench, tmp_path: Path) -> None:
+    """As the processes of a cell do it: on the camera's topics, over and over, with the recorded calibration."""
+    with recording(tmp_path / "bag") as write:
+        write(
+            "/cam/camera_info", CameraInfo(width=8, height=6, k=[7.0, 0.0, 4.0, 0.0, 7.0, 3.0, 0.0, 0.0, 1.0])
+        )
+        write("/cam/image", bgr_to_image(np.full((6, 8, 3), 50, np.uint8), Time(sec=1), "lid_camera"))
+    options = CellOptions(source=str(tmp_path / "bag"), source_rate=20.0, camera_topic="/camera/image_raw")
+    specs = [spec for spec in cell_processes(options) if spec.name == NODE]
+    images, infos = every(bench, Image, "/camera/image_raw"), every(bench, CameraInfo, "/camera/camera_info")
+    with ProcessGroup(specs, lambda line: None):
+        bench.until(lambda: len(images) >= 2 and infos, "images of a recording that has one")
+    assert list(infos[-1].k) == [7.0, 0.0, 4.0, 0.0, 7.0, 3.0, 0.0, 0.0, 1.0]
+    assert infos[-1].header.stamp in [image.header.stamp for image in images], (
+        "info and image belong together"
+    )
+    assert {message.header.frame_id for message in [*images, *infos]} == {"lid_camera"}
 
 
 def test_an_unreadable_picture_is_skipped_and_counted(bench: Bench, folder: Path) -> None:
