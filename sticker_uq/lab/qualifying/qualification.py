@@ -354,13 +354,8 @@ class Qualification:
         def make(folder: Path) -> NoveltyResult:
             shutil.copyfile(trained, folder / WEIGHTS)
             items = self._items["learn"]
-            sizes = {(item.width, item.height) for item in items}
-            if len(items) < FEWEST or len(sizes) > 1:
-                why = (
-                    f"{len(items)} pictures to learn from, expected {FEWEST} or more"
-                    if len(items) < FEWEST
-                    else f"pictures of {len(sizes)} sizes to learn from, expected one size"
-                )
+            if len(items) < FEWEST:
+                why = f"{len(items)} pictures to learn from, expected {FEWEST} or more"
                 return NoveltyResult(
                     objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why
                 )

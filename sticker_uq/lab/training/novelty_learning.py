@@ -28,7 +28,7 @@ def learn_novelty_network(
     """A network with its quality, which started from ``start`` or from the backbone of ``detector``.
 
     A fifth of ``pictures`` is held out to measure it on. With 0 ``epochs`` ``start`` is only measured anew. Raises InvalidInput
-    for fewer than 50 pictures, pictures of several sizes, and a picture that cannot be read.
+    for fewer than 50 pictures, and a picture that cannot be read.
     """
     learned, held = split(pictures, seed)
     begin = mobile_blocks(detector) if start is None else start
