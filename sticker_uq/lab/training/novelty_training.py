@@ -17,7 +17,8 @@ from sticker_uq.lab.training.novelty_samples import Sample, sample
 from sticker_uq.novelty.network import FARTHEST, NoveltyNetwork, input_size, network_input
 from sticker_uq.scene import InvalidInput
 
-EPOCHS = 3
+EPOCHS, LEAST_STEPS = 3, 400
+"""Of a training whose epochs nobody chose: few pictures take more epochs, for the rate rises over the first hundred steps."""
 _MOBILE = "ssdlite320_mobilenet_v3_large"
 _BATCH = 8
 _AHEAD = 3
@@ -39,6 +40,11 @@ def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
     if detector.name != _MOBILE or not isinstance(blocks, nn.Sequential):
         raise InvalidInput(f"model {detector.name!r} has no MobileNetV3 to start from, expected {_MOBILE!r}")
     return blocks
+
+
+def epochs_for(pictures: int) -> int:
+    """Epochs of novelty training on so many ``pictures``: EPOCHS, or as many as make LEAST_STEPS steps."""
+    return max(EPOCHS, -(-LEAST_STEPS // -(-pictures // _BATCH)))
 
 
 def learn_network(
