@@ -56,7 +56,8 @@ class BlockedBy:
                 rare = verdict.reasons[0].code == "few_passes"
                 self._count("object", verdict.reasons[:1] if rare else verdict.reasons)
         if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
-            self._count("scene", decision.reasons)
+            # a restriction of perception is told with whatever holds the scene back, and does not hold it back itself
+            self._count("scene", [r for r in decision.reasons if r.code != "perception_restricted"])
 
     def rows(self) -> list[Row]:
         """The rows of the replay's table of limits, with LIMIT_SCHEMA: objects first, what blocked most on top."""
@@ -93,7 +94,7 @@ def _name(reason: Reason) -> str:
     """What blocked, in words without values."""
     if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
         return MEASURES[reason.subject]
-    return text_of(Reason(reason.code, reason.subject)).split(":")[0]
+    return text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]
 
 
 def _percentiles(values: Sequence[float]) -> Sequence[float]:
