@@ -40,6 +40,33 @@ def table(found: dict[str, Any], name: str) -> str:
     return as_markdown([TABLES[name](found["sets"])]).strip()
 
 
+def sources_table(sets: Sequence[dict[str, Any]]) -> Table:
+    """Where every set comes from, what its classes stand for, and how many pictures and objects it has."""
+    rows = []
+    for one in sets:
+        meaning = {
+            kind: [name for name, own in one["classes"].items() if own == kind]
+            for kind in ("sticker", "logo", "ignore")
+        }
+        link = f"[{one['repository']}](https://github.com/{one['repository']}) at `{one['commit'][:12]}`"
+        counts = (
+            str(sum(part[key] for part in one["parts"].values())) for key in ("pictures", "stickers", "logos")
+        )
+        rows.append(
+            (
+                one["title"],
+                link,
+                one["licence"],
+                *(", ".join(names) or "-" for names in meaning.values()),
+                *counts,
+            )
+        )
+    return Table(
+        ("set", "source", "licence", "remove", "keep", "ignored", "pictures", "to be removed", "to be kept"),
+        rows,
+    )
+
+
 def accuracy_table(sets: Sequence[dict[str, Any]]) -> Table:
     """How accurate the detector and the novelty network of every set are."""
     rows = []
@@ -171,6 +198,7 @@ def blocked_table(sets: Sequence[dict[str, Any]]) -> Table:
 
 
 TABLES = {
+    "sources": sources_table,
     "accuracy": accuracy_table,
     "auroc": auroc_table,
     "promise": promise_table,

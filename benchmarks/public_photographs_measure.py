@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.photographs import sparse_clone
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy
+from sticker_uq.calibration.control import learn_then_test
+from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try, removal_tests
 from sticker_uq.calibration.making import FIT_SHARE, assess_sources, split
-from sticker_uq.calibration.measuring import PLAIN, Count, ablation, measure
-from sticker_uq.calibration.outcomes import MATCH_IOU, met
+from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
+from sticker_uq.calibration.outcomes import MATCH_IOU, met, outcomes_of
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.detector import load_detector
@@ -38,6 +39,7 @@ from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.labelled_images import LabelledSource
+from sticker_uq.lab.qualifying.qualification import NOVELTY, WEIGHTS
 from sticker_uq.novelty.network import load_network
 from sticker_uq.perception.novelty import novelty_from_network
 from sticker_uq.perception.settings import PerceptionSettings
@@ -105,7 +107,7 @@ def prepare(source: LabelledSet, work: Path) -> str:
     said = _product(
         "qualify", "--data", data, "--out", work / "bundle", *given, "--no-robustness", ends=(0, 1)
     )
-    found = re.search(r"(NOT )?READY: .*", said, re.DOTALL)
+    found = re.search(r"(NOT )?READY: .*?(?=\nreport: |$)", said, re.DOTALL)
     return " ".join(found[0].split()) if found else ""
 
 
@@ -195,10 +197,8 @@ def promise(records: Sequence[Record], seed: int, alpha: float, base: Policy) ->
     levels = Levels(alpha, BETA)
     try:
         draft = fit_policy(fit, base, choose_kind(fit, "isotonic", MATCH_IOU).kind, level=alpha)
-        ways = {one.name: one for one in ablation(fit, proof, test, draft, alpha, levels.delta, resamples=1)}
-        way = ways.get(PLAIN)
-        if way is not None and way.wrongful is not None and way.removed is not None:
-            row["score"] = {"wrongful": _pair(way.wrongful), "released": _pair(way.removed)}
+        if (limited := score_limit(fit, proof, test, draft, levels)) is not None:
+            row["score"] = limited
         found = measure(test, certify(draft, fit, proof, levels))
     except InvalidInput as error:
         return row | {"refused": str(error)}
@@ -207,6 +207,22 @@ def promise(records: Sequence[Record], seed: int, alpha: float, base: Policy) ->
         "released": _pair(found.removed),
         "asked": _pair(found.asked),
     }
+
+
+def score_limit(
+    fit: Sequence[Record], proof: Sequence[Record], test: Sequence[Record], draft: Policy, levels: Levels
+) -> dict[str, list[int]] | None:
+    """What the loosest limit on the mean score alone that ``proof`` allows decides about ``test``, None when it allows none."""
+    tried, proved, seen = (
+        next(one for one in scores(outcomes_of(part, draft)) if one.name == PLAIN)
+        for part in (fit, proof, test)
+    )
+    tests = removal_tests(proved.objects, proved.doubt, proved.images, limits_to_try(tried.doubt))
+    held = learn_then_test(tests, levels.alpha, levels.delta)
+    if not len(held):
+        return None
+    limit = tests[held[-1]].limit
+    return {"wrongful": _pair(seen.wrongful(limit)), "released": _pair(seen.removed(limit))}
 
 
 def _pair(count: Count) -> list[int]:
@@ -237,16 +253,14 @@ def measured(source: LabelledSet, work: Path) -> dict[str, Any]:
         for file in (work / "bundle.work/steps").glob("*.json")
     }
     novelty = work / "bundle.work/novelty"
-    settings = PerceptionSettings(weights=str(novelty / "best.safetensors"), device="cpu")
+    settings = PerceptionSettings(weights=str(novelty / WEIGHTS), device="cpu")
     held = [LabelledSource(work / "data" / part) for part in ("calibrate", "test")]
     items = [item for one in held for item in one.items.values()]
     parts = assess_sources(held, settings, work / "bundle.work/assessments.sqlite")
     records = [record for part in parts for record in part.records]
     with JsonStore(work / "measured.sqlite") as kept:
         accuracy = _accuracy(items, settings, kept)
-        objects = objects_of(
-            records, _further(items, records, settings, novelty / "best_novelty.safetensors", kept)
-        )
+        objects = objects_of(records, _further(items, records, settings, novelty / NOVELTY, kept))
     shipped = Policy.load(_POLICY)
     policies = {"as shipped": shipped}
     if steps["novelty"]["weakness"]:
