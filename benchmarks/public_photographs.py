@@ -24,7 +24,7 @@ from scipy import stats
 
 from benchmarks.public_photographs_measure import ALPHAS, labelled_sets, measured
 from benchmarks.result_files import result_file
-from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, svg
+from sticker_uq.evaluation.reporting.chart_style import COLOURS, INK, legend_below, svg
 from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.io.files import atomic_write
 from sticker_uq.scene import InvalidInput
@@ -226,7 +226,7 @@ def chart(found: dict[str, Any]) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.set_xlabel("AUROC of objects wrongly called to be removed, 95 % interval")
-        axes.legend(loc="lower left")
+        legend_below(figure, axes)
 
     return str(svg(draw, 7.5, 3.8, "How well each doubt finds the wrong removals of two sets of photographs"))
 
