@@ -88,6 +88,13 @@ def accuracy_table(sets: Sequence[dict[str, Any]]) -> Table:
     )  # fmt: skip
 
 
+def verdict_table(sets: Sequence[dict[str, Any]]) -> Table:
+    """What `sticker-uq qualify` said of every set."""
+    return Table(
+        ("set", "`qualify`"), [(one["title"], one["verdict"].partition(" What to do")[0]) for one in sets]
+    )
+
+
 def auroc_table(sets: Sequence[dict[str, Any]]) -> Table:
     """How well each doubt tells wrong objects from right ones; + and -: the interval of the difference to one pass excludes 0."""
     columns = [(one, kind, number) for one in sets for number, kind in enumerate(("all", "removals"))]
@@ -200,6 +207,7 @@ def blocked_table(sets: Sequence[dict[str, Any]]) -> Table:
 TABLES = {
     "sources": sources_table,
     "accuracy": accuracy_table,
+    "verdict": verdict_table,
     "auroc": auroc_table,
     "promise": promise_table,
     "packaged": packaged_table,
