@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -127,7 +127,23 @@ def _package(source: Source, _scratch: Path) -> tuple[Path, list[str]]:
 
 
 def _clone(source: Source, scratch: Path) -> tuple[Path, list[str]]:
-    """The folder of ``source`` in a sparse clone of depth 1 below ``scratch``, with the chosen files only."""
+    """The folder of ``source`` in a clone below ``scratch``, with the chosen files only, and their names."""
+    sparse_clone(source.repository, source.commit, [source.folder], scratch, source.choose)
+    there = scratch / source.folder
+    return there, source.choose(os.listdir(there))
+
+
+def sparse_clone(
+    repository: str,
+    commit: str,
+    folders: Sequence[str],
+    scratch: Path,
+    choose: Callable[[Iterable[str]], Iterable[str]] = lambda names: names,
+) -> None:
+    """A clone of depth 1 at the new folder ``scratch``, with the files of ``folders`` that ``choose`` returns of their names.
+
+    InvalidInput when the repository of GitHub, its ``commit`` or a folder cannot be had.
+    """
 
     def git(*arguments: str, given: str = "") -> str:
         done = subprocess.run(
@@ -141,26 +157,22 @@ def _clone(source: Source, scratch: Path) -> tuple[Path, list[str]]:
         if done.returncode != 0:
             said = done.stderr.strip().splitlines()[-1:] or ["no message"]
             raise InvalidInput(
-                f"{source.repository}: git {arguments[0]} failed ({said[0]}), expected commit {source.commit[:12]} of "
-                f"{_GITHUB}/{source.repository}; check the network"
+                f"{repository}: git {arguments[0]} failed ({said[0]}), expected commit {commit[:12]} of "
+                f"{_GITHUB}/{repository}; check the network"
             )
         return done.stdout
 
     scratch.mkdir()
     git("init", "--quiet")
-    git("remote", "add", "origin", f"{_GITHUB}/{source.repository}")
-    git("fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", source.commit)
-    listed = git("ls-tree", "--name-only", "-z", source.commit, f"{source.folder}/").split("\0")
-    chosen = source.choose(path.rsplit("/", 1)[-1] for path in listed if path)
-    git(
-        "sparse-checkout",
-        "set",
-        "--no-cone",
-        "--stdin",
-        given="".join(f"/{source.folder}/{n}\n" for n in chosen),
-    )
-    git("checkout", "--quiet", source.commit)
-    return scratch / source.folder, chosen
+    git("remote", "add", "origin", f"{_GITHUB}/{repository}")
+    git("fetch", "--quiet", "--depth", "1", "--filter=blob:none", "origin", commit)
+    wanted = []
+    for folder in folders:
+        listed = git("ls-tree", "--name-only", "-z", commit, f"{folder}/").split("\0")
+        chosen = choose(path.rsplit("/", 1)[-1] for path in listed if path)
+        wanted += [f"/{folder}/{name}\n" for name in chosen]
+    git("sparse-checkout", "set", "--no-cone", "--stdin", given="".join(wanted))
+    git("checkout", "--quiet", commit)
 
 
 def main() -> int:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.photographs import Source, download, load_photographs, sources
+from benchmarks.public_photographs_measure import LabelledSet
+from benchmarks.public_photographs_measure import download as download_labelled
 from sticker_uq.scene import InvalidInput
 
 
@@ -83,3 +85,17 @@ def test_sample_images_come_from_installed_packages(tmp_path: Path) -> None:
     next(tmp_path.rglob("*.jpg")).write_bytes(b"no picture")
     with pytest.raises(InvalidInput, match="cannot be decoded"):
         list(load_photographs(tmp_path))
+
+
+def test_a_labelled_set_is_downloaded_whole_or_not_at_all(tmp_path: Path, repository: str) -> None:
+    listed = {"name": "plain", "title": "plain pictures", "repository": "owner/name", "commit": repository}
+    source = LabelledSet.model_validate(
+        listed | {"folders": ["pictures"], "licence": "MIT", "classes": {"thing": "sticker"}}
+    )
+    download_labelled(source, tmp_path / "there")
+    assert len(list((tmp_path / "there/pictures").iterdir())) == 7
+    assert [one.name for one in (tmp_path / "there").iterdir()] == ["pictures"]
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InvalidInput, match="owner/missing: git fetch failed"):
+        download_labelled(source.model_copy(update={"repository": "owner/missing"}), tmp_path / "other")
+    assert sorted(tmp_path.iterdir()) == before

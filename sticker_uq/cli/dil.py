@@ -32,7 +32,6 @@ from sticker_uq.lab.studies.dil.dil_tables import (
 )
 from sticker_uq.lab.studies.dil.scene_records import ANOMALY_SCORE, DETERMINISTIC_UNCERTAINTY, record_case
 from sticker_uq.lab.training.novelty_learning import learn_novelty_head, learn_novelty_network
-from sticker_uq.lab.training.novelty_training import EPOCHS
 from sticker_uq.novelty.head import NoveltyHead, load_novelty_model, save_head
 from sticker_uq.novelty.network import (
     NoveltyNetwork,
@@ -125,11 +124,12 @@ def learn(
         ),
     ] = False,
     epochs: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="Epochs of a network, each with other shapes; 0 with --start: only measure it anew."
+            help="Epochs of a network, each with other shapes; 0 with --start: only measure it anew. Default: 3, more with few "
+            "pictures, 400 steps at least."
         ),
-    ] = EPOCHS,
+    ] = None,
     start: Annotated[
         Path | None,
         typer.Option(
@@ -142,7 +142,7 @@ def learn(
     A fifth of the pictures is held out. On them its quality is measured, which the file records: perception refuses a network
     or head that cannot tell the unknown from the known.
     """
-    if epochs < (0 if start else 1):
+    if epochs is not None and epochs < (0 if start else 1):
         raise InvalidInput(f"--epochs {epochs}: expected 1 or more, or 0 with --start")
     if start is not None and not network:
         raise InvalidInput(f"--start {start}: expected only with --network")

@@ -27,7 +27,6 @@ from sticker_uq.io.setting_fields import validated
 from sticker_uq.lab.datasets.checking import NEAR
 from sticker_uq.lab.datasets.importing.grouping import shares_of
 from sticker_uq.lab.qualifying.qualification import (
-    NOVELTY_EPOCHS,
     REFUSED,
     SHARES,
     Found,
@@ -103,8 +102,12 @@ def command(
         ),
     ] = "packaged",
     novelty_epochs: Annotated[
-        int, typer.Option(help="Epochs of the novelty network; 0: only measure the packaged one.")
-    ] = NOVELTY_EPOCHS,
+        int | None,
+        typer.Option(
+            help="Epochs of the novelty network; 0: only measure the packaged one. Default: 3, more with few pictures, 400 steps "
+            "at least."
+        ),
+    ] = None,
     robustness_images: Annotated[
         int, typer.Option(help="Test pictures that are put into each circumstance.")
     ] = 20,

@@ -18,7 +18,7 @@ from sticker_uq.dil import LocalizationSettings, localize
 from sticker_uq.io.coco import LabelledImage, read_coco, write_coco
 from sticker_uq.lab.datasets.abnormal_shapes import exposed
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
-from sticker_uq.lab.training.novelty_training import learn_network, mobile_blocks
+from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from sticker_uq.novelty.network import (
     SIZE,
     NoveltyMaps,
@@ -245,10 +245,30 @@ def test_a_network_is_learned_kept_and_read_again(
 
     with pytest.raises(InvalidInput, match="no novelty network"):
         load_network(str(packaged_weights(PACKAGED)))
-    with pytest.raises(InvalidInput, match="0 pictures"):
+    with pytest.raises(InvalidInput, match="no pictures"):
         learn_network([], start)
     with pytest.raises(InvalidInput, match="no MobileNetV3"):
         mobile_blocks(tiny_detector("ssd300_vgg16"))
+
+
+def test_a_network_learns_from_pictures_of_several_sizes(
+    detector: StochasticDetector, items: list[LabelledImage], tmp_path: Path
+) -> None:
+    write_coco(tmp_path, [encode_scene(i, render(sample_scene(i), (240, 320)), "png") for i in range(3)])
+    sizes: list[int] = []
+    network = learn_network(
+        [*items[:9], *read_coco(tmp_path)],
+        mobile_blocks(detector),
+        1,
+        on_batch=lambda pictures, loss: sizes.append(pictures),
+    )
+    assert sorted(sizes) == [1, 3, 8]  # 9 wide pictures in batches of 8, and the 3 upright ones
+    assert all(torch.isfinite(p).all() for p in network.parameters())
+
+
+@pytest.mark.parametrize(("pictures", "epochs"), [(40, 80), (131, 24), (1000, 4), (1200, 3), (5000, 3)])
+def test_few_pictures_take_more_epochs(pictures: int, epochs: int) -> None:
+    assert epochs_for(pictures) == epochs
 
 
 def test_a_network_with_other_layers_is_refused(detector: StochasticDetector, tmp_path: Path) -> None:

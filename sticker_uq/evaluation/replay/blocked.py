@@ -97,14 +97,15 @@ def _blocking(decision: SceneDecision) -> Iterator[tuple[str, Sequence[Reason]]]
             rare = verdict.reasons[0].code == "few_passes"
             yield "object", verdict.reasons[:1] if rare else verdict.reasons
     if decision.outcome in (Outcome.ASK, Outcome.BLOCKED):
-        yield "scene", decision.reasons
+        # a restriction of perception is told with whatever holds the scene back, and does not hold it back itself
+        yield "scene", [r for r in decision.reasons if r.code != "perception_restricted"]
 
 
 def _name(reason: Reason) -> str:
     """What blocked, in words without values."""
     if reason.code in ("above_limit", "below_limit") and reason.subject in MEASURES:
         return MEASURES[reason.subject]
-    return text_of(Reason(reason.code, reason.subject)).split(":")[0]
+    return text_of(Reason(reason.code, reason.subject)).split(":")[0].split(" at x {")[0]
 
 
 def _percentiles(values: Sequence[float]) -> Sequence[float]:

@@ -72,7 +72,6 @@ from sticker_uq.lab.robustness.systems import CellSystem
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.novelty_learning import learn_novelty_network
 from sticker_uq.lab.training.novelty_quality import FEWEST
-from sticker_uq.lab.training.novelty_training import EPOCHS as NOVELTY_EPOCHS
 from sticker_uq.lab.training.settings import TrainSettings
 from sticker_uq.lab.training.training import BEST, train
 from sticker_uq.novelty.network import packaged_file, read_network, save_network
@@ -112,7 +111,7 @@ class QualifySettings:
     training: Mapping[str, Any] = field(default_factory=dict)
     perception: PerceptionSettings = field(default_factory=PerceptionSettings)
     novelty_start: Literal["packaged", "weights"] = "packaged"
-    novelty_epochs: int = NOVELTY_EPOCHS
+    novelty_epochs: int | None = None
     base: Path | None = None
     robustness_images: int = 20
     learning_curve: bool = False
@@ -132,7 +131,7 @@ class QualifySettings:
         if self.robustness_images < 0:
             raise InvalidInput(f"--robustness-images {self.robustness_images}: expected 0 or more")
         fewest = 0 if self.novelty_start == "packaged" else 1
-        if self.novelty_epochs < fewest:
+        if self.novelty_epochs is not None and self.novelty_epochs < fewest:
             raise InvalidInput(f"--novelty-epochs {self.novelty_epochs}: expected {fewest} or more")
         if min(self.shares) <= 0:
             raise InvalidInput(
@@ -359,13 +358,8 @@ class Qualification:
         def make(folder: Path) -> NoveltyResult:
             shutil.copyfile(trained, folder / WEIGHTS)
             items = self._items["learn"]
-            sizes = {(item.width, item.height) for item in items}
-            if len(items) < FEWEST or len(sizes) > 1:
-                why = (
-                    f"{len(items)} pictures to learn from, expected {FEWEST} or more"
-                    if len(items) < FEWEST
-                    else f"pictures of {len(sizes)} sizes to learn from, expected one size"
-                )
+            if len(items) < FEWEST:
+                why = f"{len(items)} pictures to learn from, expected {FEWEST} or more"
                 return NoveltyResult(
                     objects=(0.5, 0.0, 1.0), scenes=(0.5, 0.0, 1.0), pictures=0, weakness=why
                 )

@@ -10,7 +10,7 @@ from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.training.novelty_head import train_novelty_head
 from sticker_uq.lab.training.novelty_quality import measured, pictures_read, split
-from sticker_uq.lab.training.novelty_training import EPOCHS, learn_network, mobile_blocks
+from sticker_uq.lab.training.novelty_training import epochs_for, learn_network, mobile_blocks
 from sticker_uq.novelty.head import NoveltyHead
 from sticker_uq.novelty.network import NoveltyNetwork
 
@@ -22,16 +22,17 @@ def learn_novelty_network(
     detector: StochasticDetector,
     pictures: Sequence[LabelledImage],
     start: NoveltyNetwork | None = None,
-    epochs: int = EPOCHS,
+    epochs: int | None = None,
     seed: int = 0,
     progress: Progress = lambda stage, done, total: None,
 ) -> NoveltyNetwork:
     """A trained novelty network with its quality, which started from ``start`` or from the backbone of ``detector``.
 
-    A fifth of ``pictures`` is held out to measure it on. With 0 ``epochs`` ``start`` is only measured anew. Raises InvalidInput
-    for fewer than 50 pictures, pictures of several sizes, and a picture that cannot be read.
+    A fifth of ``pictures`` is held out to measure it on. ``epochs`` None: as many as :func:`epochs_for` says; with 0 ``start`` is
+    only measured anew. Raises InvalidInput for fewer than 50 pictures, and a picture that cannot be read.
     """
     learned, held = split(pictures, seed)
+    epochs = epochs_for(len(learned)) if epochs is None else epochs
     begin = mobile_blocks(detector) if start is None else start
     if epochs or not isinstance(begin, NoveltyNetwork):
         done = 0

@@ -15,10 +15,11 @@ from torch.nn import functional as F
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.training.novelty_samples import Sample, sample
-from sticker_uq.novelty.network import FARTHEST, NoveltyNetwork, network_input
+from sticker_uq.novelty.network import FARTHEST, NoveltyNetwork, input_size, network_input
 from sticker_uq.scene import InvalidInput
 
-EPOCHS = 3
+EPOCHS, LEAST_STEPS = 3, 400
+"""Of a training whose epochs nobody chose: few pictures take more epochs, for the rate rises over the first hundred steps."""
 _MOBILE = "ssdlite320_mobilenet_v3_large"
 _BATCH = 8
 _AHEAD = 3
@@ -42,6 +43,11 @@ def mobile_blocks(detector: StochasticDetector) -> nn.Sequential:
     return blocks
 
 
+def epochs_for(pictures: int) -> int:
+    """Epochs of novelty training on so many ``pictures``: EPOCHS, or as many as make LEAST_STEPS steps."""
+    return max(EPOCHS, -(-LEAST_STEPS // -(-pictures // _BATCH)))
+
+
 def learn_network(
     items: Sequence[LabelledImage],
     start: nn.Sequential | NoveltyNetwork,
@@ -49,18 +55,15 @@ def learn_network(
     seed: int = 0,
     on_batch: Callable[[int, float], None] = lambda pictures, loss: None,
 ) -> NoveltyNetwork:
-    """A novelty network trained on clean labelled pictures ``items`` of one size for ``epochs`` epochs, each with other shapes.
+    """A novelty network trained on clean labelled pictures ``items`` for ``epochs`` epochs, each with other shapes.
 
     ``start``: the pretrained blocks from :func:`mobile_blocks`, or a network to continue from. ``on_batch`` is called with the
     number of pictures of a step and its loss. The same seed, pictures and number of torch threads give the same network.
 
-    Raises InvalidInput without pictures, for pictures of different sizes, and for one that cannot be read.
+    Raises InvalidInput without pictures, and for one that cannot be read.
     """
-    sizes = {(item.width, item.height) for item in items}
-    if len(sizes) != 1:
-        raise InvalidInput(
-            f"{len(items)} pictures of {len(sizes)} sizes to train novelty detection on, expected some hundreds of one size"
-        )
+    if not items:
+        raise InvalidInput("no pictures to train novelty detection on, expected some hundreds")
     batches = list(_batches(items, epochs, seed))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -98,10 +101,17 @@ def learn_network(
 def _batches(
     items: Sequence[LabelledImage], epochs: int, seed: int
 ) -> Iterator[list[tuple[LabelledImage, int]]]:
+    """Batches of (picture, epoch) in an order drawn from ``seed``, each of pictures that are of one size for the network."""
     for epoch in range(epochs):
-        order = np.random.default_rng((seed, epoch)).permutation(len(items))
-        for start in range(0, len(order), _BATCH):
-            yield [(items[int(k)], epoch) for k in order[start : start + _BATCH]]
+        waiting: dict[tuple[int, int], list[tuple[LabelledImage, int]]] = {}
+        for number in np.random.default_rng((seed, epoch)).permutation(len(items)).tolist():
+            item = items[number]
+            size = input_size(item.width, item.height)
+            batch = waiting.setdefault(size, [])
+            batch.append((item, epoch))
+            if len(batch) == _BATCH:
+                yield waiting.pop(size)
+        yield from waiting.values()
 
 
 def _loss(predicted: Tensor, samples: Sequence[Sample]) -> Tensor:

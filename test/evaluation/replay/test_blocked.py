@@ -12,7 +12,7 @@ from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, Label
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import SourceImage
-from sticker_uq.scene import ObjectClass, SceneAssessment, SceneDecision, Verdict
+from sticker_uq.scene import ObjectClass, SceneAssessment, SceneDecision, Status, UnexplainedRegion, Verdict
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed, rarely_seen
 
 POLICY = Policy(max_dil=1.0, max_dil_clean=1.0, max_unexplained_objectness=0.1)
@@ -62,6 +62,15 @@ def test_a_scene_is_blocked_as_a_whole() -> None:
         2,
         2,
     )
+
+
+def test_a_place_has_a_name_without_numbers_and_a_restriction_blocks_nothing() -> None:
+    scene = assessment(observed(HERE, shannon_entropy=1.2), status=Status.DEGRADED, status_text="no novelty")
+    assert [key[0] for key in rows_of(scene)] == ["object"]
+    region = UnexplainedRegion(np.array(THERE, np.float32), 0.5, 0.01)
+    seen = replace(scene.localization, unexplained_objectness=0.5, unexplained=(region,))
+    (row,) = rows_of(assessment(localization=seen)).values()
+    assert (row["reason"], row["name"]) == ("missed_place", "a sticker may have been missed")
 
 
 def labelled(*objects: tuple[tuple[float, float, float, float], ObjectClass]) -> dict[str, LabelledImage]:
