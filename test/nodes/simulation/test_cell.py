@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole simulated cell in processes of its own, started by the project's runner: what test/launch tries with launch."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sticker_uq.cell.processes import CellOptions, cell_processes, detector_proc
 from sticker_uq.cell.runner import ProcessGroup, run_processes
 from sticker_uq.testing.bench import Bench
 from test.helpers.cell import START_PATIENCE_S, CellWatch, write_parameters
-from test.helpers.ros_document import NODES, endpoints, interface, whole_cell, with_interface
+from test.helpers.ros_document import NODES, endpoints, interface, whole_cell
 
 pytestmark = pytest.mark.timeout(400)  # three processes start
 
@@ -21,12 +22,14 @@ def test_the_simulated_cell_comes_up_as_documented_and_ends_in_order(bench: Benc
     with ProcessGroup(cell_processes(whole_cell(tmp_path, "cell_2")), lines.append) as group:
         watch.assert_comes_up()
 
-        def documented() -> bool:
-            found = endpoints(bench.probe, NODES, "/cell_2")
-            return with_interface(page, interface(found)) == page
+        def tables() -> str:
+            return interface(endpoints(bench.probe, NODES, "/cell_2"))
 
-        command = "python -m test.helpers.ros_document docs/reference/ros.md"
-        bench.until(documented, f"the interface of {command}", START_PATIENCE_S)
+        # endpoints are discovered one by one, and image subscriptions take on what is offered
+        with suppress(AssertionError):
+            bench.until(lambda: tables() in page, "the documented interface", START_PATIENCE_S)
+        missing = set(tables().splitlines()) - set(page.splitlines())
+        assert not missing, "run: python -m test.helpers.ros_document docs/reference/ros.md"
         codes = group.stop()
     assert codes == dict.fromkeys(NODES, 0), "\n".join(lines)
     assert not any("Traceback" in line or "exception" in line.lower() for line in lines), "\n".join(lines)
