@@ -3,10 +3,14 @@
 
 ``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from where they
 were reported first: tables of other pages, the specification of the published example, the published per-image results.
+
+    python -m benchmarks.papers                           # every table
+    python -m benchmarks.papers medical significance      # these
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
@@ -353,6 +357,20 @@ TABLES: dict[str, Callable[[Printed], str]] = {
 }
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables that ``arguments`` name, by default those of the command line, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", nargs="*", metavar="TABLE", help=", ".join(TABLES))
+    wanted = parser.parse_args(arguments).table or list(TABLES)
+    if unknown := [name for name in wanted if name not in TABLES]:
+        parser.error(f"{', '.join(unknown)}: expected {', '.join(TABLES)}")
+    printed = read(ROOT / "benchmarks" / "results" / "papers.json")
+    for name in wanted:
+        print(f"{name}\n\n{table(printed, name)}\n")
+
+
 def _analysis() -> Analysis:
     return analyse(read_results(PER_IMAGE / "dalleimg_0.2.csv"), "simula_rp", resamples=0)
 
@@ -412,3 +430,7 @@ def _largest(differences: pd.Series) -> str:
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
