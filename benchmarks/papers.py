@@ -3,10 +3,14 @@
 
 ``results/papers.json`` holds what the papers print, and the reason of every large difference. Our values come from where they
 were reported first: tables of other pages, the specification of the published example, the published per-image results.
+
+    python -m benchmarks.papers                           # every table
+    python -m benchmarks.papers medical significance      # these
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import re
@@ -16,6 +20,7 @@ from typing import Any
 
 import pandas as pd
 
+from sticker_uq.lab.robustness.frequencies import CoverageRow, coverage
 from sticker_uq.lab.robustness.preset import preset
 from sticker_uq.lab.studies.detectors.analysis import Analysis, analyse, best_models
 from sticker_uq.lab.studies.detectors.measures import BY_NAME, COLUMNS, MODEL_NAMES, UNCERTAINTY
@@ -264,7 +269,7 @@ def probabilities(printed: Printed) -> str:
         for name, values in printed["ullah"]["tables_1_2"].items()
     ]
     rows += [
-        (f"SSDLite, {row['detector']}", "here", row["Brier score"], row["ECE"], "–")
+        (f"SSDLite, {row['detector']}", "here", row["Brier score"], row["ECE"], row["accuracy"])
         for row in rows_of("quality.md", "## Measured on rendered laptops", "detector")
         if row["calibration"] == "as is"
     ]
@@ -298,17 +303,46 @@ def medical(printed: Printed) -> str:
 
 def significance(printed: Printed) -> str:
     """The significance of the circumstances in figure A1 of Wozniak et al., computed with the specification of the package."""
-    published, spec = printed["wozniak"]["figure_a1"]["significance"], preset("medical-diagnosis")
+    sheet, spec = printed["wozniak"]["figure_a1"], preset("medical-diagnosis")
     rows = [
-        (c.name, f"{c.frequency:g}", f"{c.exposure} x {c.likelihood} x {c.severity}", str(published[c.name]), str(c.significance))
+        (
+            c.name, f"{c.frequency:g}", f"{sheet['relative_frequency'][c.name]:g}",
+            f"{c.exposure} x {c.likelihood} x {c.severity}", str(sheet["significance"][c.name]), str(c.significance),
+        )
         for c in sorted(spec.circumstances, key=lambda c: -c.significance)
     ]  # fmt: skip
     return _markdown(
         (
-            "circumstance", "relative frequency", "exposure x likelihood x severity", "significance, published", "here",
+            "circumstance", "probability", "relative frequency in the source images", "exposure x likelihood x severity",
+            "significance, published", "here",
         ),
         rows,
     )  # fmt: skip
+
+
+def source_coverage(printed: Printed) -> str:
+    """The coverage in figure A1 of Wozniak et al., computed from the published relative frequencies."""
+    sheet = printed["wozniak"]["figure_a1"]
+    found = coverage(
+        [
+            CoverageRow(
+                circumstance=c.name, significance=c.significance, target=c.frequency, images=100,
+                count=round(100 * share), source=share, low=0, high=1, found_by="tags", status="",
+            )
+            for c in preset("medical-diagnosis").circumstances
+            for share in (sheet["relative_frequency"][c.name],)
+        ]
+    )  # fmt: skip
+    here = {
+        "missing circumstances": found.missing,
+        "over- or under-represented": found.misrepresented,
+        "covered": found.covered,
+    }
+    rows = [
+        (name, f"{sheet['coverage'][name]} %", f"{100 * share:.1f} %".replace(".0 ", " "))
+        for name, share in here.items()
+    ]
+    return _markdown(("share of the circumstances", "published", "here"), rows)
 
 
 TABLES: dict[str, Callable[[Printed], str]] = {
@@ -318,9 +352,23 @@ TABLES: dict[str, Callable[[Printed], str]] = {
         *(ambiguity, supervisors, reasons),
         *(scores, separation, gains),
         probabilities,
-        *(medical, significance),
+        *(medical, significance, source_coverage),
     )
 }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables that ``arguments`` name, by default those of the command line, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", nargs="*", metavar="TABLE", help=", ".join(TABLES))
+    wanted = parser.parse_args(arguments).table or list(TABLES)
+    if unknown := [name for name in wanted if name not in TABLES]:
+        parser.error(f"{', '.join(unknown)}: expected {', '.join(TABLES)}")
+    printed = read(ROOT / "benchmarks" / "results" / "papers.json")
+    for name in wanted:
+        print(f"{name}\n\n{table(printed, name)}\n")
 
 
 def _analysis() -> Analysis:
@@ -382,3 +430,7 @@ def _largest(differences: pd.Series) -> str:
 def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

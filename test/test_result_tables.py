@@ -51,6 +51,16 @@ def test_readme_says_what_was_measured_on_unfamiliar_pictures() -> None:
     )
 
 
+def test_the_tables_of_the_papers_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    papers.main(["medical", "source_coverage"])
+    shown = capsys.readouterr().out
+    assert "| precision | 0.564 | 0.498 | 0.066 | 0.066 | 0.01 | violated |" in shown
+    assert "| missing circumstances | 63 % | 62.5 % |" in shown
+    with pytest.raises(SystemExit):
+        papers.main(["box"])
+    assert "box: expected statistics, " in capsys.readouterr().err
+
+
 def test_every_large_difference_from_a_paper_has_a_reason() -> None:
     printed = papers.read(ROOT / "benchmarks/results/papers.json")
     assert papers.reasons(printed).count("\n| ") == len(printed["weiss"]["reasons"]) + 1
