@@ -184,7 +184,6 @@ def ablation(
     resamples: int = 500,
 ) -> list[Ablation]:
     """Every score of :func:`scores` under the same procedure: limits to try from ``fit``, proved on ``proof``, measured on
-
     ``test`` (which may be ``proof`` where there is nothing else).
     """
     parts = [

@@ -74,7 +74,6 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
 
 def start_worker() -> None:
     """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file; each computes with
-
     one thread of OpenCV.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -238,7 +238,6 @@ def read_assessments(file: Path, rows: set[int] | None = None) -> Iterator[tuple
 
 def write_index(rows: list[Row], plan: FleetPlan) -> None:
     """Write the fleet's index of ``rows``, in their order, with the policy. A recording whose bytes another one has too, whose
-
     laptops would count twice, gets an error in its row.
     """
     seen: dict[str, str] = {}

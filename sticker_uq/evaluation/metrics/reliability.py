@@ -19,7 +19,6 @@ LAECE_BINS = 25
 @dataclass(frozen=True)
 class Bin:
     """Objects whose confidence lies in (``low``, ``high``]: how many, their mean ``confidence`` and the share that is right
-
     with its 95 % Wilson interval. NaN in an empty bin.
     """
 

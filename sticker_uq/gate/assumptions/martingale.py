@@ -37,7 +37,6 @@ class EProcess:
     def bet(self, factors: FloatArray) -> None:
         """A round of the test martingale: each strategy's capital times its one of ``factors`` (S,), at least 0, of mean at
         most 1 under
-
         the claim. Raises :class:`InvalidInput` for any other number of factors, and for one that is negative or NaN.
         """
         if factors.shape != self._active.shape or not bool((factors >= 0).all()):

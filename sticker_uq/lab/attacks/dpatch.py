@@ -99,7 +99,6 @@ def _resistance(
     rng: np.random.Generator,
 ) -> Tensor:
     """Sum of -log of the probability of ``wanted`` over the candidates whose centre lies in one of ``boxes`` (N, 4) px, with
-
     the patch on each, by N; 0 when there is none.
     """
     height, width = image.shape[:2]

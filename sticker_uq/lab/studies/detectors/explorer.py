@@ -64,7 +64,6 @@ class Shown:
 @dataclass
 class Explorer:
     """``pictures`` by number, each once; ``shown`` without a script; ``document``: JSON of all, for the script; ``rows``: the
-
     figures of ``document`` as a table; ``left_out``: how many images of the study have no picture here.
     """
 
@@ -78,7 +77,6 @@ class Explorer:
 def explore(study: Study, scores: pd.DataFrame, folder: Path, budget: int) -> Explorer:
     """The detector study's pictures in ``folder``, as many as fit into ``budget`` bytes: first those that are shown without a
     script,
-
     then every image by how often it stands out, clean and as its first variants, then all other variants. ``scores``: of
     `robustness_scores`. Raises InvalidInput for data that is not there any more.
     """

@@ -60,7 +60,6 @@ def legacy_metrics(samples: StochasticSamples) -> dict[str, float]:
 def perimeter_sum(boxes: FloatArray) -> float:
     """PS in Lu et al.'s code, of boxes (M, 4): sum of the perimeters of the corner hulls, px; -1 for fewer than 3 boxes or a
     hull
-
     without an area.
     """
     total = 0.0

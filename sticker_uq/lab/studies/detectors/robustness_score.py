@@ -46,7 +46,6 @@ def scored_measures(profile: Profile) -> tuple[Measure, ...]:
 def robustness_scores(images: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     """Detector study: scores per data set, rate, model, image: ``rs_map``, ``rs_`` of each metric, ``rs_uqm`` (eq 16), beside
     the clean
-
     and mean adversarial value of each measure. A score is NaN where the measure is undefined on one of the pictures, for instance
     because nothing was detected. Empty without adversarial variants.
     """

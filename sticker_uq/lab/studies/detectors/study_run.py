@@ -45,7 +45,6 @@ Progress = Callable[[str, int, int], None]
 @dataclass(frozen=True)
 class Study:
     """The results of a study. ``images``: one row per image, model, data set, rate and variant; ``objects``: one per clustered
-
     object; ``attacks``: one per attacked picture. ``weights``: identity of each model's weights by its label.
     """
 

@@ -108,7 +108,6 @@ def reliability_table(study: Study) -> pd.DataFrame:
 def attack_table(study: Study) -> pd.DataFrame:
     """Detector study table per data set, attacked model and attack: pictures, share of targets fooled, iterations, RMS, L-inf
     in grey
-
     levels. The targets of DAG and PGD are boxes of the model, those of a patch the stickers under it.
     """
     if study.attacks.empty:
@@ -136,7 +135,6 @@ def attack_table(study: Study) -> pd.DataFrame:
 
 def transfer_table(study: Study) -> pd.DataFrame:
     """Which model's attack breaks which: mean mAP of each model (columns) on the first variant of the attacks on each (rows),
-
     at the lowest rate of the study; the row "none" are clean pictures. Empty for a single model or without attacks.
     """
     labels = in_order({model.label for model in study.settings.models})
