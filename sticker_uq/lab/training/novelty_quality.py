@@ -43,7 +43,8 @@ def split(items: Sequence[LabelledImage], seed: int) -> tuple[list[LabelledImage
     """``items`` to train novelty detection on, and those that are held out, drawn by ``seed``. InvalidInput for fewer than 50."""
     if len(items) < FEWEST:
         raise InvalidInput(
-            f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {FEWEST}"
+            f"{len(items)} pictures to train novelty detection on, expected some hundreds, at least {FEWEST}; `sticker-uq "
+            "dataset frames` takes more from a recording"
         )
     held = min(round(len(items) * HELD_OUT), MOST_HELD_OUT)
     order = np.random.default_rng(seed).permutation(len(items))
