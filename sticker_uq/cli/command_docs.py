@@ -6,7 +6,7 @@ python -m sticker_uq.cli.command_docs docs/reference/commands.md
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,5 +64,9 @@ def _required(command: Any) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    with atomic_write(Path(sys.argv[1]), "w") as file:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("document", type=Path)
+    with atomic_write(parser.parse_args().document, "w") as file:
         file.write(command_reference())

@@ -6,7 +6,7 @@ python -m sticker_uq.cli.parameter_docs docs/parameters.md
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -117,5 +117,9 @@ def _range(info: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    with atomic_write(Path(sys.argv[1]), "w") as file:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("document", type=Path)
+    with atomic_write(parser.parse_args().document, "w") as file:
         file.write(parameter_reference())
