@@ -10,6 +10,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,10 +25,10 @@ from numpy.typing import NDArray
 from benchmarks import hard_scenes
 from benchmarks.hard_scenes import NONE, Case, HardScene, Material, material
 from benchmarks.photographs import load_photographs
-from benchmarks.rendered import in_processes
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.samplers import TestTimeAugmentation
+from sticker_uq.evaluation.executors import in_order
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
@@ -261,7 +262,9 @@ def measure(
     missing = [job for job in jobs if tuple(job.key.values()) not in known]
     progress(len(jobs) - len(missing))
     panel = instrument.perception.settings.panel
-    with in_processes(partial(_rows, material=made, panel=panel), missing, processes) as rows:
+    with closing(
+        in_order(partial(_rows, material=made, panel=panel), missing, processes, chunksize=4)
+    ) as rows:
         chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         for number, row in enumerate(rows, 1):
             chunk.append(row)

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import cv2
 import numpy as np
 
 from sticker_uq.calibration.records import Record
 from sticker_uq.detection.detector import resolve_device
+from sticker_uq.evaluation.executors import in_order
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
@@ -65,7 +63,7 @@ def records(
     missing = [recipe for recipe, value in plain.items() if value is None]
     for _ in range(len(plain) - len(missing)):
         progress()
-    with in_processes(partial(_record, settings=settings), missing, jobs) as made:
+    with closing(in_order(partial(_record, settings=settings), missing, jobs, chunksize=4)) as made:
         for recipe, value in zip(missing, made, strict=True):
             cache.put({f"{prefix}:{recipe.name}": value})
             plain[recipe] = value
@@ -95,19 +93,3 @@ def _record(recipe: Recipe, settings: PerceptionSettings) -> dict[str, Any]:
         "labels": picture.labels.tolist(),
         "assessment": assessment_to_plain(_perception.assess(picture.image)),
     }
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that owns the pool ends it
-    cv2.setNumThreads(1)
-
-
-@contextmanager
-def in_processes(make: partial[Any], recipes: Sequence[Any], jobs: int) -> Iterator[Iterator[Any]]:
-    """``make`` of each of ``recipes``, in order, in ``jobs`` processes."""
-    if jobs == 1 or len(recipes) < 2:
-        yield map(make, recipes)
-        return
-    # neither torch nor OpenCV survives a fork
-    with multiprocessing.get_context("spawn").Pool(jobs, _start_worker) as pool:
-        yield pool.imap(make, recipes, chunksize=4)

@@ -3,16 +3,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import re
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
-import cv2
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -30,6 +26,7 @@ from sticker_uq.cli import (
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.evaluation.executors import in_order
 from sticker_uq.io.coco import (
     IMAGE_FORMATS,
     EncodedScene,
@@ -93,7 +90,8 @@ def render(
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {MAX_STICKERS}")
     make = partial(_make, size=(width, height), limits=limits, image_format=image_format)
     columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar, _scenes(make, range(seed, seed + count), jobs) as scenes:
+    scenes = in_order(make, range(seed, seed + count), jobs, chunksize=4)
+    with Progress(*columns) as bar, closing(scenes):
         task = bar.add_task("", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))
     typer.echo(f"{count} scenes in {out}")
@@ -194,19 +192,3 @@ def _make(
     # Counts cycle through the range with the seed, so that all are equally frequent.
     stickers = None if limits is None else limits[0] + seed % (limits[1] - limits[0] + 1)
     return encode_scene(seed, render_scene(sample_scene(seed, stickers=stickers), size), image_format)
-
-
-def _start_worker() -> None:
-    # Ctrl-C reaches every process of the terminal; the owner of the pool ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    cv2.setNumThreads(1)
-
-
-@contextmanager
-def _scenes(make: partial[EncodedScene], seeds: range, jobs: int) -> Iterator[Iterator[EncodedScene]]:
-    if jobs == 1:
-        yield map(make, seeds)
-        return
-    # spawn: OpenCV's thread pools do not survive a fork
-    with multiprocessing.get_context("spawn").Pool(jobs, _start_worker) as pool:
-        yield pool.imap(make, seeds, chunksize=4)

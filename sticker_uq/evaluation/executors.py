@@ -11,7 +11,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -61,8 +61,7 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
     elif jobs == 1:
         yield _here
     else:
-        context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-        pool = ProcessPoolExecutor(jobs, context, start_worker)  # starts a process when there is work for it
+        pool = worker_pool(jobs)  # starts a process when there is work for it
         try:
             yield partial(_in_processes, pool=pool, most=jobs * _UNDER_WAY)
         except BaseException:
@@ -72,13 +71,56 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
             pool.shutdown(cancel_futures=True)
 
 
-def start_worker() -> None:
+def in_order(
+    function: Callable[[T], R], work: Sequence[T], jobs: int, chunksize: int = 1
+) -> Generator[R, None, None]:
+    """``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one.
+
+    ``function`` must be picklable. Processes take ``chunksize`` pieces of work at once.
+    """
+    if min(jobs, len(work)) <= 1:
+        yield from map(function, work)
+        return
+    _share_imports(function)
+    pool = worker_pool(min(jobs, len(work)))
+    try:
+        yield from pool.map(function, work, chunksize=chunksize)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def worker_pool(jobs: int, load: Callable[[], Any] | None = None) -> ProcessPoolExecutor:
+    """A pool of ``jobs`` processes that have imported torch and the like once, together.
+
+    They are forked from a server that imports and computes nothing: neither torch nor OpenCV survives the fork of a process
+    that has used them. ``load`` runs at the start of each; it must be picklable.
+    """
+    _share_imports(load)
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
+
+
+def start_worker(load: Callable[[], Any] | None = None) -> None:
     """Prepare a worker process: Ctrl-C ends the parent, which ends this one, without leaving half a file; each computes with
-    one thread of OpenCV.
+    one thread of OpenCV. Then call ``load``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     cv2.setNumThreads(1)
+    if load is not None:
+        load()
+
+
+def _share_imports(function: Callable[..., Any] | None) -> None:
+    """Have the server of this process import the modules of ``function``, unless it runs already."""
+    multiprocessing.set_forkserver_preload(sorted(set(_modules(function)) - {"__main__"}))
+
+
+def _modules(function: object) -> Iterator[str]:
+    if isinstance(function, partial):
+        for part in (function.func, *function.args):
+            yield from _modules(part)
+    elif callable(function) and isinstance(module := getattr(function, "__module__", None), str):
+        yield module
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
@@ -97,6 +139,7 @@ def _here(function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
 def _in_processes(
     function: Callable[[T], R], work: Iterable[T], pool: ProcessPoolExecutor, most: int
 ) -> Iterator[R]:
+    _share_imports(function)
     running: set[Future[R]] = set()
     try:
         for item in work:

@@ -10,6 +10,7 @@ from sticker_uq.io.coco import write_coco
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.perception import PerceptionSettings
+from sticker_uq.scene import InvalidInput
 
 SETTINGS = PerceptionSettings(passes=3, device="cpu")
 
@@ -36,7 +37,7 @@ def test_two_processes_assess_as_one(source, tmp_path):
     assert assessed(source, tmp_path / "two.sqlite", 1) == alone, "and from the cache"
 
 
-def test_a_ray_cluster_assesses_as_one_process(source, tmp_path):
+def test_a_cluster_is_asked_for_before_any_work(source, tmp_path):
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    alone = assessed(source, tmp_path / "one.sqlite", 1)
-    assert assessed(source, tmp_path / "ray.sqlite", 1, "local") == alone
+    with pytest.raises(InvalidInput, match="127.0.0.1:1: expected the address of a Ray cluster"):
+        assessed(source, tmp_path / "ray.sqlite", 1, "127.0.0.1:1")

@@ -75,10 +75,11 @@ def expected(outputs: CompletePass, settings: DetectorSettings, image: NDArray[n
     candidates.sort(key=lambda c: -c[0])
     kept: list[Any] = []
     for candidate in candidates[:1000]:
+        if len(kept) == settings.max_detections:
+            break
         others = [k for k in kept if k[1] == candidate[1]]
         if all(_iou(candidate[2], k[2]) <= settings.nms_threshold for k in others):
             kept.append(candidate)
-    kept = kept[: settings.max_detections]
     scale = np.array([image.shape[1] / width, image.shape[0] / height] * 2)
     return np.array([[*(box * scale), *vector] for _, _, box, vector in kept]).reshape(-1, 7)
 
@@ -99,6 +100,11 @@ def _distributions(logits: Tensor, model: str) -> NDArray[Any]:
 
 
 def _iou(a: NDArray[Any], b: NDArray[Any]) -> float:
-    sides = np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2])
-    common = max(sides[0], 0) * max(sides[1], 0)
-    return float(common / (np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - common))
+    (left, top, right, bottom), (other_left, other_top, other_right, other_bottom) = a.tolist(), b.tolist()
+    width, height = (
+        min(right, other_right) - max(left, other_left),
+        min(bottom, other_bottom) - max(top, other_top),
+    )
+    common = max(width, 0.0) * max(height, 0.0)
+    areas = (right - left) * (bottom - top) + (other_right - other_left) * (other_bottom - other_top)
+    return common / (areas - common)

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import platform
-import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Protocol
 
 import psutil
 
+from sticker_uq.evaluation.executors import worker_pool
 from sticker_uq.evaluation.replay.assessment_json import code_fingerprint
 from sticker_uq.evaluation.replay.prefetch import ahead
 from sticker_uq.io.images import Picture
@@ -93,8 +92,7 @@ def side_by_side(source: ImageSource, load: Callable[[], Assessor], processes: i
 
     `load` makes the perception of each process and must be picklable; what it raises is raised here.
     """
-    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-    pool = ProcessPoolExecutor(processes, context, _start_process, (load,))
+    pool = worker_pool(processes, partial(_keep, load))
     under_way: deque[tuple[SourceImage, Future[SceneAssessment]]] = deque()
     try:
         for item in source:
@@ -174,9 +172,8 @@ _load: Callable[[], Assessor] | None = None
 _perception: Assessor | None = None
 
 
-def _start_process(load: Callable[[], Assessor]) -> None:
+def _keep(load: Callable[[], Assessor]) -> None:
     global _load
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this
     _load = load
 
 

@@ -7,18 +7,16 @@ import base64
 import hashlib
 import json
 import math
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sticker_uq.evaluation.executors import start_worker
+from sticker_uq.evaluation.executors import worker_pool
 from sticker_uq.io.coco import LabelledImage, read_picture
 from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.reading import read_bytes
@@ -141,8 +139,7 @@ def _replies(
         finally:
             system.close()
         return
-    context = multiprocessing.get_context("spawn")  # neither torch nor OpenCV survives a fork
-    pool = ProcessPoolExecutor(jobs, context, _start_process, (load,))
+    pool = worker_pool(jobs, partial(_begin, load))
     try:
         yield from zip(
             (q.key for q in questions), pool.map(_ask_in_process, questions, chunksize=4), strict=True
@@ -162,9 +159,8 @@ def ask_system(system: System, question: Question) -> str:
 _system: System | None = None
 
 
-def _start_process(load: Callable[[], System]) -> None:
+def _begin(load: Callable[[], System]) -> None:
     global _system
-    start_worker()
     _system = load()
 
 

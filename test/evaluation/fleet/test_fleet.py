@@ -176,25 +176,11 @@ def test_the_python_of_the_page_runs(finished, monkeypatch, capsys):
     assert capsys.readouterr().out.strip() == str(counted)
 
 
-def test_a_ray_cluster_says_the_same(finished, recordings, tmp_path):
+def test_a_cluster_is_asked_for_before_any_work(recordings, tmp_path):
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    out = tmp_path / "out"
-    result = run(
-        "replay",
-        recordings[0],
-        tmp_path / "gone",
-        "--out",
-        out,
-        "--ray-address",
-        "local",
-        "--jobs",
-        "1",
-        *OPTIONS,
-    )
-    assert result.exit_code == 1
-    assert "gone: no such file or folder" in result.stderr
-    made = pd.read_parquet(out / "judgements").drop(columns="timings_ms")
-    pd.testing.assert_frame_equal(made, tables(finished, "judgements")[0])
+    result = run("replay", recordings[0], "--out", tmp_path / "out", "--ray-address", "127.0.0.1:1", *OPTIONS)
+    assert result.exit_code == 2
+    assert "127.0.0.1:1: expected the address of a Ray cluster" in result.stderr
 
 
 def test_another_machine_with_other_weights_is_refused(recordings, tmp_path, monkeypatch):
