@@ -39,5 +39,5 @@ def test_two_processes_assess_as_one(source, tmp_path):
 
 def test_a_cluster_is_asked_for_before_any_work(source, tmp_path):
     pytest.importorskip("ray", reason="Ray is an optional dependency: pip install ray")
-    with pytest.raises(InvalidInput, match="127.0.0.1:1: expected the address of a Ray cluster"):
+    with pytest.raises(InvalidInput, match=r"127\.0\.0\.1:1: expected the address of a Ray cluster"):
         assessed(source, tmp_path / "ray.sqlite", 1, "127.0.0.1:1")
