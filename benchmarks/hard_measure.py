@@ -28,7 +28,7 @@ from benchmarks.photographs import load_photographs
 from sticker_uq.detection import Features, StochasticDetector
 from sticker_uq.detection.boxes import decoded
 from sticker_uq.detection.samplers import TestTimeAugmentation
-from sticker_uq.evaluation.executors import in_order
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
@@ -262,9 +262,7 @@ def measure(
     missing = [job for job in jobs if tuple(job.key.values()) not in known]
     progress(len(jobs) - len(missing))
     panel = instrument.perception.settings.panel
-    with closing(
-        in_order(partial(_rows, material=made, panel=panel), missing, processes, chunksize=4)
-    ) as rows:
+    with closing(mapped(partial(_rows, material=made, panel=panel), missing, processes, chunksize=4)) as rows:
         chunk: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         for number, row in enumerate(rows, 1):
             chunk.append(row)

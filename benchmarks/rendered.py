@@ -13,7 +13,7 @@ import numpy as np
 
 from sticker_uq.calibration.records import Record
 from sticker_uq.detection.detector import resolve_device
-from sticker_uq.evaluation.executors import in_order
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
     assessment_to_plain,
@@ -63,7 +63,7 @@ def records(
     missing = [recipe for recipe, value in plain.items() if value is None]
     for _ in range(len(plain) - len(missing)):
         progress()
-    with closing(in_order(partial(_record, settings=settings), missing, jobs, chunksize=4)) as made:
+    with closing(mapped(partial(_record, settings=settings), missing, jobs, chunksize=4)) as made:
         for recipe, value in zip(missing, made, strict=True):
             cache.put({f"{prefix}:{recipe.name}": value})
             plain[recipe] = value

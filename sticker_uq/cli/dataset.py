@@ -26,7 +26,7 @@ from sticker_uq.cli import (
 )
 from sticker_uq.cli.options import checked, field_options, output_file, output_folder
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.evaluation.executors import in_order
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import (
     IMAGE_FORMATS,
     EncodedScene,
@@ -90,7 +90,7 @@ def render(
         raise InvalidInput(f"--stickers {stickers}: expected MIN <= MAX <= {MAX_STICKERS}")
     make = partial(_make, size=(width, height), limits=limits, image_format=image_format)
     columns = (TextColumn("rendering"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    scenes = in_order(make, range(seed, seed + count), jobs, chunksize=4)
+    scenes = mapped(make, range(seed, seed + count), jobs, chunksize=4)
     with Progress(*columns) as bar, closing(scenes):
         task = bar.add_task("", total=count)
         write_coco(out, scenes, progress=lambda done: bar.update(task, completed=done))

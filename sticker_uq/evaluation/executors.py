@@ -71,7 +71,7 @@ def executor(jobs: int, ray_address: str = "") -> Iterator[Executor]:
             pool.shutdown(cancel_futures=True)
 
 
-def in_order(
+def mapped(
     function: Callable[[T], R], work: Sequence[T], jobs: int, chunksize: int = 1
 ) -> Generator[R, None, None]:
     """``function`` of each of ``work``, in order, in ``jobs`` processes, or for 1 in this one.
@@ -81,21 +81,25 @@ def in_order(
     if min(jobs, len(work)) <= 1:
         yield from map(function, work)
         return
-    _share_imports(function)
-    pool = worker_pool(min(jobs, len(work)))
+    pool = worker_pool(min(jobs, len(work)), imports=())
     try:
         yield from pool.map(function, work, chunksize=chunksize)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def worker_pool(jobs: int, load: Callable[[], Any] | None = None) -> ProcessPoolExecutor:
-    """A pool of ``jobs`` processes that have imported torch and the like once, together.
+def worker_pool(
+    jobs: int,
+    load: Callable[[], Any] | None = None,
+    imports: Sequence[str] = ("sticker_uq.detection.detector",),
+) -> ProcessPoolExecutor:
+    """A pool of ``jobs`` processes, which share what they import: with torch that takes each of them seconds.
 
-    They are forked from a server that imports and computes nothing: neither torch nor OpenCV survives the fork of a process
-    that has used them. ``load`` runs at the start of each; it must be picklable.
+    They are forked from a server that imports ``imports`` and computes nothing: neither torch nor OpenCV survives the fork of
+    a process that has used them. The first pool of a process decides what its server imports. ``load`` runs at the start of
+    each process; it must be picklable.
     """
-    _share_imports(load)
+    multiprocessing.set_forkserver_preload(list(imports))
     return ProcessPoolExecutor(jobs, multiprocessing.get_context("forkserver"), start_worker, (load,))
 
 
@@ -108,19 +112,6 @@ def start_worker(load: Callable[[], Any] | None = None) -> None:
     cv2.setNumThreads(1)
     if load is not None:
         load()
-
-
-def _share_imports(function: Callable[..., Any] | None) -> None:
-    """Have the server of this process import the modules of ``function``, unless it runs already."""
-    multiprocessing.set_forkserver_preload(sorted(set(_modules(function)) - {"__main__"}))
-
-
-def _modules(function: object) -> Iterator[str]:
-    if isinstance(function, partial):
-        for part in (function.func, *function.args):
-            yield from _modules(part)
-    elif callable(function) and isinstance(module := getattr(function, "__module__", None), str):
-        yield module
 
 
 def _end(processes: Sequence[BaseProcess]) -> None:
@@ -139,7 +130,6 @@ def _here(function: Callable[[T], R], work: Iterable[T]) -> Iterator[R]:
 def _in_processes(
     function: Callable[[T], R], work: Iterable[T], pool: ProcessPoolExecutor, most: int
 ) -> Iterator[R]:
-    _share_imports(function)
     running: set[Future[R]] = set()
     try:
         for item in work:

@@ -212,8 +212,9 @@ def test_the_kind_of_device_is_part_of_the_hash_and_its_number_is_not():
     assert tf32.hash_on("cuda") != settings.hash_on("cuda")
 
 
-def test_settings_load_without_torch():
-    program = "import sys; import sticker_uq.perception; sys.exit('torch' in sys.modules)"
+def test_settings_and_the_commands_that_replay_load_without_torch():
+    """Their help and the shell's completion would wait for it."""
+    program = "import sys, sticker_uq.perception, sticker_uq.cli.fleet; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.metrics.accuracy import MATCH_IOU
+from sticker_uq.evaluation.metrics.matching import MATCH_IOU
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.images import Picture

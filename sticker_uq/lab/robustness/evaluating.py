@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sticker_uq.evaluation.executors import in_order
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.lab.robustness.answering import AnswerLog, Reply, case_question, source_question
 from sticker_uq.lab.robustness.cases import CaseSet, FollowUpCase
@@ -194,7 +194,7 @@ def evaluate(
     checks: list[RelationCheck] = []
     curves: list[SweepResult] = []
     progress(0, len(work))
-    for done, part in enumerate(in_order(_evaluate_part, work, jobs), 1):
+    for done, part in enumerate(mapped(_evaluate_part, work, jobs), 1):
         found += part.sets
         checks += part.checks
         curves += part.sweeps

@@ -17,7 +17,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from sticker_uq.evaluation.executors import in_order
+from sticker_uq.evaluation.executors import mapped
 from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, annotation, write_annotations
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.images import MOST_PICTURE
@@ -72,7 +72,7 @@ def make_cases(
     done = len(unique) - sum(map(len, wanted.values()))
     work = [(source.images[image], drafts) for image, drafts in sorted(wanted.items())]
     progress(done, len(unique))
-    for made in in_order(partial(_make, root), work, jobs):
+    for made in mapped(partial(_make, root), work, jobs):
         done += made
         progress(done, len(unique))
     cases = {
