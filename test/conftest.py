@@ -23,6 +23,7 @@ LONG = (
     "lab/studies/detectors/test_running.py",
     "cli/test_demo.py",
     "cli/test_qualify.py",
+    "test_documented_commands.py",
     "detection/test_passes.py",
     "lab/training/test_training.py",
     "lab/attacks/test_dag.py",
