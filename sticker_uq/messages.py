@@ -357,6 +357,9 @@ MESSAGES = {
     "gate_publishers_not_received": "other publishers of {topic} that cannot be received: {count}",
     "policy_uncalibrated": "no permit on policy {policy}, which has no guarantee: make one with `sticker-uq calibrate`, or set "
     "allow_uncalibrated",
+    "policy_releases_unfamiliar": "no permit on policy {policy}, which releases without novelty (unmeasured_novelty: "
+    "release), also in scenes that the detector was not made for: learn a novelty network and calibrate with it, or set "
+    "allow_uncalibrated",
     "listening_first": "listening for other supervisors for {seconds} s first",
     # replies
     "gate_stands": "gate: {subject}",

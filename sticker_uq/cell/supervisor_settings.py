@@ -157,10 +157,20 @@ class SupervisorNodeSettings(GateSettings, AssumptionSettings, StopSettings, Pos
         return policy
 
     def uncalibrated(self, policy: Policy) -> Reason | None:
-        """Why the cell's parameters permit nothing under ``policy``, which guarantees nothing; None when it does, or need not."""
-        if policy.guarantee is not None or self.allow_uncalibrated:
-            return None
+        """Why the cell's parameters permit nothing under ``policy``, which proves too little; None when they permit."""
+        return None if self.allow_uncalibrated else unproved(policy)
+
+
+def unproved(policy: Policy) -> Reason | None:
+    """What ``policy`` does not prove, so that a cell moves an arm on it only with ``allow_uncalibrated``; None: nothing.
+
+    A guarantee holds for laptops like those it was proved on; a policy that releases without novelty cannot tell others.
+    """
+    if policy.guarantee is None:
         return Reason.of("policy_uncalibrated", policy=policy.hash[:12])
+    if policy.unmeasured_novelty == "release":
+        return Reason.of("policy_releases_unfamiliar", policy=policy.hash[:12])
+    return None
 
 
 LOCKED_WHILE_ACTIVE = frozenset(

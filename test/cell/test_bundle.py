@@ -17,6 +17,7 @@ from sticker_uq.cell.processes import CellOptions, ProcessSpec, cell_processes
 from sticker_uq.cell.supervisor_settings import SupervisorNodeSettings
 from sticker_uq.cli import app
 from sticker_uq.gate import Policy
+from sticker_uq.gate.policy.policy_schema import Guarantee
 from sticker_uq.io.setting_fields import validated
 from sticker_uq.io.share import share_folder
 from sticker_uq.lab.rendering import render, sample_scene
@@ -246,6 +247,13 @@ def test_a_policy_without_guarantee_moves_only_the_simulated_arm_unasked() -> No
     assert reason is not None
     assert "set allow_uncalibrated" in text_of(reason)
     assert SupervisorNodeSettings(allow_uncalibrated=True).uncalibrated(policy) is None
+    proved = policy.model_copy(update={"guarantee": Guarantee(match_iou=0.5)})
+    assert SupervisorNodeSettings().uncalibrated(proved) is None
+    careless = proved.model_copy(update={"unmeasured_novelty": "release"})
+    reason = SupervisorNodeSettings().uncalibrated(careless)
+    assert reason is not None
+    assert "also in scenes that the detector was not made for" in text_of(reason)
+    assert SupervisorNodeSettings(allow_uncalibrated=True).uncalibrated(careless) is None
 
     def allowed(**options: object) -> bool:
         specs = {spec.name: spec for spec in cell_processes(CellOptions(**options))}

@@ -15,7 +15,7 @@ from typing import Any
 
 from rclpy.clock import Clock, ClockType
 
-from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings
+from sticker_uq.cell.supervisor_settings import LOCKED_WHILE_ACTIVE, SupervisorNodeSettings, unproved
 from sticker_uq.gate import GateController
 from sticker_uq.gate import events as ev
 from sticker_uq.gate.audit import FORMAT
@@ -137,10 +137,14 @@ class SupervisorNode(ManagedNode[SupervisorNodeSettings]):
         if wanted != (self._core.policy, self._core.settings, self._core.watch.settings):
             self._core.configure(*wanted)
             self.get_logger().info(f"policy {policy_line(policy)}")
-        unproved = settings.uncalibrated(policy)
-        self._impede(BlockReason.UNCALIBRATED, unproved)
-        if policy.guarantee is None and unproved is None:
-            self.get_logger().warning("allow_uncalibrated: the gate may open on a policy without a guarantee")
+        self._impede(BlockReason.UNCALIBRATED, settings.uncalibrated(policy))
+        if settings.allow_uncalibrated and unproved(policy) is not None:
+            lack = (
+                "without a guarantee"
+                if policy.guarantee is None
+                else "that releases in unfamiliar scenes, too"
+            )
+            self.get_logger().warning(f"allow_uncalibrated: the gate may open on a policy {lack}")
 
     def _about(self) -> dict[str, Any]:
         """Who supervises, with which model and policy; no model before the first scene."""

@@ -61,6 +61,12 @@ def policy_report(policy: Policy) -> Report:
     }
     if policy.guarantee is None:
         return Report(Level.WARN, "the policy has no guarantee: `sticker-uq calibrate` makes one", values)
+    if policy.unmeasured_novelty == "release":
+        return Report(
+            Level.WARN,
+            f"{policy.guarantee}; also releases in unfamiliar scenes: novelty is not measured",
+            values,
+        )
     return Report(Level.OK, str(policy.guarantee), values)
 
 
