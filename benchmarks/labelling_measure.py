@@ -33,8 +33,10 @@ from sticker_uq.lab.training.training import BEST, Training, TrainSettings
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
 
-KNOWN, NEW, TEST = 760_000, 750_000, 720_000
-"""First seeds of the laptops of the known kind and of the new kind in the pools, and of those tested on."""
+START, KNOWN, NEW, DELIVERY, TEST = 770_000, 760_000, 750_000, 755_000, 720_000
+"""First seeds of laptops: labelled at the start, of the known and the new kind in one pool, in the other pool, tested on."""
+_SPARE = 1.25
+"""Pictures that there are, as a multiple of those that a seed draws: each has another pool."""
 RANDOM, SUGGEST = "random", "suggest"
 METHODS = {
     RANDOM: "at random",
@@ -57,9 +59,9 @@ class Sizes(BaseModel):
     start: int = Field(10, ge=1)
     test: int = Field(100, ge=1)
     rare: float = Field(0.15, gt=0, lt=1)
-    budgets: tuple[int, ...] = (10, 20, 40, 80)
-    further: tuple[int, ...] = (160,)
-    steps: int = Field(60, ge=1)
+    budgets: tuple[int, ...] = (10, 20, 40)
+    further: tuple[int, ...] = (80,)
+    steps: int = Field(45, ge=1)
     batch: int = Field(4, ge=2)
     passes: int = Field(20, ge=2)
 
@@ -83,15 +85,16 @@ class Pool:
 
 def rendered(work: Path, sizes: Sizes, rare: bool) -> Pool:
     """Rendered laptops: nearly all of the known kind and a few of the new kind, or the new kind alone."""
-    spare = round(1.25 * sizes.pool)  # each seed has another pool, drawn from these
-    new = coco_folder(work / "new", NEW, spare, new_laptop, "jpg")
-    known = coco_folder(work / "known", KNOWN, spare, known_laptop, "jpg")
-    start = coco_folder(work / "start", KNOWN + spare, 5 * sizes.start, known_laptop, "jpg")
+    start = coco_folder(work / "start", START, 2 * sizes.start, known_laptop, "jpg")
     test = coco_folder(work / "test", TEST, sizes.test, new_laptop, "jpg")
-    if rare:
-        parts = ((known, 1 - sizes.rare), (new, sizes.rare))
-        return Pool("rare", "rendered laptops, few of a new kind", parts, start, test, rare=new)
-    return Pool("alike", "rendered laptops, all of a new kind", ((new, 1.0),), start, test)
+    if not rare:
+        new = coco_folder(work / "delivery", DELIVERY, round(_SPARE * sizes.pool), new_laptop, "jpg")
+        return Pool("alike", "rendered laptops, all of a new kind", ((new, 1.0),), start, test)
+    few = round(_SPARE * sizes.rare * sizes.pool)
+    many = coco_folder(work / "known", KNOWN, round(_SPARE * sizes.pool) - few, known_laptop, "jpg")
+    new = coco_folder(work / "new", NEW, few, new_laptop, "jpg")
+    parts = ((many, 1 - sizes.rare), (new, sizes.rare))
+    return Pool("rare", "rendered laptops, few of a new kind", parts, start, test, rare=new)
 
 
 def photographs(name: str, work: Path) -> Pool:
