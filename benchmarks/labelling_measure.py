@@ -29,6 +29,7 @@ from sticker_uq.lab.datasets.suggesting import (
     scores_of,
     suggested,
 )
+from sticker_uq.lab.training.settings import Frozen
 from sticker_uq.lab.training.training import BEST, Training, TrainSettings
 from sticker_uq.perception import Perception, PerceptionSettings
 from sticker_uq.scene import Detections, FloatArray, IntArray, InvalidInput, ObjectClass
@@ -63,6 +64,8 @@ class Sizes(BaseModel):
     further: tuple[int, ...] = (80,)
     steps: int = Field(45, ge=1)
     batch: int = Field(4, ge=2)
+    freeze: Frozen = "statistics"
+    rate: float = Field(1e-3, gt=0)
     passes: int = Field(20, ge=2)
 
 
@@ -201,6 +204,9 @@ class Bench:
                 epochs=1,
                 batch_size=sizes.batch,
                 start=start,
+                # a few batches of a few pictures tell too little of the statistics, and the start has them
+                freeze="nothing" if start == "packaged" and pool.taught else sizes.freeze,
+                learning_rate=0.0 if start == "packaged" and pool.taught else sizes.rate,
                 seed=seed,
                 threads=self._threads,
                 device="cpu",
