@@ -44,6 +44,8 @@ from sticker_uq.scene import InvalidInput
 
 POOLS = ("rare", "alike", "cells")
 RESAMPLES = 500
+POOLS_DRAWN, COUNTS = 10, (10, 20, 40)
+"""Pools from which pictures are chosen without a training, to count those of a rare kind, and how many are chosen."""
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -101,7 +103,19 @@ def chosen_table(sets: Sequence[dict[str, Any]]) -> Table:
     return Table((*head, "mAP", "minus at random"), rows)
 
 
-TABLES = {"saved": saved_table, "chosen": chosen_table}
+def rare_table(sets: Sequence[dict[str, Any]]) -> Table:
+    """How many pictures of the rare kind each choice finds."""
+    counts = list(dict.fromkeys(row["labels"] for one in sets for row in one.get("rare_found", ())))
+    rows = []
+    for one in sets:
+        cells = {(row["method"], row["labels"]): row["rare"] for row in one.get("rare_found", ())}
+        for method in dict.fromkeys(method for method, _ in cells):
+            found = (cells[method, count] for count in counts)
+            rows.append((METHODS[method], *(f"{mean:.1f} ({low} to {high})" for mean, low, high in found)))
+    return Table(("choice", *(f"of {count} chosen" for count in counts)), rows)
+
+
+TABLES = {"saved": saved_table, "chosen": chosen_table, "rare": rare_table}
 """The tables of docs/results/labelling.md."""
 
 
@@ -205,6 +219,9 @@ def measured(
             for pool in pools:
                 bench.run(pool, seed, methods)
         found["sets"] = [curves(bench, pool, seeds, methods, resamples) for pool in pools]
+        for pool, one in zip(pools, found["sets"], strict=True):
+            if pool.rare is not None:
+                one["rare_found"] = bench.rare_found(pool, range(POOLS_DRAWN), COUNTS)
     return found
 
 

@@ -160,7 +160,7 @@ class Bench:
                 key = self.key(pool, seed, method, budget)
                 if key in self._kept:
                     continue
-                names = self._choose(pool, mine, weights, method, budget, seed)
+                names = self._choose(mine, weights, method, budget, seed)
                 items = [*mine.start.values(), *(mine.pool[name] for name in names)]
                 found = self._tested(items, pool, weights or "packaged", seed)
                 self._kept.put({key: {"chosen": names, "found": found}})
@@ -181,6 +181,20 @@ class Bench:
         if value is None:
             raise InvalidInput(f"{pool.name}, seed {seed}: {method} {budget} was not trained; run it again")
         return value
+
+    def rare_found(self, pool: Pool, seeds: Sequence[int], counts: Sequence[int]) -> list[dict[str, Any]]:
+        """How many pictures of the rare kind each method chooses, without a training: mean, fewest and most of the seeds."""
+        assert pool.rare is not None
+        rows = []
+        for method in METHODS:
+            for count in counts:
+                names = [
+                    self._choose(drawn(pool, self._sizes, seed), "", method, count, seed) for seed in seeds
+                ]
+                found = [sum(name.startswith(f"{pool.rare.name}/") for name in own) for own in names]
+                rare = [round(float(np.mean(found)), 2), min(found), max(found)]
+                rows.append({"method": method, "labels": count, "rare": rare})
+        return rows
 
     def _start(self, pool: Pool, mine: Drawn, seed: int) -> str:
         """Weights that learned the start of a seed."""
@@ -234,9 +248,7 @@ class Bench:
         """The pictures to test on."""
         return read_coco(pool.test)[: self._sizes.test]
 
-    def _choose(
-        self, pool: Pool, mine: Drawn, weights: str, method: str, budget: int, seed: int
-    ) -> list[str]:
+    def _choose(self, mine: Drawn, weights: str, method: str, budget: int, seed: int) -> list[str]:
         if method == RANDOM:
             order = np.random.default_rng((seed, 2)).permutation(len(mine.pool))
             return [list(mine.pool)[n] for n in order[:budget].tolist()]

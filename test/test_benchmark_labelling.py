@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,23 @@ def test_a_choice_that_is_worth_twice_as_many_labels_saves_half(folder: Path, tm
         assert one["minus_random"][1] >= 0
     assert "| a pool | 20 |" in labelling.table({"sets": [found]}, "saved")
     assert "at least 20 (" in labelling.table({"sets": [found]}, "saved")
+
+
+def test_the_rare_pictures_of_a_choice_are_counted(folder: Path, tmp_path: Path) -> None:
+    rare = Path(shutil.copytree(folder, tmp_path / "new"))
+    pool = Pool("fake", "a pool", ((folder, 0.5), (rare, 0.5)), folder, folder, rare=rare)
+    with JsonStore(tmp_path / "kept.sqlite") as kept:
+        for part, doubt in ((folder, 0.1), (rare, 0.9)):
+            for number, item in enumerate(read_coco(part)):
+                value = {"signals": {"shannon_entropy": doubt + 0.001 * number}, "features": [float(number)]}
+                kept.put({f"measured::20:{part.name}/{item.path.name}:{item.path}": value})
+        bench = Bench(tmp_path, Sizes(pool=12, start=1), kept)
+        rows = bench.rare_found(pool, range(3), (3,))
+    found = {row["method"]: row["rare"] for row in rows}
+    assert found["score"] == [3.0, 3, 3]  # the surest of them is less sure than any other
+    assert found[RANDOM][0] < 3
+    table = labelling.table({"sets": [{"rare_found": rows}]}, "rare")
+    assert "| highest score | 3.0 (3 to 3) |" in table
 
 
 TINY = {

@@ -3,8 +3,8 @@
 
 A greedy choice: each time the picture with the highest product of its score and its distance, in the detector's features, from
 the nearest one that is labelled or chosen. Distance alone is the k-center algorithm (Gonzalez 1985, as in Sener and Savarese,
-"Active learning for convolutional neural networks: a core-set approach", ICLR 2018). It takes no more pictures of a rare kind than
-chance does, because these need not be far apart; the score alone takes many pictures of the same hard thing.
+"Active learning for convolutional neural networks: a core-set approach", ICLR 2018). It takes no more pictures of a rare kind
+than chance does, because these need not be far apart; the score alone takes many pictures of the same hard thing.
 """
 
 from __future__ import annotations
