@@ -45,7 +45,10 @@ from sticker_uq.scene import InvalidInput
 POOLS = ("rare", "alike", "cells")
 RESAMPLES = 500
 POOLS_DRAWN, COUNTS = 10, (10, 20, 40)
-"""Pools from which pictures are chosen without a training, to count those of a rare kind, and how many are chosen."""
+FRESH = 5_000_000
+"""Pools from which pictures are chosen without a training, to count those of a rare kind; how many are chosen; and by what
+their laptops' seeds differ from those of the trainings.
+"""
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -221,7 +224,8 @@ def measured(
         found["sets"] = [curves(bench, pool, seeds, methods, resamples) for pool in pools]
         for pool, one in zip(pools, found["sets"], strict=True):
             if pool.rare is not None:
-                one["rare_found"] = bench.rare_found(pool, range(POOLS_DRAWN), COUNTS)
+                fresh = rendered(work / "fresh", sizes.model_copy(update={"test": 1}), True, FRESH)
+                one["rare_found"] = bench.rare_found(fresh, range(POOLS_DRAWN), COUNTS)
     return found
 
 

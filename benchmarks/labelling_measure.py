@@ -60,9 +60,9 @@ class Sizes(BaseModel):
     start: int = Field(10, ge=1)
     test: int = Field(100, ge=1)
     rare: float = Field(0.15, gt=0, lt=1)
-    budgets: tuple[int, ...] = (10, 20, 40)
-    further: tuple[int, ...] = (80,)
-    steps: int = Field(45, ge=1)
+    budgets: tuple[int, ...] = (20,)
+    further: tuple[int, ...] = (60,)
+    steps: int = Field(32, ge=1)
     batch: int = Field(4, ge=2)
     freeze: Frozen = "statistics"
     rate: float = Field(1e-3, gt=0)
@@ -86,16 +86,19 @@ class Pool:
     rare: Path | None = None
 
 
-def rendered(work: Path, sizes: Sizes, rare: bool) -> Pool:
-    """Rendered laptops: nearly all of the known kind and a few of the new kind, or the new kind alone."""
-    start = coco_folder(work / "start", START, 2 * sizes.start, known_laptop, "jpg")
-    test = coco_folder(work / "test", TEST, sizes.test, new_laptop, "jpg")
+def rendered(work: Path, sizes: Sizes, rare: bool, later: int = 0) -> Pool:
+    """Rendered laptops: nearly all of the known kind and a few of the new kind, or the new kind alone.
+
+    ``later``: added to the first seeds of the laptops, for others than the trainings learn from.
+    """
+    start = coco_folder(work / "start", START + later, 2 * sizes.start, known_laptop, "jpg")
+    test = coco_folder(work / "test", TEST + later, sizes.test, new_laptop, "jpg")
     if not rare:
-        new = coco_folder(work / "delivery", DELIVERY, round(_SPARE * sizes.pool), new_laptop, "jpg")
+        new = coco_folder(work / "delivery", DELIVERY + later, round(_SPARE * sizes.pool), new_laptop, "jpg")
         return Pool("alike", "rendered laptops, all of a new kind", ((new, 1.0),), start, test)
     few = round(_SPARE * sizes.rare * sizes.pool)
-    many = coco_folder(work / "known", KNOWN, round(_SPARE * sizes.pool) - few, known_laptop, "jpg")
-    new = coco_folder(work / "new", NEW, few, new_laptop, "jpg")
+    many = coco_folder(work / "known", KNOWN + later, round(_SPARE * sizes.pool) - few, known_laptop, "jpg")
+    new = coco_folder(work / "new", NEW + later, few, new_laptop, "jpg")
     parts = ((many, 1 - sizes.rare), (new, sizes.rare))
     return Pool("rare", "rendered laptops, few of a new kind", parts, start, test, rare=new)
 
