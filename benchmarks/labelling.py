@@ -59,7 +59,7 @@ def read(file: Path) -> dict[str, Any]:
 
 def table(found: dict[str, Any], name: str) -> str:
     """A table of docs/results/labelling.md in Markdown: "saved" or "chosen"."""
-    return as_markdown([TABLES[name](found["sets"])]).rstrip("\n") + "\n"
+    return as_markdown([TABLES[name](found["sets"])]).rstrip("\n")
 
 
 def saved_table(sets: Sequence[dict[str, Any]]) -> Table:

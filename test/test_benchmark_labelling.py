@@ -24,6 +24,7 @@ from benchmarks.labelling_measure import (
     equivalent,
     plain,
 )
+from benchmarks.tables import ROOT
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.lab.datasets.suggesting import PoolPicture
@@ -135,6 +136,19 @@ def test_the_rare_pictures_of_a_choice_are_counted(folder: Path, tmp_path: Path)
     assert found[RANDOM][0] < 3
     table = labelling.table({"sets": [{"rare_found": rows}]}, "rare")
     assert "| highest score | 3.0 (3 to 3) |" in table
+
+
+def test_the_page_begins_with_what_was_measured() -> None:
+    """Also whether anything is saved: "saves" only where the interval lies above nothing."""
+    found = labelling.read(ROOT / "benchmarks/results/labelling.json")
+    page = " ".join((ROOT / "docs/results/labelling.md").read_text(encoding="utf-8").split())
+    for one in found["sets"]:
+        (point,) = (point for point in one["points"] if point["method"] == SUGGEST)
+        value, low, high = (f"{v:.0f}" for v in point["saved"])
+        end = "at least " if point["saved"][2] >= one["most"] - point["labels"] else ""
+        said = f"{value} random labels ({low} to {end}{high})"
+        verb = "saves" if point["saved"][1] > 0 else "saves nothing that could be shown:"
+        assert f"on {one['title']} it {verb} {said}" in page
 
 
 TINY = {
