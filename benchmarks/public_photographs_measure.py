@@ -102,14 +102,19 @@ def prepare(source: LabelledSet, work: Path) -> str:
         download(source, work / "source")
     data = work / "data"
     if not data.is_dir():
-        meanings = (f"--class={name}={meaning}" for name, meaning in source.classes.items())
-        _product("dataset", "import", work / "source", "--split", SPLIT, "--repair", "--out", data, *meanings)
+        import_set(source, work / "source", data, SPLIT)
     given = ("--alpha", ALPHAS[0], "--beta", BETA, "--start", "packaged", "--epochs", EPOCHS)
     said = _product(
         "qualify", "--data", data, "--out", work / "bundle", *given, "--no-robustness", ends=(0, 1)
     )
     found = re.search(r"(NOT )?READY: .*?(?=\nreport: |$)", said, re.DOTALL)
     return " ".join(found[0].split()) if found else ""
+
+
+def import_set(source: LabelledSet, files: Path, out: Path, split: str) -> None:
+    """Import the ``files`` of ``source`` into the folder ``out``, divided by ``split``; InvalidInput when that fails."""
+    meanings = (f"--class={name}={meaning}" for name, meaning in source.classes.items())
+    _product("dataset", "import", files, "--split", split, "--repair", "--out", out, *meanings)
 
 
 def _product(*arguments: object, ends: Iterable[int] = (0,)) -> str:

@@ -22,6 +22,7 @@ from rich.progress import (
 
 from sticker_uq.cli.attack_options import ATTACK_HELP, attack_settings
 from sticker_uq.cli.options import RayAddress, check_folder, field_options, output_folder
+from sticker_uq.cli.study_bundles import bundled
 from sticker_uq.cli.study_statistics import statistics
 from sticker_uq.cli.terminal import output
 from sticker_uq.detection.settings import DetectorSettings
@@ -40,7 +41,15 @@ def run(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            metavar=_MODELS, help="A model of the study; may be repeated. Default: the packaged one."
+            metavar=_MODELS,
+            help="A model of the study; may be repeated. Default: the packaged one, unless a bundle is given.",
+        ),
+    ] = None,
+    bundle: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[LABEL=]FOLDER",
+            help="Bundle whose detector and settings are studied beside the models, at its dropout rate too; may be repeated.",
         ),
     ] = None,
     data: Annotated[
@@ -110,6 +119,7 @@ def run(
     for option, value, least in (("jobs", jobs, 1), ("resamples", resamples, 0)):
         if value < least:
             raise InvalidInput(f"--{option} {value}: expected {least} or more")
+    brought = bundled(bundle or (), detector_values)
     from sticker_uq.evaluation.executors import executor
     from sticker_uq.lab.studies.detectors.labelled import with_topics
     from sticker_uq.lab.studies.detectors.study_plan import RATES, Circumstance, DataSet, ModelChoice
@@ -130,12 +140,17 @@ def run(
     if quick:
         values |= {"rates": (0.1, 0.3), "passes": 5, "adversarial": 2, "images": 12}
         attack_values |= {"iterations": 3} | ({"gamma": 4.0} if attack == "dag" else {})
-        model = model or list(_QUICK_MODELS)
+        model = model or ([] if brought.models else list(_QUICK_MODELS))
         data = data or [f"rendered={_quick_scenes(out)}"]
     if not data:
         raise InvalidInput("--data is missing: expected a COCO folder, or --quick")
+    named = model or (() if brought.models else _QUICK_MODELS[:1])
+    new = set(brought.rates) - set(values["rates"])
+    values |= brought.values
     values |= {
-        "models": tuple(map(ModelChoice.parse, model or _QUICK_MODELS[:1])),
+        "models": (*map(ModelChoice.parse, named), *brought.models),
+        # the rate of a bundle is the one that its cell works at
+        "rates": tuple(sorted({*values["rates"], *brought.rates})) if new else values["rates"],
         "datasets": with_topics(tuple(map(DataSet.parse, data)), topic or ()),
         "circumstances": tuple(map(Circumstance.parse, circumstance or ())),
         "attack": attack_settings(attack, attack_values),

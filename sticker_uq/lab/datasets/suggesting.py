@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pictures to label next: uncertain or novel to the detector, and different from each other.
 
-The pictures with the highest scores are narrowed down to some that lie far apart in the detector's features, by the greedy
-k-center algorithm (Gonzalez 1985, as in Sener and Savarese, "Active learning for convolutional neural networks: a core-set
-approach", ICLR 2018). Uncertainty alone would choose many pictures of the same hard thing.
+A greedy choice: each time the picture with the highest product of its score and its distance, in the detector's features, from
+the nearest one that is labelled or chosen. Distance alone is the k-center algorithm (Gonzalez 1985, as in Sener and Savarese,
+"Active learning for convolutional neural networks: a core-set approach", ICLR 2018). It takes no more pictures of a rare kind
+than chance does, because these need not be far apart; the score alone takes many pictures of the same hard thing.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from sticker_uq.io.images import Picture
 from sticker_uq.io.sources import SourceImage
 from sticker_uq.perception import Perception
 from sticker_uq.scene import FloatArray, InvalidInput, SceneAssessment, Status
-
-CANDIDATES = 5
-"""Pictures with the highest scores to choose from, as a multiple of those to choose."""
 
 ASPECTS = (
     ("shannon_entropy", "mutual_information", "unstable_objects"),
@@ -128,31 +126,33 @@ def suggested(
     """Suggestions of up to ``count`` pictures of ``pool`` to label, the most useful first; ``labelled``: features of labelled
     pictures.
 
-    The first is the one with the highest score, or if some are labelled the candidate farthest from those. Features are scaled to
+    The first is the one with the highest score, or if some are labelled the one with the highest product of score and distance
+    from those. Where all products are 0, of the surest picture and of copies, the distance alone counts. Features are scaled to
     unit variance over the pool; distances are root mean squares over them. Raises InvalidInput for an empty pool.
     """
     if not pool:
         raise InvalidInput("no picture of the pool can be assessed; expected pictures to choose from")
     scores = scores_of(pool)
-    candidates = np.argsort(-scores, kind="stable")[: max(CANDIDATES * count, count)]
-    everything = np.stack([picture.features for picture in pool])
-    spread = everything.std(axis=0)
+    order = np.argsort(-scores, kind="stable")  # the first of equals has the highest score
+    features = np.stack([pool[number].features for number in order])
+    spread = features.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
 
     def distances(center: FloatArray) -> FloatArray:
-        return np.sqrt((((everything[candidates] - center) / scale) ** 2).mean(axis=1))
+        return np.sqrt((((features - center) / scale) ** 2).mean(axis=1))
 
-    nearest = np.full(len(candidates), np.inf)
+    nearest = np.full(len(pool), np.inf)
     for center in labelled:
         nearest = np.minimum(nearest, distances(center))
     chosen: list[Suggestion] = []
-    free = np.ones(len(candidates), bool)
+    free = np.ones(len(pool), bool)
     while free.any() and len(chosen) < count:
-        # candidates are in the order of their scores, so the first of equally far ones has the highest
-        place = int(np.argmax(np.where(free, nearest, -1.0)))
-        number = int(candidates[place])
+        far = np.where(np.isfinite(nearest), nearest, 1.0)
+        worth = far * scores[order]
+        place = int(np.argmax(np.where(free, worth if worth[free].any() else far, -1.0)))
+        number = int(order[place])
         distance = float(nearest[place]) if np.isfinite(nearest[place]) else math.nan
         chosen.append(Suggestion(pool[number], float(scores[number]), distance))
         free[place] = False
-        nearest = np.minimum(nearest, distances(everything[number]))
+        nearest = np.minimum(nearest, distances(features[place]))
     return chosen

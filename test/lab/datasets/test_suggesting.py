@@ -23,33 +23,50 @@ from sticker_uq.testing.scenes import assessment, observed
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def pictures(*values: tuple[float, tuple[float, float]]) -> list[PoolPicture]:
+def pictures(*values: tuple[float, tuple[float, ...]]) -> list[PoolPicture]:
     return [
         PoolPicture(str(number), {"shannon_entropy": doubt, "novelty": math.nan}, np.array(features))
         for number, (doubt, features) in enumerate(values)
     ]
 
 
-def test_the_most_uncertain_comes_first_and_its_like_last() -> None:
-    twins = [(0.9, (0.0, 0.0)), (0.8, (0.0, 0.1)), (0.7, (5.0, 0.0)), (0.6, (5.0, 5.0))]
-    chosen = suggested(pictures(*twins), 4)
-    assert [one.picture.name for one in chosen] == ["0", "3", "2", "1"]
+def test_the_most_uncertain_comes_first_and_its_like_late() -> None:
+    twins = [(0.9, (0.0, 0.0)), (0.8, (0.0, 0.1)), (0.7, (5.0, 0.0)), (0.6, (5.0, 5.0)), (0.1, (1.0, 1.0))]
+    chosen = suggested(pictures(*twins), 5)
+    assert [one.picture.name for one in chosen] == ["0", "2", "3", "1", "4"]
     assert math.isnan(chosen[0].distance)
-    assert chosen[1].distance > chosen[2].distance > chosen[3].distance > 0
+    assert chosen[2].distance > chosen[3].distance > 0
     assert chosen[0].score == 1.0
 
 
-def test_sure_pictures_are_no_candidates_however_far_they_are() -> None:
+def test_sure_pictures_come_last_however_far_they_are() -> None:
     pool = pictures((0.0, (100.0, 100.0)), *((0.5 + 0.01 * n, (n, 0.0)) for n in range(10)))
-    assert "0" not in {one.picture.name for one in suggested(pool, 2)}
+    assert "0" not in {one.picture.name for one in suggested(pool, 10)}
     assert "0" in {one.picture.name for one in suggested(pool, 11)}
 
 
 def test_what_is_like_a_labelled_picture_comes_last() -> None:
-    pool = pictures((0.9, (0.0, 0.0)), (0.8, (3.0, 0.0)), (0.7, (3.0, 9.0)))
-    chosen = suggested(pool, 3, [np.array([0.0, 0.0])])
-    assert [one.picture.name for one in chosen] == ["2", "1", "0"]
-    assert chosen[2].distance == 0.0
+    pool = pictures((0.9, (0.0, 0.0)), (0.8, (3.0, 0.0)), (0.7, (3.0, 9.0)), (0.1, (3.0, 3.0)))
+    chosen = suggested(pool, 4, [np.array([0.0, 0.0])])
+    assert [one.picture.name for one in chosen] == ["1", "2", "3", "0"]
+    assert chosen[3].distance == 0.0
+
+
+def test_pictures_of_a_rare_kind_are_found_though_they_are_alike() -> None:
+    rng = np.random.default_rng(0)
+    many = [(float(rng.uniform(0, 0.7)), tuple(rng.normal(0, 1, 16))) for _ in range(170)]
+    few = [(float(rng.uniform(0.5, 1)), tuple(rng.normal(0, 0.7, 16))) for _ in range(30)]
+    rare = {str(number) for number in range(170, 200)}
+    for count in (10, 20, 40):
+        names = [one.picture.name for one in suggested(pictures(*many, *few), count)]
+        # by chance 15 %, and the farthest pictures are the others
+        assert len(rare & set(names)) >= 0.3 * count
+
+
+def test_without_signals_the_farthest_pictures_are_chosen() -> None:
+    pool = [PoolPicture(str(n), {}, np.array([at])) for n, at in enumerate((0.0, 1.0, 10.0, 4.0))]
+    chosen = suggested(pool, 3, [np.array([0.0])])
+    assert [one.picture.name for one in chosen] == ["2", "3", "1"]
 
 
 def test_a_signal_that_was_not_measured_everywhere_says_nothing() -> None:
