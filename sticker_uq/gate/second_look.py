@@ -21,7 +21,7 @@ from sticker_uq.gate.judge import NOTHING_SAID, judge
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, within
-from sticker_uq.messages import missing_of
+from sticker_uq.messages import LOOKS, missing_of
 from sticker_uq.scene import (
     FloatArray,
     InvalidInput,
@@ -47,10 +47,10 @@ def open_questions(decision: SceneDecision) -> tuple[Reason, ...]:
 
 
 def what_is_missing(decision: SceneDecision) -> tuple[Reason, ...]:
-    """Gate: what the picture of ``decision`` does not show, and which looks may, each once; empty where no look helps."""
-    found = [missing_of(reason) for reason in open_questions(decision)]
-    lacks = dict.fromkeys(lack for lack, looks in found if looks)
-    looks = dict.fromkeys(look for _, some in found for look in some)
+    """Gate: what the picture of ``decision`` does not show, and which looks may answer everything it asks, each once."""
+    reasons = open_questions(decision)
+    lacks = dict.fromkeys(lack for lack, _ in map(missing_of, reasons) if lack)
+    looks = [look for look in LOOKS if reasons and all(may_answer(look, reason) for reason in reasons)]
     return (
         *(Reason("picture_lacks", lack) for lack in lacks),
         *(Reason("look_may_help", look) for look in looks),

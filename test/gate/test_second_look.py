@@ -12,6 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sticker_uq.calibration.measuring import measure
+from sticker_uq.calibration.outcomes import MATCH_IOU, met
+from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.gate.box_overlap import as_box, same_place
 from sticker_uq.gate.second_look import (
@@ -141,6 +144,8 @@ def test_the_question_says_what_the_picture_lacks_and_what_may_show_it() -> None
 def test_nothing_is_missing_where_nothing_is_asked_or_no_picture_helps() -> None:
     assert what_is_missing(judge(first(observed()), POLICY)) == ()
     assert what_is_missing(judge(first(observed(novelty=0.9)), POLICY)) == ()
+    both = judge(first(observed(**DIM), observed(THERE, novelty=0.9)), POLICY)
+    assert what_is_missing(both) == (Reason("picture_lacks", "appearance"),)
 
 
 def test_the_first_offered_look_that_answers_everything_is_chosen() -> None:
@@ -354,6 +359,23 @@ def test_only_what_the_second_look_releases_is_released(
     assert all(any(same_place(box, other) for other in held) for box in released(decision))
     forbidden = [as_box(o.box) for o in pair[0].objects if o.label is ObjectClass.LOGO]
     assert not any(same_place(box, logo) for box in released(decision) for logo in forbidden)
+
+
+@given(
+    pairs, looks, st.lists(st.sampled_from((ObjectClass.LOGO, ObjectClass.STICKER)), min_size=5, max_size=5)
+)
+def test_a_guarantee_for_both_looks_of_a_laptop_holds_for_what_they_decide_together(
+    pair: tuple[SceneAssessment, SceneAssessment], look: str, truth: list[ObjectClass]
+) -> None:
+    """`calibrate` counts a laptop as bad when any of its images is: where both looks are good, so is the protocol."""
+    boxes, labels = np.array(PLACES, np.float32), np.array(truth, np.int64)
+    one, other = (Record(str(scene.stamp_ns), boxes, labels, scene, "laptop") for scene in pair)
+    either = measure([one, other], POLICY)
+    before, together = judge(pair[0], POLICY), joined(*pair, look=look)
+    for decision in (before, together):
+        places = [met(v.object, other, MATCH_IOU)[0] for v in decision.removable() if released(decision)]
+        wrong = any(place < 0 or truth[place] is ObjectClass.LOGO for place in places)
+        assert not wrong or either.wrongful.events
 
 
 @given(pairs, looks)
