@@ -192,8 +192,6 @@ def _clean_doubts(
     first: SceneAssessment, before: SceneDecision, policy: Policy, memory: OperatorAnswers
 ) -> tuple[Reason, ...]:
     """Why the first look is not clean even if everything that it asks about is to be kept."""
-    if before.reasons:
-        return before.reasons
     kept = [
         OperatorAnswer(Answer.KEEP, as_box(v.object.box))
         for v in before.verdicts
@@ -266,7 +264,7 @@ class _Joint:
             "looks_disagree", first=twin.object.label.name.lower(), second=verdict.object.label.name.lower()
         )
         same_kind = twin.object.label is verdict.object.label
-        if twin.by_operator or not same_kind or twin.verdict not in (verdict.verdict, Verdict.ASK):
+        if not same_kind or twin.verdict not in (verdict.verdict, Verdict.ASK):
             return (disagree,)
         if twin.verdict is not Verdict.ASK:
             return ()

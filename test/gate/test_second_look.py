@@ -206,6 +206,11 @@ def test_a_second_look_that_cannot_be_compared_leaves_the_question(unusable: dic
         ([observed(**DIM)], [], "not_seen_again"),
         ([observed(**DIM)], [observed(HERE, ObjectClass.LOGO)], "looks_disagree"),
         ([observed(**DIM)], [observed(HERE, ObjectClass.BACKGROUND)], "looks_disagree"),
+        (
+            [observed(HERE, ObjectClass.LOGO, (0.1, 0.6, 0.3))],
+            [observed(HERE, ObjectClass.BACKGROUND)],
+            "looks_disagree",
+        ),
     ],
 )
 def test_what_the_looks_show_differently_is_asked(before: list[Any], now: list[Any], code: str) -> None:
@@ -221,6 +226,16 @@ def test_a_possible_logo_of_the_first_look_protects_its_neighbourhood() -> None:
     decision = joined(first(observed(**DIM), logo), second(observed()))
     assert released(decision) == []
     assert "above_limit" in codes(decision)
+
+
+def test_a_box_that_grew_onto_a_logo_of_the_first_look_is_asked_about() -> None:
+    logo = observed((178.0, 100.0, 230.0, 160.0), ObjectClass.LOGO)
+    grown = observed((110.0, 100.0, 195.0, 160.0))
+    alone = joined(first(observed(**DIM)), second(grown))
+    assert len(released(alone)) == 1
+    decision = joined(first(observed(**DIM), logo), second(grown))
+    assert released(decision) == []
+    assert [r.subject for r in open_questions(decision)] == ["logo_overlap"]
 
 
 def test_an_uncertain_logo_is_kept_once_a_look_is_sure_of_it() -> None:
@@ -257,6 +272,13 @@ def test_what_an_operator_said_holds_for_both_looks() -> None:
     keep = OperatorAnswers().remember([OperatorAnswer(Answer.KEEP, HERE)])
     scenes = (first(observed(**DIM), observed(THERE, **DIM)), second(observed(), observed(THERE)))
     assert released(joined(*scenes, memory=keep)) == [THERE]
+
+
+def test_what_an_operator_said_to_remove_is_not_asked_again() -> None:
+    remove = OperatorAnswers().remember([OperatorAnswer(Answer.REMOVE, THERE)])
+    decision = joined(first(observed(THERE), dil=1.0), second(observed(THERE)), memory=remove)
+    assert released(decision) == [THERE]
+    assert codes(decision) == set()
 
 
 def test_an_answer_about_a_place_does_not_settle_what_lies_beside_it() -> None:
