@@ -230,7 +230,7 @@ def groups_of(laptops: Sequence[Laptop]) -> dict[str, Any]:
         f"{name} circumstance": (circumstance != NONE) & (strength == number)
         for number, name in enumerate(STRENGTHS)
     }
-    return found
+    return {name: chosen for name, chosen in found.items() if chosen.any()}
 
 
 def at_limits(table: FloatArray, chosen: Any) -> list[dict[str, Any]]:
