@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import cv2
 import numpy as np
 
 from sticker_uq.gate.box_overlap import Box, as_box, cover, is_proper, same_place
@@ -119,8 +119,10 @@ class Places:
     def _moved(self, box: Box, matrix: FloatArray) -> Box:
         if self == SAME_PLACES or not is_proper(box):
             return box
-        middle = np.array([[[(box[0] + box[2]) / 2, (box[1] + box[3]) / 2]]])
-        x, y = cv2.perspectiveTransform(middle, matrix)[0, 0].tolist()
+        x, y, depth = (matrix @ [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2, 1.0]).tolist()
+        if not depth:
+            return (math.nan,) * 4  # infinitely far away: the same place as nothing
+        x, y = x / depth, y / depth
         width, height = (box[2] - box[0]) / 2, (box[3] - box[1]) / 2
         return x - width, y - height, x + width, y + height
 

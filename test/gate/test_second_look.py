@@ -313,6 +313,12 @@ def test_a_turned_laptop_is_joined_by_the_places_on_the_lid() -> None:
     assert [as_box(v.object.box) for v in lost.verdicts] == [pytest.approx(there, abs=1e-3)]
 
 
+def test_a_place_that_is_infinitely_far_away_is_no_place() -> None:
+    far = Places.of(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [-1.0 / 140.0, 0.0, 1.0]]))
+    assert all(map(math.isnan, far.in_first(HERE)))
+    assert far.in_first(THERE)[0] < 0
+
+
 @pytest.mark.parametrize(
     "matrix", [np.zeros((3, 3)), np.full((3, 3), NAN), np.eye(2), np.diag([1.0, 1.0, 0.0])]
 )
