@@ -140,12 +140,12 @@ BLOCK_ADVICE = {
 }
 """What to do about each reason, for docs/howto/troubleshooting.md; the same names in the same order."""
 
-LOOKS = {
+VIEWS = {
     "exposure": "another exposure",
     "light": "light from another side",
     "turn": "a small turn of the laptop",
 }
-"""What a cell can change for a second look, in the order in which it is tried: what costs least comes first."""
+"""What a cell can change for a second view, in the order in which it is tried: what costs least comes first."""
 
 LACKS = {
     "appearance": "what an object is",
@@ -155,7 +155,7 @@ LACKS = {
 }
 """What may be missing in a picture of the laptop."""
 
-_ANY_LOOK = tuple(LOOKS)
+_ANY_VIEW = tuple(VIEWS)
 _NOTHING_HELPS: tuple[str, tuple[str, ...]] = ("", ())
 
 MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -175,10 +175,10 @@ MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
             "mutual_information",
             "risk",
         ),
-        ("appearance", _ANY_LOOK),
+        ("appearance", _ANY_VIEW),
     ),
     **dict.fromkeys(
-        ("relative_total_variance", "relative_predictive_surface", "detected_twice"), ("outline", _ANY_LOOK)
+        ("relative_total_variance", "relative_predictive_surface", "detected_twice"), ("outline", _ANY_VIEW)
     ),
     # the scene: what no box explains
     **dict.fromkeys(
@@ -191,7 +191,7 @@ MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
             "possible_stickers",
             "left_probability",
         ),
-        ("overlooked", _ANY_LOOK),
+        ("overlooked", _ANY_VIEW),
     ),
     # two things side by side, an unknown kind of thing, a vote of the panel, a broken measurement, an operator's answer
     **dict.fromkeys(
@@ -214,10 +214,10 @@ MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
         _NOTHING_HELPS,
     ),
 }
-"""What a picture lacks, one of :data:`LACKS`, and which of :data:`LOOKS` may show it, by the reason to hold something back.
+"""What a picture lacks, one of :data:`LACKS`, and which of :data:`VIEWS` may show it, by the reason to hold something back.
 
 The gate's block reasons ``uncertain``, ``unexplained`` and ``inconsistent`` only say that a question follows, and its reasons say
-which look may answer it. Where nothing is named, another picture of the same laptop cannot settle it: a person is asked.
+which view may answer it. Where nothing is named, another picture of the same laptop cannot settle it: a person is asked.
 """
 
 
@@ -317,7 +317,7 @@ MEASURES = {
 }
 """What is measured of an object, a scene or an image."""
 
-SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS, **LOOKS}
+SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS, **VIEWS}
 """The words of ``Reason.subject``; what is not in here, such as the name of a monitor, stands for itself."""
 
 MESSAGES = {
@@ -405,12 +405,12 @@ MESSAGES = {
     "objects_to_decide": "objects to decide: {count}",
     "monitors_object": "monitors object: {names}",
     "picture_lacks": "the picture does not show {subject}",
-    "look_may_help": "{subject} may show it",
-    # a second look at the same laptop
-    "not_seen_before": "the first look showed nothing there",
-    "not_seen_again": "the second look shows nothing there",
-    "looks_disagree": "the two looks disagree about it: {first} and {second}",
-    "several_there": "one of the two looks shows several objects there: {count}",
+    "view_may_help": "{subject} may show it",
+    # a second view of the same laptop
+    "not_seen_before": "the first view showed nothing there",
+    "not_seen_again": "the second view shows nothing there",
+    "views_disagree": "the two views disagree about it: {first} and {second}",
+    "several_there": "one of the two views shows several objects there: {count}",
     "workpiece_left": "this workpiece is left to the operator",
     # arm and permit
     "goal_rejected": "the arm rejected the goal",

@@ -17,7 +17,7 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
-from sticker_uq.gate.second_look import what_is_missing
+from sticker_uq.gate.second_view import what_is_missing
 from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict

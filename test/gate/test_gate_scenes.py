@@ -26,7 +26,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import unexplained
-from sticker_uq.gate.second_look import what_is_missing
+from sticker_uq.gate.second_view import what_is_missing
 from sticker_uq.scene import (
     Exposure,
     ObjectClass,
@@ -103,7 +103,7 @@ def test_a_request_about_an_empty_scene_names_its_reason_and_what_may_help() -> 
     assert [(r.code, r.subject) for r in request.reasons] == [
         ("above_limit", "dil"),
         ("picture_lacks", "overlooked"),
-        *(("look_may_help", look) for look in ("exposure", "light", "turn")),
+        *(("view_may_help", view) for view in ("exposure", "light", "turn")),
     ]
 
 

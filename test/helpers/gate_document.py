@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sticker_uq.gate import Phase
 from sticker_uq.gate.state import BlockReason
-from sticker_uq.messages import BLOCK_REASONS, LACKS, LOOKS, MISSING
+from sticker_uq.messages import BLOCK_REASONS, LACKS, MISSING, VIEWS
 from test.helpers.exploration import ALPHABET, explore
 
 BEGIN, END = "<!-- transitions: begin -->", "<!-- transitions: end -->"
@@ -98,14 +98,14 @@ def reasons() -> str:
 
 
 def missing() -> str:
-    """What a picture may lack, for which reasons, and which looks may show it; then the reasons that no picture answers."""
+    """What a picture may lack, for which reasons, and which views may show it; then the reasons that no picture answers."""
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for name, entry in MISSING.items():
         found.setdefault(entry, []).append(f"`{name}`")
     rows = ["| the picture does not show | reasons | may show it |", "|---|---|---|"]
     rows += [
-        f"| {LACKS[lack]} | {', '.join(names)} | {', '.join(LOOKS[look] for look in looks)} |"
-        for (lack, looks), names in found.items()
+        f"| {LACKS[lack]} | {', '.join(names)} | {', '.join(VIEWS[view] for view in views)} |"
+        for (lack, views), names in found.items()
         if lack
     ]
     nothing = ", ".join(name for (lack, _), names in found.items() if not lack for name in names)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a second look at the same laptop saves questions: another exposure, another light, a small turn.
+"""Whether a second view of the same laptop saves questions: another exposure, another light, a small turn.
 
-    python -m benchmarks.second_look --out FILE [--laptops N] [--first SEED] [--jobs N]
+    python -m benchmarks.second_view --out FILE [--laptops N] [--first SEED] [--jobs N]
 
 Rendered laptops as they are and under glare, overexposure, low light and motion blur, a third of the laptops in each of three
 strengths, the packaged detector and config/policy.yaml. Every picture is assessed once and kept in the file of --cache, so that
@@ -26,8 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks.hard_measure import MeasuredScene
 from benchmarks.hard_methods import Decision, result
 from benchmarks.hard_scenes import NONE, SPLITS, STRENGTHS
-from benchmarks.second_look_measure import Laptop, Seen, measure
-from benchmarks.second_look_scenes import (
+from benchmarks.second_view_measure import Laptop, Seen, measure
+from benchmarks.second_view_scenes import (
     AGAIN,
     AVERAGED,
     CIRCUMSTANCES,
@@ -41,11 +41,11 @@ from sticker_uq.evaluation.reporting.document import Table, as_markdown
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.gate.box_overlap import Box, as_box
 from sticker_uq.gate.policy.signals import DISTANCE, OBJECT_NOVELTY
-from sticker_uq.gate.second_look import Answering, Places, join, look_for, may_answer
+from sticker_uq.gate.second_view import Answering, Places, join, may_answer, view_for
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.json_store import JsonStore
 from sticker_uq.io.share import share_folder
-from sticker_uq.messages import LOOKS
+from sticker_uq.messages import VIEWS
 from sticker_uq.scene import (
     FloatArray,
     InvalidInput,
@@ -58,15 +58,15 @@ from sticker_uq.scene import (
 
 ONCE = "ask at once"
 SECOND = {"same view again": AGAIN, "other exposure": EXPOSURE, "other light": LIGHT, "small turn": TURN}
-"""Methods with a second look, and the look of each."""
+"""Methods with a second view, and the view of each."""
 CASCADE = "exposure, light, turn"
 UNFAMILIAR = "other exposure, also of unfamiliar scenes"
-ALONE = ", first look forgotten"
+ALONE = ", first view forgotten"
 MEAN = "mean of two pictures"
 FIGURES = ("asked", "wrong", "dirty_clean", "right", "objects_asked")
 """Pictures with a question, with a wrongful release, called clean with a sticker; stickers released; objects asked about."""
-SCALES = 10.0 ** (np.arange(-12, 7) / 12)
-"""Factors on the limits of an object, from a tenth on."""
+SCALES = np.array([0.25, 0.5, *(np.arange(28, 51) / 40)])
+"""Factors on the limits of an object, close to each other around 1."""
 RESAMPLES = 2000
 _PLAIN = int(np.flatnonzero(SCALES == 1.0)[0])
 
@@ -107,7 +107,7 @@ def _gone(memory: OperatorAnswers, boxes: Sequence[Box]) -> OperatorAnswers:
 
 
 def once(seen: Seen, policy: Policy) -> tuple[Ended, SceneDecision, OperatorAnswers]:
-    """What one look does, the decision that is left once the released objects are gone, and what is known of those."""
+    """What one view does, the decision that is left once the released objects are gone, and what is known of those."""
     decision = judge(seen.assessment, policy)
     released = _removable(decision, Places())
     memory = _gone(OperatorAnswers(), released)
@@ -120,28 +120,28 @@ def _ended(released: tuple[Box, ...], left: SceneDecision) -> Ended:
     return Ended(released, objects, left.outcome is not Outcome.CLEAN)
 
 
-def also_unfamiliar(look: str, reason: Reason) -> bool:
-    """Whether ``look`` may answer ``reason``, were an unfamiliar scene or object a matter of the picture alone."""
-    return reason.subject in (DISTANCE, OBJECT_NOVELTY) or may_answer(look, reason)
+def also_unfamiliar(view: str, reason: Reason) -> bool:
+    """Whether ``view`` may answer ``reason``, were an unfamiliar scene or object a matter of the picture alone."""
+    return reason.subject in (DISTANCE, OBJECT_NOVELTY) or may_answer(view, reason)
 
 
 def looked_again(
     laptop: Laptop,
     policy: Policy,
-    looks: Sequence[str],
+    views: Sequence[str],
     joined: bool = True,
     answers: Answering = may_answer,
 ) -> Ended:
-    """What the first look and, where it asks and another picture may answer, the second looks of ``looks`` in turn do.
+    """What the first view and, where it asks and another picture may answer, the second views of ``views`` in turn do.
 
-    ``joined``: whether the first look still counts then.
+    ``joined``: whether the first view still counts then.
     """
     ended, left, memory = once(laptop.seen[FIRST], policy)
     first = laptop.seen[FIRST].assessment
-    for name in looks:
-        # the same view again is given every chance: as if it could show what any look shows
-        kind = name if name in LOOKS else EXPOSURE
-        if left.outcome is not Outcome.ASK or (joined and look_for(left, (kind,), answers) is None):
+    for name in views:
+        # the same view again is given every chance: as if it could show what any view shows
+        kind = name if name in VIEWS else EXPOSURE
+        if left.outcome is not Outcome.ASK or (joined and view_for(left, (kind,), answers) is None):
             break
         seen = laptop.seen[name].assessment
         places = Places.of(laptop.seen[name].to_first)
@@ -170,14 +170,14 @@ def looked_again(
 METHODS: dict[str, Callable[[Laptop, Policy], Ended]] = {
     ONCE: lambda laptop, policy: once(laptop.seen[FIRST], policy)[0],
     **{
-        name: lambda laptop, policy, look=look: looked_again(laptop, policy, (look,))  # type: ignore[misc]
-        for name, look in SECOND.items()
+        name: lambda laptop, policy, view=view: looked_again(laptop, policy, (view,))  # type: ignore[misc]
+        for name, view in SECOND.items()
     },
     CASCADE: lambda laptop, policy: looked_again(laptop, policy, (EXPOSURE, LIGHT, TURN)),
     UNFAMILIAR: lambda laptop, policy: looked_again(laptop, policy, (EXPOSURE,), answers=also_unfamiliar),
     **{
-        name + ALONE: lambda laptop, policy, look=look: looked_again(laptop, policy, (look,), joined=False)  # type: ignore[misc]
-        for name, look in SECOND.items()
+        name + ALONE: lambda laptop, policy, view=view: looked_again(laptop, policy, (view,), joined=False)  # type: ignore[misc]
+        for name, view in SECOND.items()
     },
     MEAN: lambda laptop, policy: once(laptop.seen[AVERAGED], policy)[0],
 }
@@ -308,7 +308,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 TABLES = ("limits", "equal_risk", "groups")
-"""The tables of docs/results/second_look.md."""
+"""The tables of docs/results/second_view.md."""
 
 
 def table(found: dict[str, Any], name: str = TABLES[0]) -> str:
@@ -391,7 +391,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with JsonStore(options.cache) as cache, Progress(*columns, console=Console(stderr=True)) as bar:
         total = len(seeds) * len(CIRCUMSTANCES)
-        looking = bar.add_task("looks", total=total)
+        looking = bar.add_task("views", total=total)
         laptops = measure(seeds, cache, options.jobs, lambda: bar.advance(looking))
         deciding = bar.add_task("decisions", total=total)
         found = summary(laptops, table_of(laptops, policy, lambda: bar.advance(deciding)))
@@ -403,7 +403,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.second_look",
+        prog="python -m benchmarks.second_view",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -414,7 +414,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path("out/benchmarks/second_look.sqlite"),
+        default=Path("out/benchmarks/second_view.sqlite"),
         help="file for what is measured",
     )
     return parser

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What perception says about every look of benchmarks.second_look, assessed once and kept."""
+"""What perception says about every view of benchmarks.second_view, assessed once and kept."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import second_look_scenes
+from benchmarks import second_view_scenes
 from benchmarks.rendered import in_processes
-from benchmarks.second_look_scenes import CIRCUMSTANCES, FIRST, looks
+from benchmarks.second_view_scenes import CIRCUMSTANCES, FIRST, views
 from sticker_uq.calibration.records import Record
 from sticker_uq.evaluation.replay.assessment_json import (
     assessment_from_plain,
@@ -30,7 +30,7 @@ SETTINGS = PerceptionSettings(device="cpu", threads=1)
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: what perception says of it, and ``to_first`` (3, 3), the map of its pixels to those of the first picture."""
+    """One view: what perception says of it, and ``to_first`` (3, 3), the map of its pixels to those of the first picture."""
 
     assessment: SceneAssessment
     to_first: FloatArray
@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Laptop:
-    """The laptop of ``seed`` in ``circumstance``: the ``truth`` of the first picture, and what was seen in each look."""
+    """The laptop of ``seed`` in ``circumstance``: the ``truth`` of the first picture, and what was seen in each view."""
 
     seed: int
     circumstance: str
@@ -75,7 +75,7 @@ def table_key() -> str:
         perception.settings_hash,
         code_fingerprint("lab/rendering", "lab/corruptions"),
     ]
-    parts.append(Path(second_look_scenes.__file__).read_text(encoding="utf-8"))
+    parts.append(Path(second_view_scenes.__file__).read_text(encoding="utf-8"))
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -89,24 +89,24 @@ def _perception() -> Perception:
 
 
 def _measured(job: tuple[int, str]) -> dict[str, Any]:
-    found = looks(*job)
+    found = views(*job)
     return {
         "boxes": found[FIRST].boxes.tolist(),
         "labels": found[FIRST].labels.tolist(),
         "seen": {
             name: {
-                "assessment": assessment_to_plain(_perception().assess(look.image)),
-                "to_first": look.to_first.tolist(),
+                "assessment": assessment_to_plain(_perception().assess(view.image)),
+                "to_first": view.to_first.tolist(),
             }
-            for name, look in found.items()
+            for name, view in found.items()
         },
     }
 
 
 def _laptop(job: tuple[int, str], plain: dict[str, Any]) -> Laptop:
     seen = {
-        name: Seen(assessment_from_plain(look["assessment"]), np.array(look["to_first"], float))
-        for name, look in plain["seen"].items()
+        name: Seen(assessment_from_plain(view["assessment"]), np.array(view["to_first"], float))
+        for name, view in plain["seen"].items()
     }
     seed, circumstance = job
     truth = Record(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark of second looks: a look changes only what it changes, risk is equal where it is said to be, a short run."""
+"""The benchmark of second views: a view changes only what it changes, risk is equal where it is said to be, a short run."""
 
 import json
 
@@ -7,26 +7,26 @@ import cv2
 import numpy as np
 import pytest
 
-from benchmarks import second_look
+from benchmarks import second_view
 from benchmarks.hard_scenes import MATERIAL, NONE, SPLITS
-from benchmarks.second_look import METHODS, ONCE, SCALES, TABLES, at_equal_risk, looked_again, once, scaled
-from benchmarks.second_look_measure import Laptop, Seen
-from benchmarks.second_look_scenes import (
+from benchmarks.second_view import METHODS, ONCE, SCALES, TABLES, at_equal_risk, looked_again, once, scaled
+from benchmarks.second_view_measure import Laptop, Seen
+from benchmarks.second_view_scenes import (
     AGAIN,
     AVERAGED,
     CIRCUMSTANCES,
     EXPOSURE,
     FIRST,
     LIGHT,
-    LOOKS,
     TURN,
-    looks,
+    VIEWS,
     stops_for,
+    views,
 )
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Policy
 from sticker_uq.gate.box_overlap import as_box, iou
-from sticker_uq.gate.second_look import Places
+from sticker_uq.gate.second_view import Places
 from sticker_uq.lab.corruptions.light import linear
 from sticker_uq.testing.scenes import HERE, THERE, assessment, observed
 
@@ -37,30 +37,30 @@ ROW = list(METHODS)
 
 @pytest.fixture(scope="module")
 def pictures():
-    return {circumstance: looks(SEED, circumstance) for circumstance in CIRCUMSTANCES}
+    return {circumstance: views(SEED, circumstance) for circumstance in CIRCUMSTANCES}
 
 
-def light(look):
-    return float(linear(look.image).mean())
+def light(view):
+    return float(linear(view.image).mean())
 
 
 @pytest.mark.parametrize("circumstance", CIRCUMSTANCES)
-def test_every_look_shows_the_same_laptop(pictures, circumstance):
+def test_every_view_shows_the_same_laptop(pictures, circumstance):
     shown = pictures[circumstance]
-    assert list(shown) == list(LOOKS)
+    assert list(shown) == list(VIEWS)
     first = shown[FIRST]
     assert len(first.boxes) == 6
-    for look in shown.values():
-        places = Places.of(look.to_first)
-        assert look.labels.tolist() == first.labels.tolist()
+    for view in shown.values():
+        places = Places.of(view.to_first)
+        assert view.labels.tolist() == first.labels.tolist()
         overlaps = [
             iou(places.in_first(as_box(now)), as_box(then))
-            for now, then in zip(look.boxes, first.boxes, strict=True)
+            for now, then in zip(view.boxes, first.boxes, strict=True)
         ]
         assert min(overlaps) > 0.6
-        assert look is first or not np.array_equal(look.image, first.image)
-        if look is not shown[TURN]:
-            assert np.array_equal(look.boxes, first.boxes)
+        assert view is first or not np.array_equal(view.image, first.image)
+        if view is not shown[TURN]:
+            assert np.array_equal(view.boxes, first.boxes)
 
 
 def test_the_same_view_again_differs_by_noise_alone(pictures):
@@ -82,13 +82,13 @@ def test_another_exposure_goes_towards_middle_grey(pictures):
 
 
 def test_a_lamp_stays_when_the_laptop_turns_and_moves_when_the_light_does(pictures):
-    def dazzled(look):
-        return (look.image.min(axis=2) >= 250).astype(float)
+    def dazzled(view):
+        return (view.image.min(axis=2) >= 250).astype(float)
 
     shown = pictures["glare"]
     before = dazzled(shown[FIRST])
     assert before.sum() > 500
-    kept = {name: (before * dazzled(shown[name])).sum() / before.sum() for name in LOOKS}
+    kept = {name: (before * dazzled(shown[name])).sum() / before.sum() for name in VIEWS}
     assert kept[TURN] > 0.7
     assert kept[LIGHT] < 0.5
     # a shorter exposure shows part of what was washed out
@@ -96,8 +96,8 @@ def test_a_lamp_stays_when_the_laptop_turns_and_moves_when_the_light_does(pictur
 
 
 def test_a_longer_exposure_blurs_more(pictures):
-    def sharp(look):
-        grey = cv2.cvtColor(look.image, cv2.COLOR_BGR2GRAY).astype(np.float32)
+    def sharp(view):
+        grey = cv2.cvtColor(view.image, cv2.COLOR_BGR2GRAY).astype(np.float32)
         return cv2.Laplacian(cv2.GaussianBlur(grey, (0, 0), 1.0), cv2.CV_32F).var() / grey.mean() ** 2
 
     shown = pictures["motion_blur"]
@@ -106,7 +106,7 @@ def test_a_longer_exposure_blurs_more(pictures):
 
 
 def test_its_laptops_are_those_of_no_other_benchmark():
-    first = second_look._options().parse_args(["--out", "x"]).first
+    first = second_view._options().parse_args(["--out", "x"]).first
     assert first in SPLITS["test"]
     assert first > SPLITS["test"][1000]
     assert first not in MATERIAL
@@ -126,15 +126,15 @@ def laptop(first, **others):
     return Laptop(SEED, NONE, Record("", boxes, labels, first), seen)
 
 
-def test_a_second_look_is_taken_only_where_the_first_asks_what_it_may_answer():
+def test_a_second_view_is_taken_only_where_the_first_asks_what_it_may_answer():
     dim = {"shannon_entropy": 1.2}
     sure, unsure = observed(), observed(THERE, **dim)
     clear = assessment(sure, observed(THERE), stamp_ns=5)
     found = looked_again(laptop(assessment(sure, unsure), light=clear), PLAIN, (LIGHT,))
     assert (found.released, found.asked) == ((HERE, THERE), False)
-    strange = laptop(assessment(sure, observed(THERE, novelty=0.9)), light=clear)
-    assert looked_again(strange, PLAIN, (LIGHT,)) == once(strange.seen[FIRST], PLAIN)[0]
-    assert looked_again(strange, PLAIN, (LIGHT,), joined=False).released == (HERE, THERE)
+    foreign = laptop(assessment(sure, observed(THERE, novelty=0.9)), light=clear)
+    assert looked_again(foreign, PLAIN, (LIGHT,)) == once(foreign.seen[FIRST], PLAIN)[0]
+    assert looked_again(foreign, PLAIN, (LIGHT,), joined=False).released == (HERE, THERE)
     settled = laptop(assessment(sure))
     assert looked_again(settled, PLAIN, (LIGHT,)).released == (HERE,)
 
@@ -154,7 +154,7 @@ def test_questions_are_compared_at_the_same_rate_of_wrongful_releases():
     seeds, everything = np.arange(40), np.ones(40, bool)
     table = counted(lambda step: 30 - step, lambda step: step // 2)
     rows = {row["method"]: row for row in at_equal_risk(table, seeds, everything)}
-    level = second_look._PLAIN // 4
+    level = second_view._PLAIN // 4
     assert rows[ONCE]["wrong"] == [level, 40]
     assert rows[ROW[1]]["wrong"][0] == level
     # twice as often wrong, so that only half of the factors are left
@@ -178,9 +178,9 @@ def test_a_short_run_writes_what_the_tables_need(tmp_path, capsys):
         "--cache",
         str(tmp_path / "c.sqlite"),
     ]
-    second_look.main(arguments)
+    second_view.main(arguments)
     found = json.loads(out.read_text())
     assert found["laptops"] == 1
     for name in TABLES:
-        assert second_look.table(found, name).count("\n") >= len(METHODS)
-    assert second_look.table(found) in capsys.readouterr().out
+        assert second_view.table(found, name).count("\n") >= len(METHODS)
+    assert second_view.table(found) in capsys.readouterr().out

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two looks at one laptop: the first one only forbids, doubt of either never turns into permission, and a guarantee for both
-looks holds for what they decide together.
+"""Two views of one laptop: the first one only forbids, doubt of either never turns into permission, and a guarantee for both
+views holds for what they decide together.
 """
 
 import math
@@ -17,16 +17,16 @@ from sticker_uq.calibration.outcomes import MATCH_IOU, met
 from sticker_uq.calibration.records import Record
 from sticker_uq.gate import Answer, OperatorAnswer, OperatorAnswers, Policy, judge
 from sticker_uq.gate.box_overlap import as_box, same_place
-from sticker_uq.gate.second_look import (
+from sticker_uq.gate.second_view import (
     SAME_PLACES,
     Places,
     join,
-    look_for,
     may_answer,
     open_questions,
+    view_for,
     what_is_missing,
 )
-from sticker_uq.messages import BLOCK_REASONS, LACKS, LOOKS, MISSING, missing_of, text_of
+from sticker_uq.messages import BLOCK_REASONS, LACKS, MISSING, VIEWS, missing_of, text_of
 from sticker_uq.scene import (
     InvalidInput,
     ObjectClass,
@@ -42,7 +42,7 @@ from sticker_uq.testing.scenes import ELSEWHERE, HERE, START, THERE, assessment,
 
 POLICY = Policy(max_unexplained_objectness=0.1)
 DIM = {"shannon_entropy": 1.2}
-"""What makes a sticker uncertain in one look."""
+"""What makes a sticker uncertain in one view."""
 NAN = float("nan")
 
 
@@ -54,8 +54,8 @@ def second(*objects: Any, **changes: Any) -> SceneAssessment:
     return assessment(*objects, stamp_ns=START + 1, **changes)
 
 
-def joined(one: SceneAssessment, other: SceneAssessment, look: str = "light", **given: Any) -> SceneDecision:
-    return join(one, other, POLICY, look, **given)
+def joined(one: SceneAssessment, other: SceneAssessment, view: str = "light", **given: Any) -> SceneDecision:
+    return join(one, other, POLICY, view, **given)
 
 
 def codes(decision: SceneDecision) -> set[str]:
@@ -78,9 +78,9 @@ def overlooked(scene: SceneAssessment, objectness: float = 0.4) -> SceneAssessme
 
 def test_every_block_reason_says_whether_another_picture_helps() -> None:
     assert BLOCK_REASONS.keys() <= MISSING.keys()
-    for lack, looks in MISSING.values():
-        assert (lack in LACKS) == bool(looks)
-        assert set(looks) <= set(LOOKS)
+    for lack, views in MISSING.values():
+        assert (lack in LACKS) == bool(views)
+        assert set(views) <= set(VIEWS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_no_picture_answers_what_is_no_matter_of_the_picture(code: str) -> None:
 
 @pytest.mark.parametrize("subject", ["scene_distance", "object_novelty", "novelty", "logo_overlap"])
 def test_no_picture_makes_something_unknown_known(subject: str) -> None:
-    assert not any(may_answer(look, Reason("above_limit", subject, 0.9, 0.7)) for look in LOOKS)
+    assert not any(may_answer(view, Reason("above_limit", subject, 0.9, 0.7)) for view in VIEWS)
 
 
 def test_no_picture_answers_a_reason_that_nobody_foresaw() -> None:
@@ -148,29 +148,29 @@ def test_nothing_is_missing_where_nothing_is_asked_or_no_picture_helps() -> None
     assert what_is_missing(both) == (Reason("picture_lacks", "appearance"),)
 
 
-def test_the_first_offered_look_that_answers_everything_is_chosen() -> None:
+def test_the_first_offered_view_that_answers_everything_is_chosen() -> None:
     decision = judge(first(observed(**DIM)), POLICY)
-    assert look_for(decision, ("turn", "light")) == "turn"
-    assert look_for(decision, ()) is None
-    assert look_for(judge(first(observed()), POLICY), LOOKS) is None
+    assert view_for(decision, ("turn", "light")) == "turn"
+    assert view_for(decision, ()) is None
+    assert view_for(judge(first(observed()), POLICY), VIEWS) is None
 
 
-def test_no_look_is_taken_where_a_person_is_asked_anyway() -> None:
+def test_no_view_is_taken_where_a_person_is_asked_anyway() -> None:
     scene = first(observed(**DIM), observed(THERE, novelty=0.9))
-    assert look_for(judge(scene, POLICY), LOOKS) is None
+    assert view_for(judge(scene, POLICY), VIEWS) is None
 
 
-# what two looks decide
+# what two views decide
 
 
-def test_a_sticker_that_the_second_look_shows_well_is_released() -> None:
+def test_a_sticker_that_the_second_view_shows_well_is_released() -> None:
     decision = joined(first(observed(**DIM)), second(observed()))
     assert decision.outcome is Outcome.WORK
     assert released(decision) == [HERE]
     assert decision.stamp_ns == START + 1
 
 
-def test_a_laptop_that_the_first_look_settles_needs_no_second_one() -> None:
+def test_a_laptop_that_the_first_view_settles_needs_no_second_one() -> None:
     for scene in (first(observed()), first(dil=0.0), replace(first(), status=Status.FAILED)):
         assert joined(scene, second()) == judge(scene, POLICY)
 
@@ -187,7 +187,7 @@ def test_a_laptop_that_the_first_look_settles_needs_no_second_one() -> None:
         {"image_digest": f"{START:032x}"},
     ],
 )
-def test_a_second_look_that_cannot_be_compared_leaves_the_question(unusable: dict[str, Any]) -> None:
+def test_a_second_view_that_cannot_be_compared_leaves_the_question(unusable: dict[str, Any]) -> None:
     scene = first(observed(**DIM))
     assert joined(scene, second(observed(), **unusable)) == judge(scene, POLICY)
 
@@ -196,39 +196,39 @@ def test_a_second_look_that_cannot_be_compared_leaves_the_question(unusable: dic
     ("before", "now", "code"),
     [
         ([], [observed()], "not_seen_before"),
-        ([observed(HERE, ObjectClass.LOGO, (0.1, 0.5, 0.4))], [observed()], "looks_disagree"),
-        ([observed(HERE, ObjectClass.LOGO)], [observed()], "looks_disagree"),
-        ([observed(HERE, ObjectClass.BACKGROUND, (0.6, 0.0, 0.4))], [observed()], "looks_disagree"),
+        ([observed(HERE, ObjectClass.LOGO, (0.1, 0.5, 0.4))], [observed()], "views_disagree"),
+        ([observed(HERE, ObjectClass.LOGO)], [observed()], "views_disagree"),
+        ([observed(HERE, ObjectClass.BACKGROUND, (0.6, 0.0, 0.4))], [observed()], "views_disagree"),
         ([observed(**DIM), observed((102.0, 101.0, 181.0, 161.0), **DIM)], [observed()], "several_there"),
         ([observed(**DIM)], [observed(), observed((102.0, 101.0, 181.0, 161.0))], "several_there"),
         ([observed(novelty=0.9)], [observed()], "above_limit"),
         ([observed(**DIM)], [observed(THERE)], "not_seen_again"),
         ([observed(**DIM)], [], "not_seen_again"),
-        ([observed(**DIM)], [observed(HERE, ObjectClass.LOGO)], "looks_disagree"),
-        ([observed(**DIM)], [observed(HERE, ObjectClass.BACKGROUND)], "looks_disagree"),
+        ([observed(**DIM)], [observed(HERE, ObjectClass.LOGO)], "views_disagree"),
+        ([observed(**DIM)], [observed(HERE, ObjectClass.BACKGROUND)], "views_disagree"),
         (
             [observed(HERE, ObjectClass.LOGO, (0.1, 0.6, 0.3))],
             [observed(HERE, ObjectClass.BACKGROUND)],
-            "looks_disagree",
+            "views_disagree",
         ),
     ],
 )
-def test_what_the_looks_show_differently_is_asked(before: list[Any], now: list[Any], code: str) -> None:
-    # a second uncertain sticker keeps the question open whatever the first look says of this place
+def test_what_the_views_show_differently_is_asked(before: list[Any], now: list[Any], code: str) -> None:
+    # a second uncertain sticker keeps the question open whatever the first view says of this place
     kept = observed(ELSEWHERE, **DIM)
     decision = joined(first(*before, kept), second(*now, observed(ELSEWHERE)))
     assert HERE not in released(decision)
     assert code in codes(decision)
 
 
-def test_a_possible_logo_of_the_first_look_protects_its_neighbourhood() -> None:
+def test_a_possible_logo_of_the_first_view_protects_its_neighbourhood() -> None:
     logo = observed((100.0, 100.0, 140.0, 130.0), ObjectClass.LOGO)
     decision = joined(first(observed(**DIM), logo), second(observed()))
     assert released(decision) == []
     assert "above_limit" in codes(decision)
 
 
-def test_a_box_that_grew_onto_a_logo_of_the_first_look_is_asked_about() -> None:
+def test_a_box_that_grew_onto_a_logo_of_the_first_view_is_asked_about() -> None:
     logo = observed((178.0, 100.0, 230.0, 160.0), ObjectClass.LOGO)
     grown = observed((110.0, 100.0, 195.0, 160.0))
     alone = joined(first(observed(**DIM)), second(grown))
@@ -238,19 +238,19 @@ def test_a_box_that_grew_onto_a_logo_of_the_first_look_is_asked_about() -> None:
     assert [r.subject for r in open_questions(decision)] == ["logo_overlap"]
 
 
-def test_an_uncertain_logo_is_kept_once_a_look_is_sure_of_it() -> None:
+def test_an_uncertain_logo_is_kept_once_a_view_is_sure_of_it() -> None:
     doubtful = observed(HERE, ObjectClass.LOGO, (0.1, 0.6, 0.3))
     decision = joined(first(doubtful), second(observed(HERE, ObjectClass.LOGO)))
     assert decision.outcome is Outcome.CLEAN
 
 
-def test_a_possible_sticker_is_not_left_because_it_looks_less_like_one_now() -> None:
+def test_a_possible_sticker_is_not_left_because_it_views_less_like_one_now() -> None:
     maybe = observed(HERE, ObjectClass.BACKGROUND, (0.6, 0.0, 0.4))
     decision = joined(first(maybe), second(observed(HERE, ObjectClass.BACKGROUND)))
     assert decision.outcome is Outcome.ASK
 
 
-def test_clean_needs_two_looks_without_anything_unexplained() -> None:
+def test_clean_needs_two_views_without_anything_unexplained() -> None:
     doubtful = observed(HERE, ObjectClass.LOGO, (0.1, 0.6, 0.3))
     sure = observed(HERE, ObjectClass.LOGO)
     assert joined(overlooked(first()), second()).outcome is Outcome.ASK
@@ -258,17 +258,17 @@ def test_clean_needs_two_looks_without_anything_unexplained() -> None:
     assert joined(first(doubtful), overlooked(second(sure))).outcome is Outcome.ASK
 
 
-def test_a_doubt_about_the_scene_that_this_look_cannot_answer_stays() -> None:
+def test_a_doubt_about_the_scene_that_this_view_cannot_answer_stays() -> None:
     scene = first(observed())
     assert scene.localization is not None
-    strange = replace(scene, localization=replace(scene.localization, scene_distance=0.9))
-    assert joined(strange, second(observed())).outcome is Outcome.ASK
+    foreign = replace(scene, localization=replace(scene.localization, scene_distance=0.9))
+    assert joined(foreign, second(observed())).outcome is Outcome.ASK
     dazzled = first(observed(), dil=1.0)
     assert released(joined(dazzled, second(observed()))) == [HERE]
     assert joined(dazzled, second(observed(), dil=1.0)).outcome is Outcome.ASK
 
 
-def test_what_an_operator_said_holds_for_both_looks() -> None:
+def test_what_an_operator_said_holds_for_both_views() -> None:
     keep = OperatorAnswers().remember([OperatorAnswer(Answer.KEEP, HERE)])
     scenes = (first(observed(**DIM), observed(THERE, **DIM)), second(observed(), observed(THERE)))
     assert released(joined(*scenes, memory=keep)) == [THERE]
@@ -307,9 +307,9 @@ def test_a_turned_laptop_is_joined_by_the_places_on_the_lid() -> None:
     there = TURN.in_second(HERE)
     scenes = (first(observed(**DIM)), second(observed(there)))
     assert joined(*scenes).outcome is Outcome.ASK
-    decision = joined(*scenes, look="turn", places=TURN)
+    decision = joined(*scenes, view="turn", places=TURN)
     assert [TURN.in_first(box) for box in released(decision)] == [pytest.approx(HERE, abs=1e-3)]
-    lost = joined(scenes[0], second(), look="turn", places=TURN)
+    lost = joined(scenes[0], second(), view="turn", places=TURN)
     assert [as_box(v.object.box) for v in lost.verdicts] == [pytest.approx(there, abs=1e-3)]
 
 
@@ -327,7 +327,7 @@ def test_a_map_that_leads_nowhere_is_refused(matrix: Any) -> None:
         Places.of(matrix)
 
 
-# any two looks
+# any two views
 
 PLACES = (HERE, THERE, ELSEWHERE, (110.0, 104.0, 188.0, 163.0), (150.0, 120.0, 260.0, 200.0))
 share = st.sampled_from((0.0, 0.1, 0.25, 0.6, 0.9, 1.0, NAN))
@@ -367,16 +367,16 @@ def scenes(draw: st.DrawFn, stamp_ns: int = START) -> SceneAssessment:
     return overlooked(scene) if draw(st.booleans()) else scene
 
 
-looks = st.sampled_from(list(LOOKS))
+views = st.sampled_from(list(VIEWS))
 pairs = st.tuples(scenes(), scenes(START + 1))
 
 
-@given(pairs, looks)
-def test_only_what_the_second_look_releases_is_released(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str
+@given(pairs, views)
+def test_only_what_the_second_view_releases_is_released(
+    pair: tuple[SceneAssessment, SceneAssessment], view: str
 ) -> None:
-    """The loss of both looks together is at most the larger loss of the two: what a guarantee per laptop rests on."""
-    decision = joined(*pair, look=look)
+    """The loss of both views together is at most the larger loss of the two: what a guarantee per laptop rests on."""
+    decision = joined(*pair, view=view)
     before, after = (judge(scene, POLICY) for scene in pair)
     if before.outcome is not Outcome.ASK:
         assert decision.decision_id == before.decision_id
@@ -390,27 +390,27 @@ def test_only_what_the_second_look_releases_is_released(
 
 
 @given(
-    pairs, looks, st.lists(st.sampled_from((ObjectClass.LOGO, ObjectClass.STICKER)), min_size=5, max_size=5)
+    pairs, views, st.lists(st.sampled_from((ObjectClass.LOGO, ObjectClass.STICKER)), min_size=5, max_size=5)
 )
-def test_a_guarantee_for_both_looks_of_a_laptop_holds_for_what_they_decide_together(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str, truth: list[ObjectClass]
+def test_a_guarantee_for_both_views_of_a_laptop_holds_for_what_they_decide_together(
+    pair: tuple[SceneAssessment, SceneAssessment], view: str, truth: list[ObjectClass]
 ) -> None:
-    """`calibrate` counts a laptop as bad when any of its images is: where both looks are good, so is the protocol."""
+    """`calibrate` counts a laptop as bad when any of its images is: where both views are good, so is the protocol."""
     boxes, labels = np.array(PLACES, np.float32), np.array(truth, np.int64)
     one, other = (Record(str(scene.stamp_ns), boxes, labels, scene, "laptop") for scene in pair)
     either = measure([one, other], POLICY)
-    before, together = judge(pair[0], POLICY), joined(*pair, look=look)
+    before, together = judge(pair[0], POLICY), joined(*pair, view=view)
     for decision in (before, together):
         places = [met(v.object, other, MATCH_IOU)[0] for v in decision.removable() if released(decision)]
         wrong = any(place < 0 or truth[place] is ObjectClass.LOGO for place in places)
         assert not wrong or either.wrongful.events
 
 
-@given(pairs, looks)
-def test_clean_is_only_what_the_second_look_calls_clean_and_the_first_has_no_doubt_of(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str
+@given(pairs, views)
+def test_clean_is_only_what_the_second_view_calls_clean_and_the_first_has_no_doubt_of(
+    pair: tuple[SceneAssessment, SceneAssessment], view: str
 ) -> None:
-    decision = joined(*pair, look=look)
+    decision = joined(*pair, view=view)
     before, after = (judge(scene, POLICY) for scene in pair)
     if decision.outcome is Outcome.CLEAN and before.outcome is Outcome.ASK:
         assert after.outcome is Outcome.CLEAN
@@ -419,11 +419,11 @@ def test_clean_is_only_what_the_second_look_calls_clean_and_the_first_has_no_dou
         assert all(v.object.label is ObjectClass.LOGO for v in asked)
 
 
-@given(pairs, looks)
+@given(pairs, views)
 def test_the_outcome_follows_from_verdicts_and_doubts(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str
+    pair: tuple[SceneAssessment, SceneAssessment], view: str
 ) -> None:
-    decision = joined(*pair, look=look)
+    decision = joined(*pair, view=view)
     verdicts = [v.verdict for v in decision.verdicts]
     if decision.outcome is Outcome.WORK:
         assert Verdict.REMOVE in verdicts
@@ -434,26 +434,26 @@ def test_the_outcome_follows_from_verdicts_and_doubts(
         assert open_questions(decision)
     numbers = [v.object.id for v in decision.verdicts]
     assert len(numbers) == len(set(numbers))
-    assert joined(*pair, look=look).decision_id == decision.decision_id
+    assert joined(*pair, view=view).decision_id == decision.decision_id
 
 
-@given(pairs, looks, st.randoms())
+@given(pairs, views, st.randoms())
 def test_the_order_of_the_objects_does_not_matter(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str, random: Any
+    pair: tuple[SceneAssessment, SceneAssessment], view: str, random: Any
 ) -> None:
     def shuffled(scene: SceneAssessment) -> SceneAssessment:
         order = list(scene.objects)
         random.shuffle(order)
         return replace(scene, objects=tuple(order))
 
-    one, other = joined(*pair, look=look), joined(*map(shuffled, pair), look=look)
+    one, other = joined(*pair, view=view), joined(*map(shuffled, pair), view=view)
     assert one.outcome is other.outcome
     assert sorted(released(one)) == sorted(released(other))
 
 
-@given(pairs, looks, objects(), st.sampled_from((0, 1)))
-def test_a_logo_more_in_either_look_never_releases_more(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str, thing: Any, which: int
+@given(pairs, views, objects(), st.sampled_from((0, 1)))
+def test_a_logo_more_in_either_view_never_releases_more(
+    pair: tuple[SceneAssessment, SceneAssessment], view: str, thing: Any, which: int
 ) -> None:
     logo = replace(
         thing, id=99, label=ObjectClass.LOGO, probabilities=np.array((0.02, 0.96, 0.02), np.float32)
@@ -462,14 +462,14 @@ def test_a_logo_more_in_either_look_never_releases_more(
     more[which] = replace(pair[which], objects=(*pair[which].objects, logo))
     before = judge(pair[0], POLICY)
     if before.outcome is Outcome.ASK and judge(more[0], POLICY).outcome is Outcome.ASK:
-        assert set(released(joined(more[0], more[1], look=look))) <= set(released(joined(*pair, look=look)))
+        assert set(released(joined(more[0], more[1], view=view))) <= set(released(joined(*pair, view=view)))
 
 
-@given(pairs, looks)
-def test_a_look_that_answers_nothing_releases_nothing_that_was_held(
-    pair: tuple[SceneAssessment, SceneAssessment], look: str
+@given(pairs, views)
+def test_a_view_that_answers_nothing_releases_nothing_that_was_held(
+    pair: tuple[SceneAssessment, SceneAssessment], view: str
 ) -> None:
-    decision = joined(*pair, look=look, answers=lambda look, reason: False)
+    decision = joined(*pair, view=view, answers=lambda view, reason: False)
     before = judge(pair[0], POLICY)
     if before.outcome is Outcome.ASK:
         sure = [as_box(v.object.box) for v in before.verdicts if v.verdict is Verdict.REMOVE]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The looks of benchmarks.second_look: the same rendered laptop again, with another exposure, another light, or turned a little.
+"""The views of benchmarks.second_view: the same rendered laptop again, with another exposure, another light, or turned a little.
 
 What made the first picture bad stays: the lamp that dazzles, the stops of light that are missing, the vibration that blurs. Only
-what a look changes is changed, and the camera's noise, which is drawn anew in every picture.
+what a view changes is changed, and the camera's noise, which is drawn anew in every picture.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sticker_uq.lab.rendering.scene_spec import FRAME_HEIGHT, LightSpec, SceneSp
 from sticker_uq.scene import FloatArray
 
 FIRST, AGAIN, EXPOSURE, LIGHT, TURN, AVERAGED = "first", "again", "exposure", "light", "turn", "averaged"
-LOOKS = (FIRST, AGAIN, EXPOSURE, LIGHT, TURN, AVERAGED)
+VIEWS = (FIRST, AGAIN, EXPOSURE, LIGHT, TURN, AVERAGED)
 """The pictures of one laptop. ``again``: the same view with new noise; ``averaged``: the mean of that and the first."""
 CIRCUMSTANCES = (NONE, "glare", "overexposure", "low_light", "motion_blur")
 _STEPS = (
@@ -40,7 +40,7 @@ _DISPLAY = 2.2  # exponent between the camera's grey levels and light
 
 
 @dataclass(frozen=True)
-class Look:
+class View:
     """One picture: ``image`` (H, W, 3) uint8 BGR, ``boxes`` (N, 4) px and ``labels`` (N,) of what is visible in it, and
     ``to_first`` (3, 3), the map of its pixels to those of the first picture.
     """
@@ -51,15 +51,15 @@ class Look:
     to_first: FloatArray
 
 
-def looks(seed: int, circumstance: str) -> dict[str, Look]:
-    """All of LOOKS of the laptop of ``seed``; the strength of the circumstance is one of STRENGTHS, by the seed."""
+def views(seed: int, circumstance: str) -> dict[str, View]:
+    """All of VIEWS of the laptop of ``seed``; the strength of the circumstance is one of STRENGTHS, by the seed."""
     spec = sample_scene(seed)
     scene = _Scene(spec, circumstance, strength_of(seed))
-    found = {FIRST: scene.look(spec, 0)}
-    found[AGAIN] = scene.look(spec, 1)
-    found[EXPOSURE] = scene.look(spec, 2, stops=stops_for(found[FIRST].image))
-    found[LIGHT] = scene.look(replace(spec, light=other_light(spec.light)), 3, lamp=1)
-    found[TURN] = scene.look(turned(spec, TURN_DEGREES), 4, to_first=_turn(spec, -TURN_DEGREES))
+    found = {FIRST: scene.view(spec, 0)}
+    found[AGAIN] = scene.view(spec, 1)
+    found[EXPOSURE] = scene.view(spec, 2, stops=stops_for(found[FIRST].image))
+    found[LIGHT] = scene.view(replace(spec, light=other_light(spec.light)), 3, lamp=1)
+    found[TURN] = scene.view(turned(spec, TURN_DEGREES), 4, to_first=_turn(spec, -TURN_DEGREES))
     light = (linear(found[FIRST].image) + linear(found[AGAIN].image)) / 2
     found[AVERAGED] = replace(found[FIRST], image=grey_levels(light))
     return found
@@ -123,14 +123,14 @@ class _Scene:
     circumstance: str
     strength: int
 
-    def look(
+    def view(
         self,
         spec: SceneSpec,
         number: int,
         stops: float = 0.0,
         lamp: int = 0,
         to_first: FloatArray | None = None,
-    ) -> Look:
+    ) -> View:
         """Picture ``number`` of ``spec``, ``stops`` brighter; ``lamp``: which place the dazzling lamp has."""
         shown, severity = self._exposed(stops)
         camera = replace(
@@ -142,7 +142,7 @@ class _Scene:
         picture = LabelledPicture.of(scene.image, scene.boxes, scene.labels)
         rng = np.random.default_rng([self.spec.seed, number])
         image = self._worsened(picture, severity, stops, lamp, rng)
-        return Look(image, scene.boxes, scene.labels, np.eye(3) if to_first is None else to_first)
+        return View(image, scene.boxes, scene.labels, np.eye(3) if to_first is None else to_first)
 
     def _exposed(self, stops: float) -> tuple[float, float]:
         """Stops to render with, and severity of the circumstance, in a picture ``stops`` brighter than the first.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second look at the same laptop: which one may answer a question, and what the gate makes of the two looks together.
+"""A second view of the same laptop: which one may answer a question, and what the gate makes of the two views together.
 
-A second chance to release is a second chance to be wrong. :func:`join` therefore takes the verdicts of the second look and lets
-the first one only forbid: it releases nothing that the second look does not release, and calls nothing clean that either look
+A second chance to release is a second chance to be wrong. :func:`join` therefore takes the verdicts of the second view and lets
+the first one only forbid: it releases nothing that the second view does not release, and calls nothing clean that either view
 doubts. What this means for a guarantee is in docs/gate.md.
 """
 
@@ -21,7 +21,7 @@ from sticker_uq.gate.judge import NOTHING_SAID, judge
 from sticker_uq.gate.operator.answers import Answer, OperatorAnswer, OperatorAnswers
 from sticker_uq.gate.policy.policy import Policy
 from sticker_uq.gate.policy.rules import is_possible_logo, within
-from sticker_uq.messages import LOOKS, missing_of
+from sticker_uq.messages import VIEWS, missing_of
 from sticker_uq.scene import (
     FloatArray,
     InvalidInput,
@@ -36,7 +36,7 @@ from sticker_uq.scene import (
 )
 
 Answering = Callable[[str, Reason], bool]
-"""Whether a look may answer what a reason holds back."""
+"""Whether a view may answer what a reason holds back."""
 
 
 def open_questions(decision: SceneDecision) -> tuple[Reason, ...]:
@@ -47,30 +47,30 @@ def open_questions(decision: SceneDecision) -> tuple[Reason, ...]:
 
 
 def what_is_missing(decision: SceneDecision) -> tuple[Reason, ...]:
-    """Gate: what the picture of ``decision`` does not show, and which looks may answer everything it asks, each once."""
+    """Gate: what the picture of ``decision`` does not show, and which views may answer everything it asks, each once."""
     reasons = open_questions(decision)
     lacks = dict.fromkeys(lack for lack, _ in map(missing_of, reasons) if lack)
-    looks = [look for look in LOOKS if reasons and all(may_answer(look, reason) for reason in reasons)]
+    views = [view for view in VIEWS if reasons and all(may_answer(view, reason) for reason in reasons)]
     return (
         *(Reason("picture_lacks", lack) for lack in lacks),
-        *(Reason("look_may_help", look) for look in looks),
+        *(Reason("view_may_help", view) for view in views),
     )
 
 
-def may_answer(look: str, reason: Reason) -> bool:
-    """Gate: whether a second look of the kind ``look`` may answer what ``reason`` holds back."""
-    return look in missing_of(reason)[1]
+def may_answer(view: str, reason: Reason) -> bool:
+    """Gate: whether a second view of the kind ``view`` may answer what ``reason`` holds back."""
+    return view in missing_of(reason)[1]
 
 
-def look_for(decision: SceneDecision, offered: Iterable[str], answers: Answering = may_answer) -> str | None:
-    """Gate: the first of the looks ``offered`` that may answer everything that ``decision`` asks; None where none may.
+def view_for(decision: SceneDecision, offered: Iterable[str], answers: Answering = may_answer) -> str | None:
+    """Gate: the first of the views ``offered`` that may answer everything that ``decision`` asks; None where none may.
 
     A person who is asked anyway is asked about everything at once.
     """
     reasons = open_questions(decision)
     if not reasons:
         return None
-    return next((look for look in offered if all(answers(look, reason) for reason in reasons)), None)
+    return next((view for view in offered if all(answers(view, reason) for reason in reasons)), None)
 
 
 def _only_says(reason: Reason) -> bool:
@@ -80,7 +80,7 @@ def _only_says(reason: Reason) -> bool:
 
 @dataclass(frozen=True)
 class Places:
-    """Where the places of a second look lie in the first one: the map ``matrix`` (3, 3) of px to px, as nine numbers by row.
+    """Where the places of a second view lie in the first one: the map ``matrix`` (3, 3) of px to px, as nine numbers by row.
 
     A box keeps its size, which a small turn hardly changes. Raises :class:`InvalidInput` for a map that cannot be inverted.
     """
@@ -104,15 +104,15 @@ class Places:
         return np.asarray(self.matrix, float).reshape(3, 3)
 
     def in_first(self, box: Box) -> Box:
-        """The gate's ``box`` of the second look as a box of the first one."""
+        """The gate's ``box`` of the second view as a box of the first one."""
         return self._moved(box, self._array)
 
     def in_second(self, box: Box) -> Box:
-        """The gate's ``box`` of the first look as a box of the second one."""
+        """The gate's ``box`` of the first view as a box of the second one."""
         return self._moved(box, np.linalg.inv(self._array))
 
     def memory_in_second(self, memory: OperatorAnswers) -> OperatorAnswers:
-        """The operator's answers about places of the first look, about the gate's places of the second one."""
+        """The operator's answers about places of the first view, about the gate's places of the second one."""
         answers = tuple(replace(answer, box=self.in_second(answer.box)) for answer in memory.answers)
         return replace(memory, answers=answers)
 
@@ -128,30 +128,30 @@ class Places:
 
 
 SAME_PLACES = Places()
-"""Laptop and camera have not moved between the looks."""
+"""Laptop and camera have not moved between the views."""
 
 
 def join(
     first: SceneAssessment,
     second: SceneAssessment,
     policy: Policy,
-    look: str,
+    view: str,
     memory: OperatorAnswers = NOTHING_SAID,
     workpiece_id: str = "",
     places: Places = SAME_PLACES,
     answers: Answering = may_answer,
 ) -> SceneDecision:
-    """What the gate decides after the looks ``first`` and ``second`` at one laptop.
+    """What the gate decides after the views ``first`` and ``second`` of one laptop.
 
-    ``look``: what was changed for the second one, one of :data:`sticker_uq.messages.LOOKS`.
+    ``view``: what was changed for the second one, one of :data:`sticker_uq.messages.VIEWS`.
 
-    The decision is about the second picture. An object is released only if the second look releases it, and the first one shows
-    exactly one object at that place, also a sticker, which it would release or holds back only for reasons that this look may
-    answer, and no possible logo near it. Whatever the first look releases or asks about and the second does not show, or shows
-    differently, is asked about. CLEAN needs that neither look misses or doubts anything. ``memory``: answers about places of the
+    The decision is about the second picture. An object is released only if the second view releases it, and the first one shows
+    exactly one object at that place, also a sticker, which it would release or holds back only for reasons that this view may
+    answer, and no possible logo near it. Whatever the first view releases or asks about and the second does not show, or shows
+    differently, is asked about. CLEAN needs that neither view misses or doubts anything. ``memory``: answers about places of the
     first picture; ``places``: where places of the second picture lie in the first one.
 
-    Where there is nothing to join, the decision about the first look stands: it asks nothing, or the second one cannot be used,
+    Where there is nothing to join, the decision about the first view stands: it asks nothing, or the second one cannot be used,
     shows the very same pixels, or is from another camera, model, panel or other settings.
     """
     before = judge(first, policy, memory, workpiece_id)
@@ -162,8 +162,8 @@ def join(
         or not _comparable(first, second)
     ):
         return before
-    verdicts = _Joint(first, before, policy, look, places, answers).verdicts(after)
-    doubts = (*(r for r in before.reasons if not answers(look, r)), *after.reasons)
+    verdicts = _Joint(first, before, policy, view, places, answers).verdicts(after)
+    doubts = (*(r for r in before.reasons if not answers(view, r)), *after.reasons)
     outcome = Outcome.CLEAN
     if doubts:
         outcome = Outcome.ASK
@@ -176,7 +176,7 @@ def join(
         outcome = Outcome.ASK if doubts or after.outcome is not Outcome.CLEAN else Outcome.CLEAN
     return replace(
         after,
-        decision_id=_identity(before, after, look, places),
+        decision_id=_identity(before, after, view, places),
         outcome=outcome,
         verdicts=verdicts,
         reasons=doubts,
@@ -193,7 +193,7 @@ def _comparable(first: SceneAssessment, second: SceneAssessment) -> bool:
 def _clean_doubts(
     first: SceneAssessment, before: SceneDecision, policy: Policy, memory: OperatorAnswers
 ) -> tuple[Reason, ...]:
-    """Why the first look is not clean even if everything that it asks about is to be kept."""
+    """Why the first view is not clean even if everything that it asks about is to be kept."""
     kept = [
         OperatorAnswer(Answer.KEEP, as_box(v.object.box))
         for v in before.verdicts
@@ -205,25 +205,25 @@ def _clean_doubts(
     return decision.reasons or (Reason("scene_doubtful"),)
 
 
-def _identity(before: SceneDecision, after: SceneDecision, look: str, places: Places) -> str:
-    basis = [before.decision_id, after.decision_id, look, places.matrix]
+def _identity(before: SceneDecision, after: SceneDecision, view: str, places: Places) -> str:
+    basis = [before.decision_id, after.decision_id, view, places.matrix]
     return hashlib.blake2b(json.dumps(basis).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
 class _Joint:
-    """What the first look forbids."""
+    """What the first view forbids."""
 
     first: SceneAssessment
     before: SceneDecision
     policy: Policy
-    look: str
+    view: str
     places: Places
     answers: Answering
 
     def verdicts(self, after: SceneDecision) -> tuple[ObjectVerdict, ...]:
-        """The verdicts of the second look as far as the first one allows them, then what it does not show any more."""
-        # an answer that fits a place now says nothing about what the first look asked about beside it
+        """The verdicts of the second view as far as the first one allows them, then what it does not show any more."""
+        # an answer that fits a place now says nothing about what the first view asked about beside it
         shown = [self.places.in_first(as_box(v.object.box)) for v in after.verdicts if not v.by_operator]
         joined = [v if v.by_operator else self._verdict(v, shown) for v in after.verdicts]
         return (*joined, *self._not_seen_again(shown, joined))
@@ -244,7 +244,7 @@ class _Joint:
     ) -> tuple[Reason, ...]:
         if not twins:
             return (Reason("not_seen_before"),)
-        # one object of the first look stands for one of the second
+        # one object of the first view stands for one of the second
         there = max(len(twins), sum(same_place(as_box(twins[0].object.box), other) for other in shown))
         if there > 1:
             return (Reason.of("several_there", count=there),)
@@ -261,9 +261,9 @@ class _Joint:
         return tuple(dict.fromkeys(reason for reasons in found for reason in reasons))
 
     def _unlike(self, verdict: ObjectVerdict, twin: ObjectVerdict) -> tuple[Reason, ...]:
-        """What the first look says against ``verdict`` about the same object; empty if it lets it stand."""
+        """What the first view says against ``verdict`` about the same object; empty if it lets it stand."""
         disagree = Reason.of(
-            "looks_disagree", first=twin.object.label.name.lower(), second=verdict.object.label.name.lower()
+            "views_disagree", first=twin.object.label.name.lower(), second=verdict.object.label.name.lower()
         )
         same_kind = twin.object.label is verdict.object.label
         if not same_kind or twin.verdict not in (verdict.verdict, Verdict.ASK):
@@ -274,7 +274,7 @@ class _Joint:
         kind = ObjectClass.STICKER if verdict.verdict is Verdict.REMOVE else ObjectClass.LOGO
         if twin.object.label is not kind:
             return (disagree,)
-        return tuple(r for r in twin.reasons if not _only_says(r) and not self.answers(self.look, r))
+        return tuple(r for r in twin.reasons if not _only_says(r) and not self.answers(self.view, r))
 
     def _seen(self) -> list[tuple[ObservedObject, bool]]:
         clustered = [(o, o.unstable) for o in self.first.objects]
