@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,8 @@ ALONE = ", first view forgotten"
 MEAN = "mean of two pictures"
 FIGURES = ("asked", "wrong", "dirty_clean", "right", "objects_asked")
 """Pictures with a question, with a wrongful release, called clean with a sticker; stickers released; objects asked about."""
-SCALES = np.array([0.25, 0.5, *(np.arange(28, 51) / 40)])
-"""Factors on the limits of an object, close to each other around 1."""
+SCALES = np.array([0.0, 0.2, 0.4, 0.55, *(np.arange(28, 46) / 40)])
+"""Factors on the limits of an object, close to each other around 1; at 0 nothing is released."""
 RESAMPLES = 2000
 _PLAIN = int(np.flatnonzero(SCALES == 1.0)[0])
 
@@ -106,7 +107,11 @@ def _gone(memory: OperatorAnswers, boxes: Sequence[Box]) -> OperatorAnswers:
     return memory.remember(OperatorAnswer(Answer.NOT_THERE, box) for box in boxes)
 
 
-def once(seen: Seen, policy: Policy) -> tuple[Ended, SceneDecision, OperatorAnswers]:
+Begun = tuple[Ended, SceneDecision, OperatorAnswers]
+"""What one view does, the decision that is left once the released objects are gone, and what is known of those."""
+
+
+def once(seen: Seen, policy: Policy) -> Begun:
     """What one view does, the decision that is left once the released objects are gone, and what is known of those."""
     decision = judge(seen.assessment, policy)
     released = _removable(decision, Places())
@@ -131,12 +136,13 @@ def looked_again(
     views: Sequence[str],
     joined: bool = True,
     answers: Answering = may_answer,
+    begun: Begun | None = None,
 ) -> Ended:
     """What the first view and, where it asks and another picture may answer, the second views of ``views`` in turn do.
 
-    ``joined``: whether the first view still counts then.
+    ``joined``: whether the first view still counts then. ``begun``: what :func:`once` says of the first view, if known.
     """
-    ended, left, memory = once(laptop.seen[FIRST], policy)
+    ended, left, memory = once(laptop.seen[FIRST], policy) if begun is None else begun
     first = laptop.seen[FIRST].assessment
     for name in views:
         # the same view again is given every chance: as if it could show what any view shows
@@ -167,21 +173,19 @@ def looked_again(
     return ended
 
 
-METHODS: dict[str, Callable[[Laptop, Policy], Ended]] = {
-    ONCE: lambda laptop, policy: once(laptop.seen[FIRST], policy)[0],
-    **{
-        name: lambda laptop, policy, view=view: looked_again(laptop, policy, (view,))  # type: ignore[misc]
-        for name, view in SECOND.items()
-    },
-    CASCADE: lambda laptop, policy: looked_again(laptop, policy, (EXPOSURE, LIGHT, TURN)),
-    UNFAMILIAR: lambda laptop, policy: looked_again(laptop, policy, (EXPOSURE,), answers=also_unfamiliar),
-    **{
-        name + ALONE: lambda laptop, policy, view=view: looked_again(laptop, policy, (view,), joined=False)  # type: ignore[misc]
-        for name, view in SECOND.items()
-    },
-    MEAN: lambda laptop, policy: once(laptop.seen[AVERAGED], policy)[0],
+def _again(laptop: Laptop, policy: Policy, begun: Begun, **how: Any) -> Ended:
+    return looked_again(laptop, policy, begun=begun, **how)
+
+
+METHODS: dict[str, Callable[[Laptop, Policy, Begun], Ended]] = {
+    ONCE: lambda laptop, policy, begun: begun[0],
+    **{name: partial(_again, views=(view,)) for name, view in SECOND.items()},
+    CASCADE: partial(_again, views=(EXPOSURE, LIGHT, TURN)),
+    UNFAMILIAR: partial(_again, views=(EXPOSURE,), answers=also_unfamiliar),
+    **{name + ALONE: partial(_again, views=(view,), joined=False) for name, view in SECOND.items()},
+    MEAN: lambda laptop, policy, begun: once(laptop.seen[AVERAGED], policy)[0],
 }
-"""What is compared, each by what it does with a laptop under a policy."""
+"""What is compared, each by what it does with a laptop under a policy after what its first view does."""
 
 
 def counts_of(laptop: Laptop, ended: Ended) -> tuple[float, ...]:
@@ -213,9 +217,10 @@ def table_of(
     found = np.zeros((len(METHODS), len(SCALES), len(laptops), len(FIGURES) + 1))
     policies = [scaled(policy, float(factor)) for factor in SCALES]
     for column, laptop in enumerate(laptops):
-        for row, method in enumerate(METHODS.values()):
-            for step, own in enumerate(policies):
-                found[row, step, column] = counts_of(laptop, method(laptop, own))
+        for step, own in enumerate(policies):
+            begun = once(laptop.seen[FIRST], own)
+            for row, method in enumerate(METHODS.values()):
+                found[row, step, column] = counts_of(laptop, method(laptop, own, begun))
         progress()
     return found
 
