@@ -66,8 +66,8 @@ ALONE = ", first view forgotten"
 MEAN = "mean of two pictures"
 FIGURES = ("asked", "wrong", "dirty_clean", "right", "objects_asked")
 """Pictures with a question, with a wrongful release, called clean with a sticker; stickers released; objects asked about."""
-SCALES = np.array([0.0, 0.2, 0.4, 0.55, *(np.arange(28, 46) / 40)])
-"""Factors on the limits of an object, close to each other around 1; at 0 nothing is released."""
+SCALES = np.arange(28, 46) / 40
+"""Factors on the limits of an object, 0.7 to 1.125."""
 RESAMPLES = 2000
 _PLAIN = int(np.flatnonzero(SCALES == 1.0)[0])
 
