@@ -140,6 +140,93 @@ BLOCK_ADVICE = {
 }
 """What to do about each reason, for docs/howto/troubleshooting.md; the same names in the same order."""
 
+VIEWS = {
+    "exposure": "another exposure",
+    "light": "light from another side",
+    "turn": "a small turn of the laptop",
+}
+"""What a cell can change for a second view, in the order in which it is tried: what costs least comes first."""
+
+LACKS = {
+    "appearance": "what an object is",
+    "outline": "where an object ends",
+    "overlooked": "whether something was overlooked",
+    "daylight": "the laptop in usable light",
+}
+"""What may be missing in a picture of the laptop."""
+
+_ANY_VIEW = tuple(VIEWS)
+_NOTHING_HELPS: tuple[str, tuple[str, ...]] = ("", ())
+
+MISSING: dict[str, tuple[str, tuple[str, ...]]] = {
+    # why the gate is closed
+    **dict.fromkeys(BLOCK_REASONS, _NOTHING_HELPS),
+    "exposure": ("daylight", ("exposure", "light")),
+    # an object: by the metric beyond its limit, or by the code of the reason
+    **dict.fromkeys(
+        (
+            "sticker_probability",
+            "logo_probability",
+            "possible_sticker",
+            "detection_rate",
+            "few_passes",
+            "shannon_entropy",
+            "variation_ratio",
+            "mutual_information",
+            "risk",
+        ),
+        ("appearance", _ANY_VIEW),
+    ),
+    **dict.fromkeys(
+        ("relative_total_variance", "relative_predictive_surface", "detected_twice"), ("outline", _ANY_VIEW)
+    ),
+    # the scene: what no box explains
+    **dict.fromkeys(
+        (
+            "dil",
+            "background_saliency",
+            "unexplained_objectness",
+            "missed_sticker_probability",
+            "missed_place",
+            "possible_stickers",
+            "left_probability",
+        ),
+        ("overlooked", _ANY_VIEW),
+    ),
+    # two things side by side, an unknown kind of thing, a vote of the panel, a broken measurement, an operator's answer
+    **dict.fromkeys(
+        (
+            "logo_overlap",
+            "object_novelty",
+            "novelty",
+            "novel_place",
+            "scene_distance",
+            "unfamiliar_scene",
+            "monitor_objects",
+            "measurement_invalid",
+            "not_measured",
+            "no_novelty_network",
+            "operator_answers_conflict",
+            "operator_drew_on_logo",
+            "removal_incomplete",
+            "perception_restricted",
+        ),
+        _NOTHING_HELPS,
+    ),
+}
+"""What a picture lacks, one of :data:`LACKS`, and which of :data:`VIEWS` may show it, by the reason to hold something back.
+
+The gate's block reasons ``uncertain``, ``unexplained`` and ``inconsistent`` only say that a question follows, and its reasons say
+which view may answer it. Where nothing is named, another picture of the same laptop cannot settle it: a person is asked.
+"""
+
+
+def missing_of(reason: Reason) -> tuple[str, tuple[str, ...]]:
+    """Of the message of ``reason``: its entry in :data:`MISSING`; nothing helps against a reason that is not in there."""
+    key = reason.subject if reason.code in ("above_limit", "below_limit") else reason.code
+    return MISSING.get(key, _NOTHING_HELPS)
+
+
 PHASES = {
     "unknown": "unknown",
     "blocked": "blocked",
@@ -230,7 +317,7 @@ MEASURES = {
 }
 """What is measured of an object, a scene or an image."""
 
-SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES}
+SUBJECTS = {**MEASURES, **LABELS, **ERROR_CODES, **PHASES, **LACKS, **VIEWS}
 """The words of ``Reason.subject``; what is not in here, such as the name of a monitor, stands for itself."""
 
 MESSAGES = {
@@ -317,6 +404,13 @@ MESSAGES = {
     # questions to the operator
     "objects_to_decide": "objects to decide: {count}",
     "monitors_object": "monitors object: {names}",
+    "picture_lacks": "the picture does not show {subject}",
+    "view_may_help": "{subject} may show it",
+    # a second view of the same laptop
+    "not_seen_before": "the first view showed nothing there",
+    "not_seen_again": "the second view shows nothing there",
+    "views_disagree": "the two views disagree about it: {first} and {second}",
+    "several_there": "one of the two views shows several objects there: {count}",
     "workpiece_left": "this workpiece is left to the operator",
     # arm and permit
     "goal_rejected": "the arm rejected the goal",

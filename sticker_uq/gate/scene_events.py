@@ -17,6 +17,7 @@ from sticker_uq.gate.events import (
 from sticker_uq.gate.permit_consistency import check_permit, left_out, surroundings
 from sticker_uq.gate.plausibility import Problem, image_problems, picture_of, problems_of
 from sticker_uq.gate.policy.signals import MISSED, NOVELTY, UNEXPLAINED
+from sticker_uq.gate.second_view import what_is_missing
 from sticker_uq.gate.state import NO_STREAK, BlockReason, Permit, Streak, Target
 from sticker_uq.gate.step_context import StepContext
 from sticker_uq.scene import ObjectClass, ObjectVerdict, Outcome, Reason, SceneDecision, Verdict
@@ -171,10 +172,11 @@ def ask_about_scene(context: StepContext, decision: SceneDecision, scene_reasons
     """Gate step: ask the operator about what the decision leaves open.
 
     With ``scene_reasons`` the scene as a whole is uncertain, so that every possible sticker is in question, the sure ones too.
+    The question says what the picture does not show, and which other picture might.
     """
     whole_scene = bool(scene_reasons)
     objects = tuple(v for v in decision.verdicts if _in_question(v, whole_scene))
-    context.ask(scene_reasons, objects, whole_scene)
+    context.ask((*scene_reasons, *what_is_missing(decision)), objects, whole_scene)
 
 
 def _in_question(verdict: ObjectVerdict, whole_scene: bool) -> bool:

@@ -5,7 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from sticker_uq.gate import Answer, BlockReason, GateSettings, OperatorAnswer, Phase, SceneAnswer
+from sticker_uq.gate import (
+    Answer,
+    BlockReason,
+    GateSettings,
+    OperatorAnswer,
+    Phase,
+    Policy,
+    SceneAnswer,
+    judge,
+)
 from sticker_uq.gate.box_overlap import as_box
 from sticker_uq.gate.events import (
     DeclareDone,
@@ -17,6 +26,7 @@ from sticker_uq.gate.events import (
 )
 from sticker_uq.gate.policy.signals import UNEXPLAINED
 from sticker_uq.gate.scene_events import unexplained
+from sticker_uq.gate.second_view import what_is_missing
 from sticker_uq.scene import (
     Exposure,
     ObjectClass,
@@ -27,7 +37,7 @@ from sticker_uq.scene import (
     Status,
     Verdict,
 )
-from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, observed
+from sticker_uq.testing.scenes import ELSEWHERE, HERE, THERE, assessment, observed
 from test.helpers.gate import (
     LOGO,
     SETTINGS,
@@ -83,12 +93,18 @@ def test_of_several_objects_at_a_place_the_nearest_is_the_same() -> None:
     ],
 )
 def test_a_request_counts_its_objects(objects: tuple[ObservedObject, ...], count: int) -> None:
-    assert asked(running().scene(*objects, times=K)).reasons == (Reason.of("objects_to_decide", count=count),)
+    *lacking, counted = asked(running().scene(*objects, times=K)).reasons
+    assert counted == Reason.of("objects_to_decide", count=count)
+    assert lacking == list(what_is_missing(judge(assessment(*objects), Policy())))
 
 
-def test_a_request_about_an_empty_scene_names_its_reason_alone() -> None:
+def test_a_request_about_an_empty_scene_names_its_reason_and_what_may_help() -> None:
     request = asked(running().scene(dil=0.9, times=K))
-    assert [(r.code, r.subject) for r in request.reasons] == [("above_limit", "dil")]
+    assert [(r.code, r.subject) for r in request.reasons] == [
+        ("above_limit", "dil"),
+        ("picture_lacks", "overlooked"),
+        *(("view_may_help", view) for view in ("exposure", "light", "turn")),
+    ]
 
 
 def test_what_a_person_has_decided_is_not_in_question_again() -> None:
@@ -102,7 +118,7 @@ def test_what_a_person_has_decided_is_not_in_question_again() -> None:
 def test_that_perception_is_restricted_is_no_doubt_about_the_scene() -> None:
     restricted = {"status": Status.DEGRADED, "status_text": "half of the passes"}
     request = asked(running().scene(UNSURE, times=K, **restricted))
-    assert request.reasons == (Reason.of("objects_to_decide", count=1),)
+    assert codes(request.reasons) == ["picture_lacks", "objects_to_decide"]
 
 
 def test_why_a_workpiece_is_done_is_told() -> None:

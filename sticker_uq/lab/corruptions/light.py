@@ -11,6 +11,7 @@ import numpy as np
 from sticker_uq.lab.corruptions.labelled_picture import LabelledPicture
 from sticker_uq.lab.corruptions.registry import LIGHT, chosen, transformation
 from sticker_uq.lab.rendering.painting import Floats, Image
+from sticker_uq.scene import InvalidInput
 
 GAMMA = 2.2
 """Exponent between grey levels and linear light."""
@@ -54,21 +55,30 @@ def glare(
     ``shape``: "lamp" (round), "tube" (long) or "any". Half of the reflections lie on an object.
     """
     chosen("glare", "shape", shape, ("any", "lamp", "tube"))
+    if strength == 0:
+        return picture
+    return picture.with_image(grey_levels(linear(picture.image) + reflection(picture, strength, rng, shape)))
+
+
+def reflection(
+    picture: LabelledPicture, strength: float, rng: np.random.Generator, shape: str = "any"
+) -> Floats:
+    """The light (H, W, 3) that the corruption glare adds, 1 is white; InvalidInput unless ``strength`` is positive."""
+    if not strength > 0:
+        raise InvalidInput(f"glare: strength {strength:g}: expected more than 0")
     width, height = picture.size
     kind = shape if shape != "any" else str(rng.choice(("lamp", "tube")))
     aspect = float(rng.uniform(1.0, 1.6) if kind == "lamp" else rng.uniform(3.0, 6.0))
     turn = float(rng.uniform(0, math.pi))
     x, y = interior(picture, rng)
     radius = math.sqrt(strength / 100 * width * height / (math.pi * aspect))
-    if radius == 0:
-        return picture
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32) + np.float32(0.5)
     along = ((xs - x) * math.cos(turn) + (ys - y) * math.sin(turn)) / (radius * aspect)
     across = ((ys - y) * math.cos(turn) - (xs - x) * math.sin(turn)) / radius
     # Gaussian with a peak of four times white: it reaches white exactly on the ellipse of the wanted area.
     added = 4 ** (1 - (along**2 + across**2))
     tint = np.float32(1) + rng.uniform(-0.04, 0.04, 3).astype(np.float32)
-    return picture.with_image(grey_levels(linear(picture.image) + added[:, :, None] * np.maximum(tint, 1)))
+    return np.asarray(added[:, :, None] * np.maximum(tint, 1), np.float32)
 
 
 @transformation(
