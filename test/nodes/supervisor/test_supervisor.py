@@ -134,7 +134,7 @@ def test_an_image_that_shows_nothing_closes_before_any_scene_of_it_comes(bench: 
 
 
 def test_a_detector_that_dies_closes_before_its_last_scene_is_old(bench: Bench) -> None:
-    cell = Cell(bench)
+    cell = Cell(bench, max_scene_age_s=20.0)  # longer than a death is unnoticed on a busy machine
     images = bench.publisher_matched(ImageCheck, "image_check", qos.IMAGE_CHECKS)
     cell.shows(STICKER)
     cell.goal(1)
