@@ -29,7 +29,7 @@ from benchmarks.better_measure import (
 )
 from benchmarks.hard_measure import HEAD_SIGNALS
 from benchmarks.hard_methods import STICKER
-from benchmarks.hard_scenes import Material
+from benchmarks.hard_scenes import NONE, Material
 from sticker_uq.calibration.combination import fit_risk
 from sticker_uq.detection import StochasticDetector
 from sticker_uq.monitors.gaussian import factor, squared_norm, whiten
@@ -337,6 +337,7 @@ def learned_from(doubts: Mapping[str, FloatArray]) -> dict[str, tuple[str, ...]]
     )
     chosen = {
         "score and novelty": (REFERENCE, "novelty of the object"),
+        "mean score and novelty": (of_passes("score", PACKAGED), "novelty of the object"),
         "one pass": one,
         "score and the five metrics": (REFERENCE, *packaged),
         "one pass and novelty": (*one, "novelty of the object"),
@@ -415,5 +416,10 @@ def doubts_of(fit: Table, table: Table, layer: LastLayer) -> tuple[dict[str, Flo
         by_table.append(found | laplace_doubts(one, layer, prior))
     by_table[0] |= _other_half(fit)
     by_table[1] |= density_doubts(fit, shown)
-    learned = learned_doubts(by_table[0], known.rows.wrong.to_numpy(), by_table[1])
+    wrong, unchanged = known.rows.wrong.to_numpy(), (known.rows.strength == NONE).to_numpy()
+    learned = learned_doubts(by_table[0], wrong, by_table[1])
+    few = {name: values[unchanged] for name, values in by_table[0].items()}
+    if wrong[unchanged].any():
+        only = learned_doubts(few, wrong[unchanged], by_table[1])
+        learned |= {f"{name}, fitted on unchanged laptops": values for name, values in only.items()}
     return by_table[1] | learned, chosen

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark of other doubts: what dropout meets, ranking figures, what is fitted, the recall by size, and a short run."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks import better_recall, better_uncertainty
+from benchmarks import better_recall, better_signals, better_uncertainty
 from benchmarks.better_measure import (
     CLUSTERINGS,
     KINDS,
@@ -27,10 +25,10 @@ from benchmarks.better_measure import (
     sticker_views,
 )
 from benchmarks.better_recall import shrunk
-from benchmarks.better_signals import best_temperature, margin, tempered
+from benchmarks.better_signals import PAPER_DOUBTS, best_temperature, learned_doubts, margin, tempered
 from benchmarks.better_uncertainty import REFERENCE, TABLES, figures, main, read, table, within_score
 from benchmarks.hard_scenes import SPLITS, HardScene, Material, cases
-from sticker_uq.scene import StochasticSamples
+from sticker_uq.scene import InvalidInput, StochasticSamples
 from sticker_uq.testing.scenes import ELSEWHERE, HERE
 
 NOTHING = Material(np.zeros((0, 3, 24, 24)), {})
@@ -188,22 +186,36 @@ def test_a_run_measures_once_and_writes_both_splits_into_one_file(tmp_path, monk
     monkeypatch.setattr(better_uncertainty, "_RESAMPLES", 20)
     monkeypatch.setattr(better_recall, "SCALES", (0.4,))
     monkeypatch.setattr(better_recall, "KINDS", (PACKAGED,))
+    # a Cholesky factor of every output's Hessian for each of them, and a model for each
+    monkeypatch.setattr(better_signals, "PRIORS", (10.0,))
+    monkeypatch.setattr(better_signals, "LEARNERS", dict(list(better_signals.LEARNERS.items())[:1]))
     cache = tmp_path / "cache"
     cache.mkdir()
     np.save(cache / "ambiguous.npy", NOTHING.ambiguous)
     out = tmp_path / "result.json"
-    for split in ("development", "test"):
-        main(["--out", str(out), "--split", split, "--laptops", "3", "--fit", "4", "--cache", str(cache)])
+    arguments = ["--out", str(out), "--fit", "2", "--cache", str(cache)]
+    main([*arguments, "--laptops", "1"])
+    kept = {file: file.stat().st_mtime_ns for file in cache.rglob("fit-*.npz")}
+    assert len(kept) == 2 * 3
+    development = read(out)["development"]
+    main([*arguments, "--laptops", "1", "--split", "test"])
+    assert {file: file.stat().st_mtime_ns for file in cache.rglob("fit-*.npz")} == kept
     found = read(out)
-    assert found["development"]["pictures"] == found["test"]["pictures"] == 3 * 8
-    assert set(found["test"]["recall"]["rows"][0]) == {"stickers", "by", "count", "found"}
-    shown = {row["doubt"] for row in found["test"]["ranking"]}
-    assert REFERENCE in shown
-    assert len(shown) < len({row["doubt"] for row in found["development"]["ranking"]})
+    assert found["development"] == development
+    assert found["test"]["pictures"] == development["pictures"] == 8
+    shown, all_of_them = (
+        {row["doubt"] for row in found[split]["ranking"]} for split in ("test", "development")
+    )
+    assert {REFERENCE, *PAPER_DOUBTS} <= shown < all_of_them
+    assert {row["by"] for row in found["test"]["recall"]["rows"]} >= {"one pass", PACKAGED.name}
     for name in TABLES:
         assert table(found, name).startswith("| ")
     assert REFERENCE in capsys.readouterr().out
-    files = {file: file.stat().st_mtime_ns for file in cache.rglob("*.npz")}
-    main(["--out", str(out), "--laptops", "3", "--fit", "4", "--cache", str(cache)])
-    assert {file: file.stat().st_mtime_ns for file in cache.rglob("*.npz")} == files
-    assert json.loads(out.read_text(encoding="utf-8")) == found
+
+
+def test_fitting_needs_right_and_wrong_objects():
+    doubts = {REFERENCE: np.array([0.1, 0.2]), "novelty of the object": np.array([0.1, 0.2])}
+    with pytest.raises(
+        InvalidInput, match="all 2 objects to fit on are alike, expected right and wrong ones"
+    ):
+        learned_doubts(doubts, np.array([False, False]), doubts)
