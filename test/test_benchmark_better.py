@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from benchmarks import better_recall, better_signals, better_uncertainty
+from benchmarks import better_measure, better_recall, better_signals, better_uncertainty
 from benchmarks.better_measure import (
     CLUSTERINGS,
     KINDS,
@@ -184,6 +184,7 @@ def test_a_run_measures_once_and_writes_both_splits_into_one_file(tmp_path, monk
     monkeypatch.setattr(better_uncertainty, "KINDS", few)
     monkeypatch.setattr(better_uncertainty, "NOVELTIES", ("foreign object",))
     monkeypatch.setattr(better_uncertainty, "_RESAMPLES", 20)
+    monkeypatch.setattr(better_measure, "_SHIFTS_EACH", 1)
     monkeypatch.setattr(better_recall, "SCALES", (0.4,))
     monkeypatch.setattr(better_recall, "KINDS", (PACKAGED,))
     # a Cholesky factor of every output's Hessian for each of them, and a model for each
@@ -193,16 +194,16 @@ def test_a_run_measures_once_and_writes_both_splits_into_one_file(tmp_path, monk
     cache.mkdir()
     np.save(cache / "ambiguous.npy", NOTHING.ambiguous)
     out = tmp_path / "result.json"
-    arguments = ["--out", str(out), "--fit", "2", "--cache", str(cache)]
+    arguments = ["--out", str(out), "--fit", "4", "--cache", str(cache)]
     main([*arguments, "--laptops", "1"])
     kept = {file: file.stat().st_mtime_ns for file in cache.rglob("fit-*.npz")}
-    assert len(kept) == 2 * 3
+    assert len(kept) == 4 * 2
     development = read(out)["development"]
     main([*arguments, "--laptops", "1", "--split", "test"])
     assert {file: file.stat().st_mtime_ns for file in cache.rglob("fit-*.npz")} == kept
     found = read(out)
     assert found["development"] == development
-    assert found["test"]["pictures"] == development["pictures"] == 8
+    assert found["test"]["pictures"] == development["pictures"] == 5
     shown, all_of_them = (
         {row["doubt"] for row in found[split]["ranking"]} for split in ("test", "development")
     )
