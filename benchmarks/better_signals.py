@@ -59,6 +59,8 @@ _NAMES = PAPER | {
     "anchor_mean": "mean log odds, own anchor",
     "anchor_spread": "spread of the box, own anchor",
 }
+DENSITIES = {"pooled": "pooled maps", "last": "last layer's input"}
+"""Features whose density is estimated, and what tables call them."""
 TEMPERATURES = (2.0, 4.0)
 PRIORS = (1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 """Precisions of the weights before any picture that the last layer's posterior is tried with."""
@@ -270,7 +272,7 @@ def density_doubts(fit: Table, table: Table) -> dict[str, FloatArray]:
 
     found: dict[str, FloatArray] = {}
     stickers = (fit.rows.label == STICKER).to_numpy()
-    for words, name in (("pooled", "pooled maps"), ("last", "last layer's input")):
+    for words, name in DENSITIES.items():
         known, new = (one.arrays[words].astype(float) for one in (fit, table))
         mean = known[stickers].mean(axis=0)
         classes = fit.rows.label.to_numpy()

@@ -327,11 +327,13 @@ def _best_first(split: dict[str, Any]) -> list[str]:
 
 def _with_star(row: dict[str, Any], figure: str) -> str:
     low, high = row[f"{figure}_minus_score"][1:]
-    return f"{row[figure][0]:.3f}{'*' if low > 0 or high < 0 else ''}"
+    return f"{row[figure][0]:.3f}{'*' if low is not None and (low > 0 or high < 0) else ''}"
 
 
 def _difference(row: dict[str, Any], figure: str) -> str:
     value, low, high = row[f"{figure}_minus_score"]
+    if value is None or low is None:
+        return "-"
     return f"{value:+.3f} ({low:+.3f} to {high:+.3f})"
 
 
@@ -380,6 +382,10 @@ def _families(split: dict[str, Any]) -> Table:
     return Table(("family", "tried", "best by AUROC", "AUROC", *words), lines)
 
 
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
 def _kinds(split: dict[str, Any]) -> Table:
     rows = {row["doubt"]: row for row in split["ranking"] if row["group"] == ALL}
     lines = []
@@ -388,9 +394,9 @@ def _kinds(split: dict[str, Any]) -> Table:
             f"{rows[of_passes(s, one['kind'])]['auroc'][0]:.3f}"
             for s in ("mutual_information", "score_all", "score")
         ]
-        figures_ = [f"{one[name]:.2f}" for name in ("moved_right", "moved_wrong", "shift")]
+        figures_ = [_number(one[name]) for name in ("moved_right", "moved_wrong", "shift")]
         shares = [f"{100 * one[name]:.0f} %" for name in ("unanimous", "unclustered")]
-        more = [f"{one[name]:.2f}" for name in ("correlation", "within_score")]
+        more = [_number(one[name]) for name in ("correlation", "within_score")]
         lines.append((one["kind"], *figures_, *shares, *areas, *more))
     head = (
         "dropout of",
@@ -413,7 +419,7 @@ def _metrics(split: dict[str, Any]) -> Table:
     for one in split["causes"]["metrics"]:
         spread = [" / ".join(f"{v:.3g}" for v in one[name]) for name in ("right", "wrong")]
         zero = f"{100 * one['zero']:.0f} %"
-        lines.append((one["doubt"], zero, *spread, f"{one['correlation']:.2f}", f"{one['within_score']:.2f}"))
+        lines.append((one["doubt"], zero, *spread, _number(one["correlation"]), _number(one["within_score"])))
     head = (
         "metric",
         "is 0",
