@@ -123,7 +123,7 @@ def material(folder: Path, detector: StochasticDetector) -> Material:
         for item in scenes:
             item.path.unlink()
         with atomic_write(file) as stream:
-            np.savez_compressed(stream, ambiguous=_ambiguous(), **patches)
+            np.savez_compressed(stream, ambiguous=ambiguous_crops(), **patches)
     with np.load(file) as kept:
         return Material(kept["ambiguous"], {mode: kept[mode] for mode in get_args(PatchMode)})
 
@@ -134,7 +134,7 @@ def _item(seed: int, scene: RenderedScene, folder: Path) -> LabelledImage:
     return LabelledImage(path, seed, *SIZE, scene.boxes, scene.labels)
 
 
-def _ambiguous() -> FloatArray:
+def ambiguous_crops() -> FloatArray:
     """Crops (N, 3, s, s) between logo and sticker and between lid and sticker, in random order."""
     scenes = (render(sample_scene(seed), SIZE) for seed in MATERIAL[-_CROP_SCENES:])
     crops, labels = crops_of(((s.image, s.boxes, s.labels, None) for s in scenes), 0)

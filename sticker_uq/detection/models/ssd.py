@@ -54,8 +54,8 @@ class Ssd:
         on_outputs = self._site == "out"
         outputs = [dropout(m) for m in features.extra] if on_outputs else self._convolutions(maps)
         levels, head = len(maps), self._model.head
-        deltas = _columns(outputs[:levels], head.regression_head.num_columns)
-        logits = _columns(outputs[levels:], head.classification_head.num_columns)
+        deltas = head_columns(outputs[:levels], head.regression_head.num_columns)
+        logits = head_columns(outputs[levels:], head.classification_head.num_columns)
         probabilities = softmax_distribution(logits)
         return anchor_candidates(self._model, features, maps, probabilities, deltas, score_floor)
 
@@ -64,10 +64,10 @@ class Ssd:
         head, generator = self._model.head, self._model.anchor_generator
         with torch.enable_grad():
             outputs = _branch(head.classification_head, maps)
-            probabilities = softmax_distribution(_columns(outputs, head.classification_head.num_columns))
+            probabilities = softmax_distribution(head_columns(outputs, head.classification_head.num_columns))
             objectness = by_level(1 - probabilities[..., 0], maps, generator.num_anchors_per_location())
         plain = [m.detach() for m in maps]
-        deltas = _columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
+        deltas = head_columns(_branch(head.regression_head, plain), head.regression_head.num_columns)
         return anchor_outputs(
             self._model,
             objectness,
@@ -108,7 +108,7 @@ def _branch(branch: Any, maps: list[Tensor]) -> list[Tensor]:
     return [block(m) for block, m in zip(branch.module_list, maps, strict=False)]
 
 
-def _columns(outputs: list[Tensor], columns: int) -> Tensor:
+def head_columns(outputs: list[Tensor], columns: int) -> Tensor:
     """Per-level head outputs (n, A * columns, h, w) as one tensor (n, sum of h * w * A, columns), torchvision's order."""
     return torch.cat(
         [o.unflatten(1, (-1, columns)).permute(0, 3, 4, 1, 2).flatten(1, 3) for o in outputs], dim=1
