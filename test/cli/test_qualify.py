@@ -3,7 +3,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,18 @@ from typer.testing import CliRunner, Result
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cli import app
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
+from sticker_uq.io.share import share_folder
 from sticker_uq.lab.qualifying import qualification
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.novelty.network import read_network, save_network
+from sticker_uq.novelty.quality import Auroc
 from test.lab.robustness.conftest import specification_of
 
+PACKAGED = share_folder() / "config" / "policy.yaml"
 STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test", "robustness")
 
 DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
@@ -151,9 +157,11 @@ def test_a_novelty_network_that_is_too_weak_is_found_before_anything_is_assessed
     work, out = tmp_path / "work", tmp_path / "bundle"
     shutil.copytree(qualified.work, work)
     file, marker = work / "novelty" / "weights_novelty.safetensors", work / "steps" / "novelty.json"
-    tensors, about = load_weights(file)
-    about["quality"] = {**about["quality"], "objects": {"value": 0.779, "low": 0.654, "high": 0.891}}
-    save_weights_file(file, tensors, about)
+    network = read_network(file)
+    assert network.quality is not None
+    network.quality = replace(network.quality, objects=Auroc(0.779, 0.654, 0.891))
+    weights = str(work / "novelty" / "weights.safetensors")
+    save_network(network, load_detector(DetectorSettings(weights=weights)), file)
     weakness = "AUROC of unknown objects 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
     step = json.loads(marker.read_text())
     step["result"] |= {"objects": [0.779, 0.654, 0.891], "weakness": weakness}
@@ -164,7 +172,10 @@ def test_a_novelty_network_that_is_too_weak_is_found_before_anything_is_assessed
         found = qualify(*again)
         dead_end = qualify(*again, "--allow-uncalibrated")
     assert found.exit_code == 1, found.output
-    assert f"the novelty network is too weak to notice what the detector does not know: {weakness}" in found.output
+    assert (
+        f"the novelty network is too weak to notice what the detector does not know: {weakness}"
+        in found.output
+    )
     assert "proof:" not in found.output.splitlines()[-2]
     assert "dil learn" not in found.output
     assert "For a dry run add --allow-uncalibrated and --base FILE" in found.output

@@ -58,6 +58,16 @@ class Measured:
     verdicts: dict[str, Count]
     on_logo: int
 
+    def rows(self) -> dict[str, Count]:
+        """What a policy did with labelled images, in the words of a report."""
+        return {
+            "stickers released, of those labelled": self.removed,
+            "laptops with a wrongful removal": self.wrongful,
+            "laptops without a sticker called clean": self.clean,
+            "laptops called clean that show a sticker": self.missed,
+            "laptops left to a person": self.asked,
+        }
+
 
 class DecisionCounts:
     """Counts what a policy decides about labelled images, one after the other; ``match_iou``: as :data:`BLADE_IOU`."""
@@ -84,7 +94,7 @@ class DecisionCounts:
             self._wrongful.add(unit)
         self._wrong += len(places) - len(right)
         self._removed += len(set(right))
-        self._on_logo += sum(place >= 0 and labels[place] == ObjectClass.LOGO for place in places)
+        self._on_logo += len([p for p in places if p >= 0 and labels[p] == ObjectClass.LOGO])
         if not stickers:
             self._without.add(unit)
         if decision.outcome is Outcome.CLEAN:
