@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.result_files import result_file
-from sticker_uq.calibration.measuring import Count, Measured, measure
+from sticker_uq.calibration.measuring import measure
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.files import atomic_write
 from sticker_uq.io.share import share_folder

@@ -26,12 +26,13 @@ from benchmarks.photographs import sparse_clone
 from sticker_uq.calibration.control import learn_then_test
 from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try, removal_tests
 from sticker_uq.calibration.making import FIT_SHARE, assess_sources, split
-from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
+from sticker_uq.calibration.measuring import PLAIN, measure, scores
 from sticker_uq.calibration.outcomes import MATCH_IOU, met, outcomes_of
 from sticker_uq.calibration.probability import choose_kind
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.detection.detector import load_detector
 from sticker_uq.evaluation.metrics.accuracy import as_json, evaluate_detector, evaluate_passes
+from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.matching import MATCH_IOU as SAME_IOU
 from sticker_uq.evaluation.metrics.matching import overlapping
 from sticker_uq.evaluation.metrics.statistics import area_under_roc, cluster_bootstrap

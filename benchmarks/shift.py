@@ -11,9 +11,10 @@ import numpy as np
 from scipy.stats import beta
 
 from benchmarks.rendered import Recipe
-from sticker_uq.calibration.measuring import PLAIN, Count, measure, scores
+from sticker_uq.calibration.measuring import PLAIN, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.reporting.chart_style import COLOURS, svg
 from sticker_uq.evaluation.reporting.document import Table
 from sticker_uq.gate import Policy, judge

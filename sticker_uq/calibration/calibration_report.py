@@ -11,9 +11,10 @@ from markupsafe import Markup
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import Levels, limits_to_try, removal_tests
-from sticker_uq.calibration.measuring import Ablation, Count, Measured, Score, ablation, measure, scores
+from sticker_uq.calibration.measuring import Ablation, Score, ablation, measure, scores
 from sticker_uq.calibration.outcomes import outcomes_of
 from sticker_uq.calibration.records import Record
+from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.evaluation.reporting.chart_style import INK, svg
 from sticker_uq.evaluation.reporting.document import Block, Table, as_html, as_markdown

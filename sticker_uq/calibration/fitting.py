@@ -23,6 +23,7 @@ from sticker_uq.calibration.outcomes import (
 )
 from sticker_uq.calibration.probability import Kind, fit_calibration
 from sticker_uq.calibration.records import Record, units_of
+from sticker_uq.evaluation.metrics.decisions import Count
 from sticker_uq.evaluation.metrics.statistics import upper_bound
 from sticker_uq.gate import Policy
 from sticker_uq.gate.assumptions.drift import Reference
@@ -88,9 +89,9 @@ def fit_policy(
     localized = [r.assessment.localization for r in records if r.assessment.localization is not None]
     if base.unmeasured_novelty == "ask" and all(math.isnan(one.scene_distance) for one in localized):
         raise InvalidInput(
-            f"novelty was measured on none of {len(records)} images, and the base policy releases nothing without: make a "
-            "novelty network beside the weights with `sticker-uq dil learn --network`, or give --base a policy with "
-            "unmeasured_novelty: release"
+            f"novelty was measured on none of the {len(records)} images to fit limits on, and the base policy releases nothing "
+            "without: make a novelty network beside the weights with `sticker-uq dil learn --network`, or give --base a policy "
+            "with unmeasured_novelty: release"
         )
     amounts = clean_saliency(records, saliency)
     if not len(amounts):
@@ -141,7 +142,7 @@ def certify(
     objects, risk = seen.removed()
     tests = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1]))
     removal = _prove_removal(tests, levels)
-    missed = _prove_clean(tried.cleans, seen.cleans, levels)
+    missed = _prove_clean(tried.cleans, seen.cleans, levels, clean_units(records))
     limited = with_limits(draft, removal.limit, missed.limit)
     guarantee = Guarantee(match_iou=match_iou, wrongful_removal=removal, missed_sticker=missed)
     return limited.model_copy(
@@ -150,6 +151,66 @@ def certify(
             "reference": Reference.of(r.assessment for r in _first_of_each(records)),
         }
     )
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How far images bear out one promise: its limit on them, proved or the first that was tried, and what that limit does.
+
+    ``bad`` of the images it decides about; ``bound``: the rate that this excludes; ``done``: stickers released of all, or
+    laptops without a sticker that are called clean, of all such laptops. ``proved``: whether ``bound`` is within the level.
+    """
+
+    level: float
+    bad: Count
+    bound: float
+    done: Count
+
+    @property
+    def proved(self) -> bool:
+        """Whether the images prove the policy's promise."""
+        return self.bound <= self.level
+
+
+def attempts(
+    draft: Policy,
+    fit: Sequence[Record],
+    records: Sequence[Record],
+    levels: Levels,
+    match_iou: float = MATCH_IOU,
+) -> tuple[Attempt, Attempt]:
+    """What ``records`` say about each promise of the policy ``draft`` by itself, wrongful removals and missed stickers, also
+    where :func:`certify` refuses one.
+    """
+    tried, seen = outcomes_of(fit, draft, match_iou), outcomes_of(records, draft, match_iou)
+    objects, risk = seen.removed()
+    tests = removal_tests(objects, risk, seen.images, limits_to_try(tried.removed()[1]))
+    removal = Trial(-math.inf, 0, 0)  # nothing could be released, which proves nothing
+    if tests:
+        held = control.learn_then_test(tests, levels.alpha, levels.delta)
+        removal = tests[held[-1] if len(held) else 0]
+    stickers = np.unique(objects.truth[objects.right & (risk <= removal.limit)])
+    released = Count(len(stickers), seen.stickers)
+    order = [clean_tests(seen.cleans, LEFT_LIMITS)[n] for n in _fitted_order(tried.cleans, levels.beta)]
+    proved = control.learn_then_test(order, levels.beta, levels.delta)
+    clean = max((order[n] for n in proved), key=lambda test: test.limit, default=order[0])
+    rightly = seen.cleans.image[~seen.cleans.missed & (seen.cleans.left <= clean.limit)]
+    called = Count(len(np.unique(rightly)), clean_units(records))
+    return (
+        _attempt(levels.alpha, removal, levels.delta, released),
+        _attempt(levels.beta, clean, levels.delta, called),
+    )
+
+
+def clean_units(records: Sequence[Record]) -> int:
+    """How many laptops of the labelled ``records`` a policy could rightly call clean: an image of them shows no sticker."""
+    clean = [not len(record.stickers) for record in records]
+    return len(np.unique(units_of(records)[clean]))
+
+
+def _attempt(level: float, trial: Trial, delta: float, done: Count) -> Attempt:
+    bound = upper_bound(trial.events, trial.images, delta) if trial.images else 1.0
+    return Attempt(level, Count(trial.events, trial.images), bound, done)
 
 
 def lowest_levels(
@@ -216,6 +277,11 @@ def clean_tests(cleans: Cleans, limits: Sequence[float]) -> list[Trial]:
 
 
 def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
+    if not tests:
+        raise InvalidInput(
+            f"--alpha {levels.alpha:g} cannot be proved: no sticker could be released on the images to fit limits on; train the "
+            "detector on more pictures, and see with `sticker-uq replay` what holds the stickers back"
+        )
     held = control.learn_then_test(tests, levels.alpha, levels.delta)
     if not len(held):
         raise InvalidInput(_why_not("alpha", levels.alpha, levels.delta, tests, "with a wrongful removal"))
@@ -225,14 +291,21 @@ def _prove_removal(tests: Sequence[Trial], levels: Levels) -> Proof:
     )
 
 
-def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels) -> Proof:
-    order = _clean_order(clean_tests(fit, LEFT_LIMITS), levels.beta)
+def _prove_clean(fit: Cleans, cleans: Cleans, levels: Levels, without: int) -> Proof:
+    """``without``: laptops without a sticker among those that prove."""
+    order = _fitted_order(fit, levels.beta)
     tests = [clean_tests(cleans, LEFT_LIMITS)[number] for number in order]
     held = control.learn_then_test(tests, levels.beta, levels.delta)
     if not len(held):
-        raise InvalidInput(_why_not("beta", levels.beta, levels.delta, tests, "called clean with a sticker"))
+        raise InvalidInput(
+            _why_not("beta", levels.beta, levels.delta, tests, "called clean with a sticker", without)
+        )
     chosen = max((tests[number] for number in held), key=lambda test: test.limit)
     return _proof(chosen, levels.beta, levels.delta, None, "learned")
+
+
+def _fitted_order(fit: Cleans, beta: float) -> IntArray:
+    return _clean_order(clean_tests(fit, LEFT_LIMITS), beta)
 
 
 def _clean_order(fitted: Sequence[Trial], beta: float) -> IntArray:
@@ -257,18 +330,27 @@ def _proof(chosen: Trial, level: float, delta: float, expected: float | None, or
     )
 
 
-def _why_not(name: str, level: float, delta: float, tests: Sequence[Trial], bad: str) -> str:
+def _why_not(
+    name: str, level: float, delta: float, tests: Sequence[Trial], bad: str, without: int = 0
+) -> str:
+    """``without``: for beta, how many laptops show no sticker."""
     images = max((test.images for test in tests), default=0)
     least = control.smallest_level(images, delta)
     text = f"--{name} {level:g} cannot be proved at confidence {1 - delta:g}: "
-    if least > level:
-        needed = control.images_needed(level, delta)
-        kind, more = "images", "label more laptops"
-        if name == "beta":
-            kind, more = "images called clean", "label more laptops without a sticker"
-        return text + (
-            f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one; {more}, or choose a larger "
-            f"--{name} before you look at a result (one chosen by it proves nothing)"
+    if least <= level:
+        first = tests[0]
+        return (
+            text + f"{first.events} of {first.images} images are {bad} even at the first limit that is tried"
         )
-    first = tests[0]
-    return text + f"{first.events} of {first.images} images are {bad} even at the first limit that is tried"
+    needed = control.images_needed(level, delta)
+    kind, more = "laptops", "label more laptops"
+    if name == "beta":
+        called = max(test.images - test.events for test in tests)
+        kind = f"laptops called clean (of the {without} without a sticker that prove: {called})"
+        more = "label more laptops without a sticker"
+        if without >= needed:  # they are there, but a person is asked about them
+            more = f"more pictures to learn from make the detector call more of them clean; or {more}"
+    return text + (
+        f"{images} {kind} prove {least:.3g} at best, expected {needed} or more without a bad one; {more}, or choose a larger "
+        f"--{name} before you look at a result (one chosen by it proves nothing)"
+    )

@@ -102,8 +102,8 @@ def assess_sources(
     perception = load_perception(settings)
     if need_novelty and perception.novelty_problem:
         raise InvalidInput(
-            f"{perception.novelty_problem}. The base policy releases nothing without: make a novelty network beside the weights "
-            "with `sticker-uq dil learn --network`, or give --base a policy with unmeasured_novelty: release"
+            f"{perception.novelty_problem}. The base policy releases nothing without; one with unmeasured_novelty: release, "
+            "given with --base, does"
         )
     processes = jobs or process_count(settings, sum(map(len, sources)))
     task = partial(assess_apart, settings=settings.rooted(), identity=identity_of(perception))

@@ -10,56 +10,14 @@ import numpy as np
 
 from sticker_uq.calibration import control
 from sticker_uq.calibration.fitting import limits_to_try, removal_tests
-from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, matching, met, outcomes_of
+from sticker_uq.calibration.outcomes import MATCH_IOU, Objects, Outcomes, outcomes_of
 from sticker_uq.calibration.records import Record, units_of
 from sticker_uq.calibration.selective import Curve, areas, curve
-from sticker_uq.evaluation.metrics.statistics import Interval, clopper_pearson
+from sticker_uq.evaluation.metrics.decisions import Count, DecisionCounts, Measured
+from sticker_uq.evaluation.metrics.statistics import Interval
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS
-from sticker_uq.scene import (
-    FloatArray,
-    ObjectClass,
-    ObjectVerdict,
-    Outcome,
-    SceneDecision,
-    Verdict,
-)
-
-
-@dataclass(frozen=True)
-class Count:
-    """``events`` of ``of`` images or objects, as a measured policy shows them."""
-
-    events: int
-    of: int
-
-    @property
-    def rate(self) -> float:
-        """The share that a calibrated policy was measured with, NaN of nothing."""
-        return self.events / self.of if self.of else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Clopper-Pearson interval at 95 % of a rate that a calibrated policy was measured with."""
-        return clopper_pearson(self.events, self.of)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A policy on labelled images, every figure from its decisions alone. Images of the same laptop count as one.
-
-    ``wrongful``: images in which at least one object that may be removed is no sticker; ``removed``: labelled stickers
-    that may be removed without a person; ``missed``: images called clean that show a sticker; ``asked``: images that end with
-    a question to a person; ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
-    """
-
-    images: int
-    wrongful: Count
-    removed: Count
-    missed: Count
-    asked: Count
-    verdicts: dict[str, Count]
-    on_logo: int
+from sticker_uq.scene import FloatArray
 
 
 def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_IOU) -> Measured:
@@ -67,44 +25,10 @@ def measure(records: Sequence[Record], policy: Policy, match_iou: float = MATCH_
     top.
     """
     free = policy.model_copy(update={"validity": None})
-    decisions = [judge(record.assessment, free) for record in records]
-    units = units_of(records).tolist()
-    wrongful, missed, clean, asked = (set[int]() for _ in range(4))
-    removed = on_logo = 0
-    verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
-    for unit, record, decision in zip(units, records, decisions, strict=True):
-        allowed = _allowed(decision)
-        found = [matching(v.object, record, match_iou) for v in allowed]
-        if any(number < 0 for number in found):
-            wrongful.add(unit)
-        removed += len({number for number in found if number >= 0})
-        touched = [met(v.object, record, match_iou)[0] for v in allowed]
-        on_logo += sum(place >= 0 and record.labels[place] == ObjectClass.LOGO for place in touched)
-        if decision.outcome is Outcome.CLEAN:
-            clean.add(unit)
-            if len(record.stickers):
-                missed.add(unit)
-        if decision.outcome is Outcome.ASK:
-            asked.add(unit)
-        for verdict in decision.verdicts:
-            # in a scene that is asked about as a whole nothing is removed either
-            held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
-            verdicts[Verdict.ASK if held else verdict.verdict] += 1
-    total = sum(verdicts.values())
-    images = len(set(units))
-    return Measured(
-        images=images,
-        wrongful=Count(len(wrongful), images),
-        removed=Count(removed, sum(len(record.stickers) for record in records)),
-        missed=Count(len(missed), len(clean)),
-        asked=Count(len(asked), images),
-        verdicts={verdict.name.lower(): Count(count, total) for verdict, count in verdicts.items()},
-        on_logo=on_logo,
-    )
-
-
-def _allowed(decision: SceneDecision) -> list[ObjectVerdict]:
-    return list(decision.removable()) if decision.outcome is Outcome.WORK else []
+    counts = DecisionCounts(match_iou)
+    for unit, record in zip(units_of(records).tolist(), records, strict=True):
+        counts.add(str(unit), record.boxes, record.labels, judge(record.assessment, free))
+    return counts.measured()
 
 
 @dataclass(frozen=True)

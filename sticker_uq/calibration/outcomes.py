@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sticker_uq.calibration.records import Record, units_of
-from sticker_uq.evaluation.metrics.matching import best_overlap
+from sticker_uq.evaluation.metrics.decisions import BLADE_IOU, touched
 from sticker_uq.gate import Policy, judge
 from sticker_uq.gate.policy.signals import SIGNALS, SaliencyName, SignalName, object_signals, scene_saliency
 from sticker_uq.scene import FloatArray, IntArray, ObjectClass, ObservedObject, Outcome, Verdict
 
-MATCH_IOU = 0.3
-"""IoU from which the blade meets a labelled object; partly covered stickers are labelled by what is seen of them."""
+MATCH_IOU = BLADE_IOU
+"""IoU from which calibration counts a labelled object as met by the blade."""
 _WELL_MET = 0.2
 """So much more overlap, and nothing about a removal is doubtful."""
 
@@ -149,12 +149,9 @@ def outcomes_of(records: Sequence[Record], policy: Policy, match_iou: float = MA
 
 def met(observed: ObservedObject, record: Record, match_iou: float) -> tuple[int, float]:
     """For calibration: the labelled object that a policy's removal of ``observed`` would touch, -1 if none, and the IoU with
-    it.
-
-    What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
+    it, see :func:`touched`.
     """
-    places, overlaps = best_overlap(observed.box[None], record.boxes, match_iou)
-    return int(places[0]), float(overlaps[0])
+    return touched(observed.box, record.boxes, match_iou)
 
 
 def matching(observed: ObservedObject, record: Record, match_iou: float = MATCH_IOU) -> int:

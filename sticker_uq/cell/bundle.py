@@ -116,6 +116,16 @@ class Bundle:
         """The path of the bundle's policy."""
         return self.folder / _POLICY
 
+    @property
+    def warning(self) -> str:
+        """What whoever starts the cell should know about the bundle's policy, "" for nothing."""
+        if Policy.load(self.policy).unmeasured_novelty == "ask":
+            return ""
+        return (
+            "unmeasured_novelty: release: where novelty is not measured, because the novelty network is missing or too weak, "
+            "stickers are released in unfamiliar scenes too"
+        )
+
     def detector_parameters(self) -> dict[str, Any]:
         """The bundle's parameters for the detector, with the paths of its files."""
         values = {**self.manifest.detector, "weights": str(self.folder / _WEIGHTS)}

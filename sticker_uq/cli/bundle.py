@@ -134,6 +134,7 @@ def _show(bundle: Bundle) -> None:
         "supervisor": ", ".join(f"{name} = {value}" for name, value in manifest.supervisor.items())
         or "defaults",
         "files": f"{len(manifest.files)}, as when it was made",
+        **({"WARNING": bundle.warning} if bundle.warning else {}),
     }
     for name, value in rows.items():
         typer.echo(printable(f"{name:<11} {value}"))

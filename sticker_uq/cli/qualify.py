@@ -156,7 +156,7 @@ def command(
     )
     settings.check()
     _check_out(out, work, arguments_digest(settings))
-    steps = Steps(work, _say, f"--work {work}")
+    steps = Steps(work, _say, f"--work {work}", _note)
     with stop_on_signal() as stop, stage_bars(_COLUMNS, Console(stderr=True), transient=True) as shown:
 
         def progress(stage: str, done: int, total: int) -> None:
@@ -180,6 +180,10 @@ def _say(name: str, line: str, seconds: float, before: bool) -> None:
     typer.echo(f"{name:<11} {line} ({'done before' if before else f'{seconds:.0f} s'})")
 
 
+def _note(name: str, line: str) -> None:
+    typer.echo(f"{name:<11} {line}")
+
+
 def _check_out(out: Path, work: Path, asked: str) -> None:
     """Raise InvalidInput unless ``out`` is empty or has the bundle of an earlier call that asked for the same."""
     note = work / "steps" / _ARGUMENTS
@@ -196,8 +200,10 @@ def _bundle(
 ) -> str:
     """Make the bundle, if there is to be one; what became of it, in a sentence."""
     weights = f"Weights are in {Path(found.perception.weights).parent}."
+    if found.idle:
+        return f"No bundle. {_way_out(found, allow_uncalibrated)} {weights}"
     if not found.ready and not allow_uncalibrated:
-        return f"No bundle; --allow-uncalibrated makes one without a guarantee, for a dry run. {weights}"
+        return f"No bundle; --allow-uncalibrated makes one {_despite(found)}, for a dry run. {weights}"
     policy = found.policy or without_guarantee(found.settings.base, steps.work / _DRAFT)
     try:
         made = _made(found, out, policy, supervisor)
@@ -206,7 +212,23 @@ def _bundle(
             raise
         return f"No bundle: {error}. {weights}"
     promise = made.manifest.guarantee or "no guarantee: a real arm needs allow_uncalibrated:=true"
-    return f"Bundle in {out}: {promise}."
+    warning = f" WARNING: {made.warning}." if made.warning else ""
+    return f"Bundle in {out}: {promise}.{warning}"
+
+
+def _despite(found: Found) -> str:
+    return "although the cell is not ready" if found.policy else "without a guarantee"
+
+
+def _way_out(found: Found, allowed: bool) -> str:
+    """How a bundle for a dry run comes about where no novelty network can be used."""
+    what = "too weak" if found.novelty.pictures else "missing"
+    options = "--base FILE" if allowed else "--allow-uncalibrated and --base FILE"
+    return (
+        f"The novelty network is {what}, and a policy with unmeasured_novelty: ask releases nothing without. For a dry run add "
+        f"{options}, where FILE is a copy of {found.base} with unmeasured_novelty: release; such a bundle also releases "
+        "stickers in scenes that the detector was not made for."
+    )
 
 
 def _made(found: Found, out: Path, policy: Path, supervisor: dict[str, Any]) -> Bundle:

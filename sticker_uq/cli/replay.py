@@ -66,7 +66,8 @@ def command(
     labels: Annotated[
         Path | None,
         typer.Option(
-            help="COCO folder with labels of the same images: certain detections that they contradict are listed."
+            help="COCO folder with labels of the same images: what is decided is counted against them, and certain detections "
+            "that they contradict are listed."
         ),
     ] = None,
     jobs: Annotated[
@@ -189,6 +190,7 @@ def _print_summary(summary: ReplaySummary, out: Path) -> None:
         "detected in too few passes": summary.unstable,
         "stickers that may be removed": summary.removable,
         **{f"scenes judged {outcome}": count for outcome, count in summary.outcomes.items()},
+        **({} if summary.labelled is None else summary.labelled.rows()),
         **{f"objections by {name}": count for name, count in summary.objections.items()},
         **{f"{stage}, ms": f"{ms:.1f}" for stage, ms in summary.timings_ms.items()},
         "images per second": f"{summary.images / summary.seconds:.1f}",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +15,8 @@ from rich.progress import Progress, ProgressColumn, TaskID
 
 _WIDTH = 250
 """Columns of an output that is no terminal; rich would cut tables at 80."""
+LOG_EVERY = 30.0
+"""Seconds between two lines of progress where there is no terminal for a progress bar."""
 
 
 def output() -> Console:
@@ -25,13 +29,49 @@ def output() -> Console:
 def stage_bars(
     columns: Sequence[ProgressColumn], console: Console | None = None, transient: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback (stage, done, total) that shows one progress bar per stage on ``console``, by default standard output."""
-    with Progress(*columns, console=console, transient=transient) as bar:
+    """A callback (stage, done, total) that shows one progress bar per stage on ``console``, by default standard output.
+
+    Where that is no terminal, it prints a line every half minute, also while the stage does not advance.
+    """
+    console = console or Console()
+    with (
+        Progress(*columns, console=console, transient=transient) as bar,
+        _lines(console) as log,
+    ):
         tasks: dict[str, TaskID] = {}
 
         def advance(stage: str, done: int, total: int) -> None:
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total)
             bar.update(tasks[stage], completed=done, total=total)
+            log(stage, done, total)
 
         yield advance
+
+
+@contextmanager
+def _lines(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A callback (stage, done, total) of which a thread prints the latest every half minute, unless ``console`` is a terminal."""
+    latest: list[tuple[str, int, int, float]] = []
+    ended = threading.Event()
+
+    def advance(stage: str, done: int, total: int) -> None:
+        begun = latest[0][3] if latest and latest[0][0] == stage else time.monotonic()
+        latest[:] = [(stage, done, total, begun)]
+
+    def run() -> None:
+        while not ended.wait(LOG_EVERY):
+            for stage, done, total, begun in latest[:1]:
+                after = f"{time.monotonic() - begun:.0f} s"
+                console.print(f"{stage}: {done} of {total} after {after}", highlight=False, soft_wrap=True)
+
+    if console.is_terminal:
+        yield advance
+        return
+    thread = threading.Thread(target=run, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        thread.join()

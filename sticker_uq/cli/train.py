@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sticker_uq.cli.options import checked, field_options, output_folder
-from sticker_uq.cli.terminal import output
+from sticker_uq.cli.terminal import LOG_EVERY, output
 from sticker_uq.io.outputs import check_output_folder
 from sticker_uq.lab.training.checkpoint import STATE
 from sticker_uq.lab.training.training import BEST, EpochResult, TrainSettings, train
@@ -40,9 +40,6 @@ _FIELDS = (
     "threads",
     "seed",
 )
-
-_LOG_EVERY = 30.0
-"""Seconds between two lines where there is no progress bar."""
 
 
 @field_options("values", TrainSettings, *_FIELDS)
@@ -142,7 +139,7 @@ def _shown(console: Console) -> Iterator[tuple[Callable[[Step], None], Callable[
                     f"first step of {images} images: {step.seconds:.1f} s; {step.steps - step.step} more"
                 )
                 said = time.monotonic()
-            elif not live and time.monotonic() - said > _LOG_EVERY:
+            elif not live and time.monotonic() - said > LOG_EVERY:
                 said = time.monotonic()
                 console.print(f"epoch {step.epoch}, step {step.step} of {step.steps}: loss {step.loss:.3f}")
             speed = bar.tasks[0].speed

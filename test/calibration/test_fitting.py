@@ -10,7 +10,7 @@ import pytest
 
 from sticker_uq.calibration.calibration_report import calibration_report
 from sticker_uq.calibration.combination import fit_risk
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy, limits_to_try
+from sticker_uq.calibration.fitting import Levels, attempts, certify, fit_policy, limits_to_try
 from sticker_uq.calibration.making import policy_text
 from sticker_uq.calibration.measuring import COMBINED, PLAIN, ablation, measure
 from sticker_uq.calibration.outcomes import matching, outcomes_of
@@ -95,13 +95,47 @@ def test_what_cannot_be_proved_is_refused_with_what_it_takes(
 ) -> None:
     draft, _, fit, proof = made
     with pytest.raises(
-        InvalidInput, match=r"alpha 0\.001 .*300 images prove 0\.00765 at best, expected 2302"
+        InvalidInput, match=r"alpha 0\.001 .*300 laptops prove 0\.00765 at best, expected 2302"
     ):
         certify(draft, fit, proof, Levels(0.001, 0.2, 0.1))
-    with pytest.raises(InvalidInput, match=r"beta 0\.01 .*called clean prove .*label more laptops without"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"beta 0\.01 .*of the \d+ without a sticker that prove: \d+\) prove .*label more laptops",
+    ):
         certify(draft, fit, proof, Levels(0.05, 0.01, 0.1))
     with pytest.raises(InvalidInput, match="shows a laptop without stickers"):
         fit_policy([record for record in fit if len(record.stickers)], Policy())
+
+
+def test_each_promise_is_told_by_itself_also_where_the_other_is_refused(
+    made: tuple[Policy, Policy, list[Record], list[Record]],
+) -> None:
+    draft, _, fit, proof = made
+    levels = Levels(0.05, 0.2, 0.1)
+    removal, missed = attempts(draft, fit, proof, levels)
+    found = measure(proof, certify(draft, fit, proof, levels))
+    assert (removal.done, removal.bad) == (found.removed, found.wrongful)
+    assert (missed.done, missed.bad) == (found.clean, found.missed)
+    assert missed.done.of == sum(not len(record.stickers) for record in proof)
+    assert removal.proved
+    assert missed.proved
+    same, refused = attempts(draft, fit, proof, Levels(0.05, 0.01, 0.1))
+    assert same == removal
+    assert not refused.proved
+    with pytest.raises(InvalidInput, match=r"--beta 0\.01"):
+        certify(draft, fit, proof, Levels(0.05, 0.01, 0.1))
+
+
+def test_where_nothing_could_be_released_nothing_is_proved(
+    made: tuple[Policy, Policy, list[Record], list[Record]],
+) -> None:
+    draft, _, fit, proof = made
+    empty = [record for record in fit if not len(record.stickers)]
+    strict = draft.model_copy(update={"min_probability": 1.0, "max_logo_probability": 0.0})
+    removal, _ = attempts(strict, empty, proof, Levels(0.05, 0.2, 0.1))
+    assert (removal.bound, removal.done.events) == (1.0, 0)
+    with pytest.raises(InvalidInput, match="no sticker could be released on the images to fit limits on"):
+        certify(strict, empty, proof, Levels(0.05, 0.2, 0.1))
 
 
 def test_the_report_says_it_in_words_and_numbers(

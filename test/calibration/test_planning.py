@@ -53,7 +53,7 @@ def test_only_what_certify_would_refuse_is_refused(drawn: Drawn) -> None:
     draft = fit_policy(fit, Policy())
     with pytest.raises(InvalidInput, match=r"takes 61 or more laptops in the proof, there are 60"):
         prospect.check(prospect.alpha * 0.99, 0.9)
-    with pytest.raises(InvalidInput, match="60 images prove"):
+    with pytest.raises(InvalidInput, match="60 laptops prove"):
         certify(draft, fit, proof, Levels(prospect.alpha * 0.99, 0.9, 0.1))
     with pytest.raises(InvalidInput, match=f"there are {units.clean}"):
         prospect.check(0.5, prospect.beta * 0.99)

@@ -205,6 +205,18 @@ def test_a_policy_that_could_never_release_anything_makes_no_bundle(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_bundle_that_releases_where_novelty_is_not_measured_says_so(tmp_path: Path, bundle: Bundle) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(PACKAGED.read_text().replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
+    create = ["bundle", "create", "--policy", str(file), "--passes", "2", "--no-dil", "--device", "cpu"]
+    made = CliRunner().invoke(app, [*create, "--out", str(tmp_path / "bundle")], catch_exceptions=False)
+    warning = "stickers are released in unfamiliar scenes too"
+    assert warning in made.output
+    shown = CliRunner().invoke(app, ["bundle", "show", str(tmp_path / "bundle")])
+    assert warning in shown.output
+    assert warning not in CliRunner().invoke(app, ["bundle", "show", str(bundle.folder)]).output
+
+
 def test_a_cell_starts_from_it(bundle: Bundle) -> None:
     specs = {spec.name: spec for spec in cell_processes(CellOptions(bundle=str(bundle.folder), sim=True))}
     detector, supervisor = specs["detector"].parameters, specs["supervisor"].parameters

@@ -2,7 +2,8 @@
 """``sticker-uq qualify``: from pictures to a bundle, also after a kill, and what it says where there are too few."""
 
 import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,18 @@ from typer.testing import CliRunner, Result
 
 from sticker_uq.cell.bundle import Bundle
 from sticker_uq.cli import app
+from sticker_uq.detection.detector import load_detector
+from sticker_uq.detection.settings import DetectorSettings
 from sticker_uq.gate import Policy
 from sticker_uq.io.coco import write_coco
+from sticker_uq.io.share import share_folder
 from sticker_uq.lab.qualifying import qualification
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.novelty.network import read_network, save_network
+from sticker_uq.novelty.quality import Auroc
 from test.lab.robustness.conftest import specification_of
 
+PACKAGED = share_folder() / "config" / "policy.yaml"
 STEPS = ("divide", "check", "train", "evaluate", "novelty", "calibrate", "test", "robustness")
 
 DEFOCUS = {"name": "defocus", "transformation": "defocus", "strength": [1, 4], "probability": 0.5}
@@ -132,7 +139,8 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     assert "NOT READY" in found.output
     assert "What to do: 8 pictures to learn from, expected 50 or more" in found.output
     assert "more laptops in the calibrate part" in found.output
-    assert "No bundle: nothing would be released" in found.output  # there is no novelty network
+    assert "No bundle. The novelty network is missing" in found.output
+    assert "no guarantee: no novelty network can be used" in found.output
     assert (tmp_path / "bundle.work" / "novelty" / "weights.safetensors").is_file()
     report = (tmp_path / "bundle.work" / "report.html").read_text()
     assert "<h1>Not ready</h1>" in report
@@ -141,6 +149,47 @@ def test_few_pictures_leave_weights_and_what_they_can_prove(tmp_path: Path) -> N
     assert "learning_curve_25" not in found.output  # too few laptops to train and validate on
     assert "if the error keeps falling" in report
     assert not (tmp_path / "bundle").exists()
+
+
+def test_a_novelty_network_that_is_too_weak_is_found_before_anything_is_assessed(
+    qualified: Qualified, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, out = tmp_path / "work", tmp_path / "bundle"
+    shutil.copytree(qualified.work, work)
+    file, marker = work / "novelty" / "weights_novelty.safetensors", work / "steps" / "novelty.json"
+    network = read_network(file)
+    assert network.quality is not None
+    network.quality = replace(network.quality, objects=Auroc(0.779, 0.654, 0.891))
+    weights = str(work / "novelty" / "weights.safetensors")
+    save_network(network, load_detector(DetectorSettings(weights=weights)), file)
+    weakness = "AUROC of unknown objects 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
+    step = json.loads(marker.read_text())
+    step["result"] |= {"objects": [0.779, 0.654, 0.891], "weakness": weakness}
+    marker.write_text(json.dumps(step))
+    again = (qualified.data, out, *qualified.options, "--work", str(work))
+    with monkeypatch.context() as patch:
+        patch.setattr(qualification, "assess_sources", None)  # whoever calls it fails
+        found = qualify(*again)
+        dead_end = qualify(*again, "--allow-uncalibrated")
+    assert found.exit_code == 1, found.output
+    assert (
+        f"the novelty network is too weak to notice what the detector does not know: {weakness}"
+        in found.output
+    )
+    assert "proof:" not in found.output.splitlines()[-2]
+    assert "dil learn" not in found.output
+    assert "For a dry run add --allow-uncalibrated and --base FILE" in found.output
+    assert "For a dry run add --base FILE" in dead_end.output
+    assert not out.exists()
+    # the way that both named
+    base = tmp_path / "base.yaml"
+    base.write_text(PACKAGED.read_text().replace("unmeasured_novelty: ask", "unmeasured_novelty: release"))
+    made = qualify(*again, "--allow-uncalibrated", "--base", str(base), "--no-robustness")
+    assert made.exit_code == 1, made.output
+    assert "WARNING: unmeasured_novelty: release" in made.output
+    assert "calibrate   anew: base changed" in made.output
+    assert "stickers are released in unfamiliar scenes too" in (work / "report.html").read_text()
+    assert Bundle.load(out).warning
 
 
 def test_the_help_says_that_it_trains_and_what_it_refuses() -> None:

@@ -34,6 +34,34 @@ what was measured on them, in the unit of the limit, NaN where the reason has no
 """
 
 
+_DETECTOR = (
+    "the detector is not sure enough: train it on more pictures like these (`sticker-uq dataset suggest` names the most useful), "
+    "longer, or take a larger model; a limit that is only set looser releases what is wrong, too"
+)
+_CALIBRATED = (
+    "this limit follows from the calibration: more laptops to calibrate on make it looser under the same guarantee, a higher "
+    "--alpha accepts more mistakes, and a better detector stays below it more often"
+)
+_NOVELTY = (
+    "the novelty network does not know this: train it on pictures like these (`sticker-uq dil learn --network`); if they are no "
+    "laptops of this cell, the limit is right"
+)
+_MISSED = "label what was missed; where nothing was, let detector and novelty network learn from such lids"
+_ADVICE = {
+    "no_novelty_network": "train a novelty network (`sticker-uq dil learn --network`), from more pictures if it is too weak",
+    "unfamiliar_scene": "unlike the scenes of the calibration: restore light and camera, or calibrate with such scenes, too",
+    "missed_place": _MISSED,
+    "novel_place": _NOVELTY,
+    "monitor_objects": "a monitor of the panel objects: see its score, and fit the panel to these weights and pictures",
+    "perception_failed": "the images could not be read: their rows say why",
+    **dict.fromkeys(("risk", "left_probability", "dil", "background_saliency", "saliency"), _CALIBRATED),
+    **dict.fromkeys(("novelty", "scene_distance", "object_novelty"), _NOVELTY),
+    "missed_sticker_probability": _MISSED,
+    "unexplained_objectness": _MISSED,
+}
+"""What to do about a reason, by its code or its subject; about all others, what the detector is unsure of: ``_DETECTOR``."""
+
+
 @dataclass
 class _Reason:
     name: str
@@ -83,6 +111,11 @@ class BlockedBy:
             found.blocked += 1
             found.alone += len(distinct) == 1
             found.values.append(reason.value)
+
+
+def remedy(row: Row) -> str:
+    """What to do about the reason of a ``row`` of the replay's table of the policy's limits."""
+    return _ADVICE.get(row["reason"]) or _ADVICE.get(row["subject"], _DETECTOR)
 
 
 def blocked_by(decision: SceneDecision) -> list[str]:

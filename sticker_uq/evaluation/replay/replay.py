@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from time import perf_counter
 
+from sticker_uq.evaluation.metrics.decisions import DecisionCounts, Measured
 from sticker_uq.evaluation.replay import tables
 from sticker_uq.evaluation.replay.assessing import Assessed
 from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
@@ -32,7 +33,8 @@ class ReplaySummary:
     ``outcomes``: images per outcome; ``seconds``: wall time of assessing and drawing; ``processes``: in which the model
     computed side by side; ``model_busy``: share of their time since the first image in which it did, NaN for one image;
     ``objections``: objects that each monitor of the panel kept from being removed; ``timings_ms``: medians per stage;
-    ``files``: what lies in the folder; ``environment``: versions and settings.
+    ``files``: what lies in the folder; ``environment``: versions and settings; ``labelled``: what was decided, counted against
+    the labels, None without any.
     """
 
     source: str
@@ -57,6 +59,7 @@ class ReplaySummary:
     policy_hash: str
     files: tuple[str, ...]
     environment: Mapping[str, str]
+    labelled: Measured | None = None
 
 
 def replay(
@@ -81,7 +84,8 @@ def replay(
     ``images``, ``objects`` and ``limits`` (which limit blocked how often), ``pictures/`` (at most `pictures` of them, evenly
     spread; None: all), ``report.html`` and ``summary.json``, each completely or not at all. An image that cannot be
     read becomes a row with status FAILED.
-    `labels`: by the names of the images without their suffixes; the table ``label_errors`` then lists what contradicts them.
+    `labels`: by the names of the images without their suffixes; the decisions are then counted against them, and the table
+    ``label_errors`` lists what contradicts them.
     `on_image` is called after every image. Raises InvalidInput when `out` holds files already or the source has no images,
     OSError when the disk refuses.
     """
@@ -93,6 +97,7 @@ def replay(
         raise InvalidInput(f"{source_name}: no images in it")
     tally, blocked = Tally(), BlockedBy()
     label_errors = None if labels is None else LabelErrors(labels)
+    counts = DecisionCounts()
     out.mkdir(parents=True, exist_ok=True)
     with (
         Gallery(out / "pictures", pictures, source.continuous) as gallery,
@@ -109,6 +114,9 @@ def replay(
             blocked.add(decision)
             if label_errors is not None:
                 label_errors.add(item, decision)
+            if labels is not None and (truth := labels.get(item.name.rsplit(".", 1)[0])) is not None:
+                laptop = f"laptop {truth.workpiece_id}" if truth.workpiece_id else f"image {item.name}"
+                counts.add(laptop, truth.boxes, truth.labels, decision)
             gallery.add(item, assessment, decision)
             on_image(assessment)
         drawn = gallery.finish()
@@ -150,6 +158,7 @@ def replay(
             "summary.json",
         ),
         environment=dict(environment or {}),
+        labelled=None if labels is None else counts.measured(),
     )
     write_report(
         replay_report(summary, tally, gallery.entries(), policy, limit_rows, label_errors),

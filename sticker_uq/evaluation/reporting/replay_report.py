@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sticker_uq.evaluation.metrics.decisions import Measured
+from sticker_uq.evaluation.replay.blocked import remedy
 from sticker_uq.evaluation.replay.label_errors import LabelErrors
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
@@ -72,6 +74,7 @@ def replay_report(
         summary_columns=("image that could not be used", "reason") if tally.failures else (),
         summary_rows=tuple(tally.failures),
         sections=(
+            *([_against_labels(summary.labelled)] if summary.labelled is not None else []),
             *([_limits(limits)] if limits else []),
             *([_label_errors(label_errors, summary.images)] if label_errors is not None else []),
         ),
@@ -97,10 +100,19 @@ def _limits(rows: Sequence[Row]) -> Section:
     objects = [row for row in rows if row["about"] == "object"]
     columns = ([row[name] for row in objects] for name in ("name", "blocked", "alone"))
     chart = blocked_bars(*columns) if objects else ""
+    most = [
+        max(same, key=lambda row: (row["alone"], row["blocked"]))
+        for about in ("object", "scene")
+        if (same := [row for row in rows if row["about"] == about])
+    ]
+    told = "".join(
+        f" Of the {row['about']}s most are held back by: {row['name']} ({row['alone']} alone). What to do: {remedy(row)}."
+        for row in most
+    )
     return Section(
         title="What kept objects and scenes from being released",
         note="Alone: nothing else blocked it, so that only this limit decides about it. The values are those measured on "
-        "what was blocked: 10th percentile, median, 90th percentile.",
+        f"what was blocked: 10th percentile, median, 90th percentile.{told} More is in docs/howto/policy.md (see what it does).",
         chart=chart,
         columns=("about", "reason", "blocked", "alone", "limit", "10 %", "median", "90 %"),
         rows=tuple(
@@ -112,6 +124,21 @@ def _limits(rows: Sequence[Row]) -> Section:
                 *(row[name] for name in ("limit", "value_p10", "value_median", "value_p90")),
             )
             for row in rows
+        ),
+    )
+
+
+def _against_labels(found: Measured) -> Section:
+    """What was decided, counted against the labels."""
+    wrong = f"{found.wrong_objects} objects would be removed that are no stickers, {found.on_logo} of them logos. "
+    return Section(
+        title="What was decided, and what the labels say",
+        note=f"{wrong if found.wrong_objects else ''}Each image by itself; images that the labels say are of the same laptop "
+        "count as one. Nothing released and nothing called clean is never wrong: read the first and the third line too.",
+        columns=("", "count", "95 % interval"),
+        rows=tuple(
+            (name, str(count), f"{count.interval[0]:.1%} to {count.interval[1]:.1%}" if count.of else "–")
+            for name, count in found.rows().items()
         ),
     )
 

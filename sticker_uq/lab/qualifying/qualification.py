@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from sticker_uq.calibration.fitting import Levels, certify, fit_policy, lowest_levels
+from sticker_uq.calibration.fitting import Levels, attempts, certify, fit_policy, lowest_levels
 from sticker_uq.calibration.making import (
     Divided,
     assess_sources,
@@ -27,7 +27,6 @@ from sticker_uq.detection.detector import load_detector
 from sticker_uq.detection.weights import load_weights
 from sticker_uq.evaluation.metrics.accuracy import evaluate_detector, evaluate_passes
 from sticker_uq.gate import Policy
-from sticker_uq.gate.policy.policy_schema import Proof
 from sticker_uq.io.coco import LabelledImage, read_coco
 from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.io.share import share_folder
@@ -49,6 +48,7 @@ from sticker_uq.lab.qualifying.parts import (
     subset,
 )
 from sticker_uq.lab.qualifying.results import (
+    NO_NOVELTY,
     AccuracyResult,
     CalibrationResult,
     CheckResult,
@@ -141,7 +141,10 @@ class QualifySettings:
 
 @dataclass(frozen=True)
 class Found:
-    """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one."""
+    """All that a qualification found, and its verdict; ``policy``: the file of the policy with a guarantee, if there is one.
+
+    ``base``: the policy whose other limits are kept; ``unmeasured``: its ``unmeasured_novelty``.
+    """
 
     settings: QualifySettings
     check: CheckResult
@@ -155,6 +158,8 @@ class Found:
     curve: tuple[CurvePoint, ...]
     perception: PerceptionSettings
     policy: Path | None
+    base: Path
+    unmeasured: Literal["ask", "release"]
 
     @property
     def lacking(self) -> str:
@@ -171,12 +176,20 @@ class Found:
             self.calibration,
             self.tested,
             self.lacking,
+            self.accuracy,
         )
+
+    @property
+    def idle(self) -> bool:
+        """Whether a policy on these limits would release nothing: the qualification found no usable novelty network, and the base
+        policy needs one.
+        """
+        return bool(self.novelty.weakness) and self.unmeasured == "ask"
 
     @property
     def ready(self) -> bool:
         """The verdict of the qualification: whether every requirement is met."""
-        return all(one.met for one in self.requirements)
+        return all(one.met is not False for one in self.requirements)
 
 
 class Qualification:
@@ -197,7 +210,7 @@ class Qualification:
     ) -> None:
         settings.check()
         self._jobs, self._ray_address = jobs, ray_address
-        self.settings, self._steps, self._progress, self._stop = settings, steps, progress, stop
+        self.settings, self._steps, self._shown, self._stop = settings, steps, progress, stop
         self._work = steps.work
         self._base_file = settings.base or share_folder() / "config" / "policy.yaml"
         self._base = Policy.load(self._base_file)
@@ -209,7 +222,7 @@ class Qualification:
         accuracy = self._evaluate()
         novelty = self._novelty()
         provable = self._provable(check)
-        calibration = self._calibrate()
+        calibration = self._calibrate(novelty)
         policy = self._work / "calibrate" / POLICY if calibration.policy else None
         tested = self._test(calibration) if policy else None
         robustness = self._robustness(policy, calibration) if policy else None
@@ -227,7 +240,13 @@ class Qualification:
             curve=curve,
             perception=self._perception,
             policy=policy,
+            base=self._base_file,
+            unmeasured=self._base.unmeasured_novelty,
         )
+
+    def _progress(self, stage: str, done: int, total: int) -> None:
+        self._steps.advance()
+        self._shown(stage, done, total)
 
     @property
     def _perception(self) -> PerceptionSettings:
@@ -300,10 +319,17 @@ class Qualification:
         return TrainSettings(data=(data,), out=out, **(values | dict(self.settings.training) | changes))
 
     def _train_in(self, settings: TrainSettings, stage: str) -> None:
+        resume = (settings.out / STATE).exists()
+
+        def say(line: str) -> None:
+            if resume:
+                self._steps.note(settings.out.name, line)
+
         finished = train(
             settings,
-            resume=(settings.out / STATE).exists(),
+            resume=resume,
             command=self.settings.command,
+            say=say,
             on_step=lambda step: self._progress(stage, step.step, step.steps),
             stop=self._stop,
         )
@@ -314,11 +340,14 @@ class Qualification:
         def make(folder: Path) -> TrainResult:
             settings = self._training(self._parts.learn, folder)
             self._train_in(settings, "training")
+            best = load_weights(folder / BEST)[1]
             return TrainResult(
                 model=settings.model,
                 epochs=settings.epochs,
                 pictures=len(self._items["learn"]),
-                map50=_best_map50(folder / BEST),
+                map50=float("nan") if best.get("map50") is None else float(best["map50"]),
+                chosen=best["epoch"],
+                held_out=best["validation"]["images"],
             )
 
         inputs = {"learn": self._prints["learn"], "settings": self._training_inputs()}
@@ -405,11 +434,13 @@ class Qualification:
         files = [file_digest(path) for path in (self._weights, novelty) if path.is_file()]
         return {"weights": files} | self._seen_as()
 
-    def _calibrate(self) -> CalibrationResult:
+    def _calibrate(self, novelty: NoveltyResult) -> CalibrationResult:
         levels = self.settings.levels
 
         def make(folder: Path) -> CalibrationResult:
             (folder / POLICY).unlink(missing_ok=True)
+            if novelty.weakness and self._base.unmeasured_novelty == "ask":
+                return CalibrationResult(refused=NO_NOVELTY)
             assessed = self._assessed("calibrate")
             try:
                 return self._proved(assessed, folder / POLICY)
@@ -430,21 +461,17 @@ class Qualification:
         kind = choose_kind(divided.fit, "isotonic").kind
         draft = fit_policy(divided.fit, self._base, kind, level=levels.alpha)
         alpha, beta = lowest_levels(draft, divided.fit, divided.proof, levels.delta)
+        proofs = map(ProofResult.of, attempts(draft, divided.fit, divided.proof, levels))
+        found = CalibrationResult(
+            refused="", wrongful=next(proofs), missed=next(proofs), alpha=alpha, beta=beta
+        )
         try:
             policy = certify(draft, divided.fit, divided.proof, levels)
         except InvalidInput as error:
-            return CalibrationResult(refused=str(error), alpha=alpha, beta=beta)
+            return found.model_copy(update={"refused": str(error)})
         signed = divided.signed(policy, self.settings.command)
-        assert signed.guarantee is not None
         write_policy(signed, file)
-        return CalibrationResult(
-            refused="",
-            policy=signed.hash,
-            wrongful=_proof(signed.guarantee.wrongful_removal),
-            missed=_proof(signed.guarantee.missed_sticker),
-            alpha=alpha,
-            beta=beta,
-        )
+        return found.model_copy(update={"policy": signed.hash})
 
     def _assessed(self, part: str) -> list[Assessed]:
         source = LabelledSource(getattr(self._parts, part))
@@ -565,14 +592,3 @@ def _part(items: list[LabelledImage]) -> PartResult:
         stickers=balance["sticker"],
         clean=len(clean),
     )
-
-
-def _best_map50(file: Path) -> float:
-    value = load_weights(file)[1].get("map50")
-    return float("nan") if value is None else float(value)
-
-
-def _proof(proof: Proof | None) -> ProofResult | None:
-    if proof is None:
-        return None
-    return ProofResult(level=proof.level, images=proof.images, events=proof.events, bound=proof.bound)

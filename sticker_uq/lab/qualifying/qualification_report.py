@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 _MOST_SHOWN = 30
+_MET = {True: "met", False: "NOT MET", None: ""}
 
 
 def qualification_report(found: Found, bundle: str) -> str:
@@ -51,9 +52,10 @@ def lead(found: Found) -> str:
             f"{percent(found.settings.levels.beta)} of those called clean show a sticker, each with confidence "
             f"{percent(1 - found.settings.levels.delta)}."
         )
-    unmet = [one for one in found.requirements if not one.met and one.value != NOT_MEASURED]
+    unmet = [one for one in found.requirements if one.met is False and one.value != NOT_MEASURED]
     text = "; ".join(f"{one.name}: {one.value}, expected {one.limit}" for one in unmet)
-    advice = list(dict.fromkeys(one.advice for one in unmet))
+    informed = [one for one in found.requirements if one.met is None and one.advice]
+    advice = list(dict.fromkeys(one.advice for one in (*informed, *unmet)))
     return f"{text}. What to do: {'; '.join(advice)}."
 
 
@@ -61,7 +63,7 @@ def _required(found: Found) -> Table:
     return Table(
         ("requirement", "found", "limit", "", "what to do"),
         [
-            (one.name, one.value, one.limit, "met" if one.met else "NOT MET", "" if one.met else one.advice)
+            (one.name, one.value, one.limit, _MET[one.met], "" if one.met else one.advice)
             for one in found.requirements
         ],
     )

@@ -6,12 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sticker_uq.calibration.measuring import Count, Measured
+from sticker_uq.calibration.fitting import Attempt
 from sticker_uq.evaluation.metrics.accuracy import Accuracy
+from sticker_uq.evaluation.metrics.decisions import Count, Measured
 from sticker_uq.lab.qualifying.steps import StepResult
 from sticker_uq.messages import printable
 from sticker_uq.novelty.quality import MIN_AUROC
 
+NO_NOVELTY = (
+    "no novelty network can be used, and the base policy releases nothing where novelty is not measured"
+)
+"""Why nothing is calibrated without a novelty network that can be used."""
 _MOST_JOINED = 0.2
 """Share of the pictures in one group above which the person is told."""
 
@@ -59,15 +64,23 @@ class DivideResult(StepResult):
 
 
 class TrainResult(StepResult):
-    """A training: its epochs, and mAP@0.5 of the chosen one on laptops that it did not learn from."""
+    """A training: its epochs, the ``chosen`` one, and mAP@0.5 of that on the pictures, ``held_out`` of them, that chose it.
+
+    They are of laptops that it did not learn from.
+    """
 
     model: str
     epochs: int
     pictures: int
     map50: float
+    chosen: int
+    held_out: int
 
     def __str__(self) -> str:
-        return f"{self.model}, {self.epochs} epochs, mAP@0.5 {self.map50:.3f} on laptops held out"
+        return (
+            f"{self.model}, epoch {self.chosen} of {self.epochs}, chosen by mAP@0.5 {self.map50:.3f} on "
+            f"{self.held_out} pictures of laptops held out"
+        )
 
 
 class AccuracyResult(StepResult):
@@ -81,10 +94,16 @@ class AccuracyResult(StepResult):
     """Class, average precision, precision and recall of the clusters."""
 
     def __str__(self) -> str:
+        found = self.of_stickers
         return (
             f"mAP@0.5 {self.map50:.3f} on {self.pictures} test pictures, {self.clusters_map50:.3f} for the clusters of "
-            f"{self.passes} passes"
+            f"{self.passes} passes; of the stickers {percent(found[1])} found, of those found {percent(found[0])} right"
         )
+
+    @property
+    def of_stickers(self) -> tuple[float, float]:
+        """Precision and recall of the clusters for stickers in the qualification's evaluation step, NaN where unknown."""
+        return next(((p, r) for name, _, p, r in self.rows if name == "sticker"), (math.nan, math.nan))
 
     @classmethod
     def of(cls, one: Accuracy, clusters: Accuracy, passes: int) -> AccuracyResult:
@@ -119,18 +138,34 @@ class NoveltyResult(StepResult):
 
 
 class ProofResult(StepResult):
-    """One promise: its level, the images that prove it, how many went wrong, the rate that they exclude."""
+    """One promise: its level, the laptops that prove it, how many went wrong, the rate that they exclude.
+
+    ``done``: what the policy does there, as (events, of): stickers released, or laptops without a sticker called clean.
+    """
 
     level: float
     images: int
     events: int
     bound: float
+    done: tuple[int, int]
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> ProofResult:
+        """The result of one promise of the qualification's calibration step."""
+        return cls(
+            level=attempt.level,
+            images=attempt.bad.of,
+            events=attempt.bad.events,
+            bound=attempt.bound,
+            done=(attempt.done.events, attempt.done.of),
+        )
 
 
 class CalibrationResult(StepResult):
     """What could be proved. ``refused``: why there is no policy with a guarantee, "" where there is one.
 
-    ``alpha`` and ``beta``: the lowest levels that the images would have proved as they came out, NaN where nothing was fitted.
+    ``wrongful``, ``missed``: what was found about each promise by itself, None where nothing was fitted. ``alpha`` and
+    ``beta``: the lowest levels that the images would have proved as they came out, NaN where nothing was fitted.
     """
 
     refused: str
@@ -141,11 +176,13 @@ class CalibrationResult(StepResult):
     beta: float = math.nan
 
     def __str__(self) -> str:
-        if self.wrongful is None or self.missed is None:
+        if self.refused or self.wrongful is None or self.missed is None:
             return f"no guarantee: {printable(self.refused)}"
         return (
             f"at most {percent(self.wrongful.level)} wrongful removals and {percent(self.missed.level)} missed stickers proved "
-            f"on {self.wrongful.images} laptops"
+            f"on {self.wrongful.images} laptops: {_of(self.wrongful.done)} stickers released, {self.wrongful.events} laptops "
+            f"with a wrongful removal; {_of(self.missed.done)} laptops without a sticker called clean, and "
+            f"{self.missed.events} with one"
         )
 
 
@@ -154,13 +191,15 @@ class PolicyTestResult(StepResult):
 
     wrongful: tuple[int, int]
     removed: tuple[int, int]
+    clean: tuple[int, int]
     missed: tuple[int, int]
     asked: tuple[int, int]
 
     def __str__(self) -> str:
         return (
             f"{_of(self.removed)} stickers released without a person, {_of(self.wrongful)} laptops with a wrongful removal, "
-            f"{_of(self.missed)} called clean with a sticker, {_of(self.asked)} left to a person"
+            f"{_of(self.clean)} laptops without a sticker called clean, {_of(self.missed)} called clean with a sticker, "
+            f"{_of(self.asked)} left to a person"
         )
 
     @classmethod
@@ -168,7 +207,7 @@ class PolicyTestResult(StepResult):
         """The result of the qualification's test step, from the decisions about labelled pictures."""
         pair = {
             name: (count.events, count.of)
-            for name in ("wrongful", "removed", "missed", "asked")
+            for name in cls.model_fields
             if isinstance(count := getattr(measured, name), Count)
         }
         return cls(**pair)

@@ -31,6 +31,13 @@ class StepResult(BaseModel):
 Result = TypeVar("Result", bound=StepResult)
 Say = Callable[[str, str, float, bool], None]
 """Called when a step is done: its name, its line, the seconds it took, and whether it had been done before."""
+Note = Callable[[str, str], None]
+"""Called when a step begins in an unexpected way: its name, and what a person should know."""
+_KEEP_EVERY = 5.0
+"""Seconds after which the time that a step has taken is kept again."""
+_MOST_NAMED = 3
+_SHORT = 40
+"""Characters of a value that is shown when it has changed."""
 
 
 class Steps:
@@ -40,10 +47,16 @@ class Steps:
     """
 
     def __init__(
-        self, work: Path, say: Say = lambda name, line, seconds, before: None, name: str = ""
+        self,
+        work: Path,
+        say: Say = lambda name, line, seconds, before: None,
+        name: str = "",
+        note: Note = lambda name, line: None,
     ) -> None:
         check_output_folder(work, name)
-        self.work, self._say = work, say
+        self.work, self._say, self.note = work, say, note
+        self._keep: Callable[[], None] = lambda: None
+        self._kept = time.monotonic()
         if work.is_dir() and any(work.iterdir()) and not (work / STEPS).is_dir():
             raise InvalidInput(f"{name or work}: holds no steps of an earlier call; choose another folder")
         (work / STEPS).mkdir(parents=True, exist_ok=True)
@@ -60,13 +73,18 @@ class Steps:
         this version.
 
         ``make`` gets the folder of the step, which has what an interrupted run with the same inputs left there, and is empty
-        after one with others. ``outputs``: files in it without which the step is not done.
+        after one with others. ``outputs``: files in it without which the step is not done. The seconds of a step are those of
+        all the calls that it took.
         """
         folder, marker = self.work / name, self.work / STEPS / f"{name}.json"
-        key = digest({**inputs, "version": metadata.version("sticker_uq")})
+        given = json.loads(json.dumps({**inputs, "version": metadata.version("sticker_uq")}, default=str))
+        key = digest(given)
         known = self._marker(marker)
+        spent = 0.0
         if known.get("inputs") != key:
             shutil.rmtree(folder, ignore_errors=True)
+            if known:
+                self.note(name, f"anew: {_changes(known.get('given', {}), given)}")
         elif "result" in known and all((folder / file).is_file() for file in outputs):
             try:
                 result = kind.model_validate(known["result"])
@@ -76,19 +94,35 @@ class Steps:
                 ) from None
             self._say(name, str(result), known["seconds"], True)
             return result
-        _write(marker, {"inputs": key})
-        folder.mkdir(exist_ok=True)
+        else:
+            spent = float(known.get("seconds", 0.0))
+        content = {"inputs": key, "given": given}
         started = time.monotonic()
-        result = make(folder)
-        seconds = time.monotonic() - started
-        _write(
-            marker,
-            {"inputs": key, "result": json.loads(result.model_dump_json()), "seconds": round(seconds, 1)},
-        )
+
+        def seconds() -> float:
+            return round(spent + time.monotonic() - started, 1)
+
+        self._keep = lambda: _write(marker, {**content, "seconds": seconds()})
+        self._keep()
+        folder.mkdir(exist_ok=True)
+        try:
+            result = make(folder)
+        except BaseException:
+            self._keep()
+            raise
+        finally:
+            self._keep = lambda: None
+        _write(marker, {**content, "result": json.loads(result.model_dump_json()), "seconds": seconds()})
         if not any(folder.iterdir()):
             folder.rmdir()
-        self._say(name, str(result), seconds, False)
+        self._say(name, str(result), seconds(), False)
         return result
+
+    def advance(self) -> None:
+        """Called while a step runs, as often as may be: a call that is killed then has kept the time it took."""
+        if time.monotonic() - self._kept > _KEEP_EVERY:
+            self._keep()
+            self._kept = time.monotonic()
 
     def _marker(self, path: Path) -> dict[str, Any]:
         if not path.exists():
@@ -97,6 +131,31 @@ class Steps:
         if not isinstance(known, dict):
             raise InvalidInput(f"{path}: expected the marker of a step; remove it to do the step again")
         return known
+
+
+def _changes(before: Any, now: Mapping[str, Any]) -> str:
+    """What differs between the inputs of an earlier result and those ``now``, in words."""
+    if not isinstance(before, dict) or not before:
+        return "it was given something else before"
+    old, new = _flat(before), _flat(now)
+    changed = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+    told = [_change(name, old.get(name), new.get(name)) for name in changed[:_MOST_NAMED]]
+    more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+    return f"{', '.join(told)}{more}"
+
+
+def _change(name: str, before: Any, now: Any) -> str:
+    texts = [json.dumps(value) if isinstance(value, list) else str(value) for value in (before, now)]
+    # the hash of a file or of a part of the data tells a person nothing
+    return f"{name} changed" + (f" from {texts[0]} to {texts[1]}" if max(map(len, texts)) <= _SHORT else "")
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` with those of inner mappings beside the others, under their own names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def digest(values: Mapping[str, Any]) -> str:

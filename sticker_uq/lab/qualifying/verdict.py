@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sticker_uq.calibration.control import images_needed, smallest_level
@@ -14,6 +14,8 @@ from sticker_uq.calibration.planning import Units
 from sticker_uq.evaluation.metrics.statistics import clopper_pearson, upper_bound
 from sticker_uq.gate.assumptions.familiarity import MIN_SCENES
 from sticker_uq.lab.qualifying.results import (
+    NO_NOVELTY,
+    AccuracyResult,
     CalibrationResult,
     CurvePoint,
     NoveltyResult,
@@ -26,16 +28,23 @@ from sticker_uq.novelty.quality import MIN_AUROC
 NOT_MEASURED = "not measured"
 MORE = 100
 """Labels whose worth the report tells."""
+WEAK_DETECTOR = 0.7
+"""Precision or recall for stickers below which the report calls the detector the main problem. A round number: a detector that is
+wrong about three stickers in ten leaves most of them to a person.
+"""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that a cell needs: ``value`` found, ``limit`` it is held against, and what to do where it is not met."""
+    """One thing that a cell needs: ``value`` found, ``limit`` it is held against, and what to do where it is not met.
+
+    ``met`` None: nothing is required, and ``advice`` says what may be the reason for the others.
+    """
 
     name: str
     value: str
     limit: str
-    met: bool
+    met: bool | None
     advice: str = ""
 
 
@@ -46,45 +55,91 @@ def requirements(
     calibration: CalibrationResult,
     tested: PolicyTestResult | None,
     lacking: str,
+    accuracy: AccuracyResult,
 ) -> list[Requirement]:
     """All that a cell must meet for the verdict "ready"; ``lacking``: the labels that the guarantee lacks, "" for none."""
     return [
-        Requirement(
-            "novelty network: least lower bound of AUROC",
-            f"{novelty.lower_bound:.3f}" if novelty.pictures else "not trained",
-            f"at least {MIN_AUROC:g}",
-            not novelty.weakness,
-            f"{novelty.weakness}; label more laptops to learn from",
-        ),
+        _detector(accuracy),
+        _novelty(novelty),
         _proved(
-            "proof: wrongful removals",
-            calibration.wrongful,
-            levels.alpha,
-            calibration.alpha,
-            calibration,
-            lacking,
+            "proof: wrongful removals", calibration.wrongful, levels.alpha, _removals, calibration, lacking
         ),
-        _proved(
-            "proof: missed stickers", calibration.missed, levels.beta, calibration.beta, calibration, lacking
-        ),
+        _proved("proof: missed stickers", calibration.missed, levels.beta, _cleans, calibration, lacking),
         *_test_requirements(levels, min_removed, tested),
     ]
+
+
+def _detector(accuracy: AccuracyResult) -> Requirement:
+    """Whether the detector itself may be the reason why little is proved or released; limits cannot make it better."""
+    precision, recall = accuracy.of_stickers
+    weak = [
+        text
+        for rate, text in (
+            (precision, f"{percent(1 - precision)} of what it calls a sticker is none"),
+            (recall, f"it does not find {percent(1 - recall)} of the stickers"),
+        )
+        if rate < WEAK_DETECTOR  # NaN is not
+    ]
+    advice = (
+        f"the detector itself is weak, and limits can only make questions to a person of that: on the test part "
+        f"{' and '.join(weak)}; label more laptops to learn from, train longer (--epochs), or take a larger --model"
+    )
+    return Requirement(
+        "detector on the test part: stickers found, and right of those found",
+        f"{percent(recall)}, {percent(precision)}",
+        "for information",
+        None,
+        advice if weak else "",
+    )
+
+
+def _novelty(novelty: NoveltyResult) -> Requirement:
+    more = "label more laptops to learn from, of all kinds and all light that the cell will see"
+    too_weak = (
+        f"the novelty network is too weak to notice what the detector does not know: {novelty.weakness}, on {novelty.pictures} "
+        "pictures held out"
+    )
+    advice = f"{too_weak if novelty.pictures else novelty.weakness}; {more}"
+    return Requirement(
+        "novelty network: least lower bound of AUROC",
+        f"{novelty.lower_bound:.3f}" if novelty.pictures else "not trained",
+        f"at least {MIN_AUROC:g}",
+        not novelty.weakness,
+        advice,
+    )
 
 
 def _proved(
     name: str,
     proof: ProofResult | None,
     level: float,
-    lowest: float,
+    told: Callable[[ProofResult], str],
     calibration: CalibrationResult,
     lacking: str,
 ) -> Requirement:
-    """``lowest``: the lowest level that the images prove, which holds also where the other promise cannot be proved."""
+    """A promise holds also where the other one cannot be proved; ``told``: what the policy does on the laptops of the proof."""
     limit = f"at most {percent(level)}"
-    if proof is not None:
-        return Requirement(name, f"{percent(proof.bound)} excluded", limit, proof.bound <= level)
-    value = "nothing proved" if math.isnan(lowest) else f"{percent(lowest)} at best"
-    return Requirement(name, value, limit, lowest <= level, lacking or calibration.refused)
+    if proof is None:
+        # without a usable novelty network nothing is assessed, and that is said where it is required
+        value = "nothing proved" if lacking or calibration.refused != NO_NOVELTY else NOT_MEASURED
+        return Requirement(name, value, limit, False, lacking or calibration.refused)
+    proved = proof.bound <= level
+    value = f"{percent(proof.bound)} {'excluded' if proved else 'at best'}: {told(proof)}"
+    return Requirement(name, value, limit, proved, lacking or calibration.refused)
+
+
+def _removals(proof: ProofResult) -> str:
+    released, of = proof.done
+    if not proof.images:
+        return "nothing could be released"
+    if not released:
+        return f"none of {of} stickers released, so that nothing could go wrong"
+    return f"released {released} of {of} stickers, wrong on {proof.events} of {proof.images} laptops"
+
+
+def _cleans(proof: ProofResult) -> str:
+    called, of = proof.done
+    return f"called clean {called} of {of} laptops without a sticker, and {proof.events} with one"
 
 
 def _test_requirements(
@@ -106,6 +161,7 @@ def _test_requirements(
             Requirement(n, NOT_MEASURED, limit, False, why) for n, limit in zip(names, limits, strict=True)
         ]
     events, of = tested.removed
+    clean = f"called clean, {tested.clean[0]} of {tested.clean[1]} laptops without a sticker among them"
     found = [
         Requirement(
             names[0],
@@ -117,12 +173,13 @@ def _test_requirements(
         )
     ]
     rates = ((tested.wrongful, levels.alpha), (tested.missed, levels.beta))
-    for name, limit, ((events, of), level) in zip(names[1:], limits[1:], rates, strict=True):
+    whats = ("laptops", clean)
+    for name, limit, ((events, of), level), what in zip(names[1:], limits[1:], rates, whats, strict=True):
         low = clopper_pearson(events, of)[0] if of else 0.0
         advice = (
             "the test part contradicts the guarantee: its laptops are not like those of the calibrate part"
         )
-        value = f"{events} of {of}, 95 % interval from {percent(low)}"
+        value = f"{events} of {of} {what}, 95 % interval from {percent(low)}"
         found.append(Requirement(name, value, limit, low <= level, advice))
     return found
 

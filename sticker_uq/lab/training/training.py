@@ -102,6 +102,7 @@ class Training:
         self._parts = {"model": self.model, "average": self.average, "optimizer": self.optimizer}
         if resume:
             self.position = load_state(settings.out, self._fingerprint(), self._parts, self.device)
+            say(self._resumed())
         self._averaged = float_tensors(self.average, self.model)
 
     def run(
@@ -181,6 +182,11 @@ class Training:
             torch._foreach_lerp_(*self._averaged, 1 - averaging(step))
         self.position.step += 1
         self.position.smooth(value)
+
+    def _resumed(self) -> str:
+        epochs, more = divmod(self.position.step, self.steps_per_epoch)
+        steps = f" and {more} of {self.steps_per_epoch} steps of the next" if more else ""
+        return f"resumes after epoch {epochs} of {self.settings.epochs}{steps}"
 
     def _some_samples(self) -> list[Sample]:
         """As many training pictures as a batch has, in the size that the model is for."""
@@ -320,9 +326,9 @@ def train(
 
     Returns whether the end was reached; False when ``stop()`` was true after a step. ``resume`` continues from
     the state, bit for bit as if there had been no pause. ``say`` is called with the source of the initial
-    weights; ``command`` is stored as the origin in the metadata of the weights. Raises InvalidInput for unusable data,
-    weights or state, a folder that already holds a training, and a loss that is not finite; OSError when the
-    disk fails.
+    weights, or with where the training resumes; ``command`` is stored as the origin in the metadata of the
+    weights. Raises InvalidInput for unusable data, weights or state, a folder that already holds a training, and
+    a loss that is not finite; OSError when the disk fails.
     """
     if not resume and (settings.out / STATE).exists():
         raise InvalidInput(f"{settings.out / STATE}: exists already; expected another folder, or --resume")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy
+from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy, remedy
 from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, LabelErrors
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
@@ -112,3 +112,17 @@ def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> No
     assert errors.unlabelled == 1
     assert len(errors.rows) == SHOWN + 5
     assert len(errors.pictures()) == SHOWN
+
+
+@pytest.mark.parametrize(
+    ("reason", "subject", "told"),
+    [
+        ("possible_sticker", "sticker_probability", "train it on more pictures like these"),
+        ("above_limit", "risk", "follows from the calibration"),
+        ("missed_place", "unexplained_objectness", "label what was missed"),
+        ("no_novelty_network", "scene_distance", "train a novelty network"),
+        ("above_limit", "scene_distance", "the novelty network does not know this"),
+    ],
+)
+def test_each_blocker_has_a_remedy(reason: str, subject: str, told: str) -> None:
+    assert told in remedy({"reason": reason, "subject": subject})

@@ -206,6 +206,34 @@ def test_limits_and_contradicted_labels_are_tables_and_in_the_report(folder, per
     assert "What kept objects and scenes from being released" in report
 
 
+def test_decisions_are_counted_against_the_labels(folder, perception, tmp_path, decision):
+    (released,) = (v.object for v in decision.removable())
+    logo = next(v.object for v in decision.verdicts if v.verdict is Verdict.KEEP and not v.object.unstable)
+
+    def labelled(name, boxes, labels):
+        found = np.array(boxes, np.float32).reshape(-1, 4)
+        return LabelledImage(Path(f"{name}.png"), 0, 640, 480, found, np.array(labels, np.int64))
+
+    far = [600.0, 440.0, 630.0, 470.0]
+    labels = {
+        "lid1": labelled("lid1", [released.box, logo.box, far], [2, 1, 2]),  # one of two stickers is released
+        "lid2": labelled("lid2", [released.box], [1]),  # what is released is a logo
+        "lid3": labelled("lid3", [], []),  # cannot be assessed
+    }
+    summary = run(folder, perception, tmp_path / "out", labels=labels)
+    found = summary.labelled
+    assert (found.images, str(found.removed), str(found.wrongful)) == (3, "1 of 2", "1 of 3")
+    assert (found.wrong_objects, found.on_logo) == (1, 1)
+    assert (str(found.clean), str(found.missed), str(found.asked)) == ("0 of 2", "0 of 0", "0 of 3")
+    report = (tmp_path / "out/report.html").read_text()
+    assert "1 objects would be removed that are no stickers, 1 of them logos" in report
+    assert "stickers released, of those labelled" in report
+    stored = json.loads((tmp_path / "out/summary.json").read_text())
+    assert stored["labelled"]["removed"] == {"events": 1, "of": 2}
+    assert "What to do: the images could not be read: their rows say why" in report
+    assert run(folder, perception, tmp_path / "without").labelled is None
+
+
 def test_a_folder_with_files_is_not_touched(folder, perception, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/precious.txt").write_text("mine")

@@ -62,3 +62,53 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="no steps of an earlier call"):
         Steps(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_what_makes_a_step_run_anew_is_said(tmp_path: Path) -> None:
+    noted: list[str] = []
+
+    def run(**inputs: object) -> None:
+        steps = Steps(tmp_path, note=lambda name, line: noted.append(f"{name} {line}"))
+        steps.run("train", inputs, Counted, lambda folder: Counted(number=1))
+
+    settings = {"epochs": 10, "start": "packaged"}
+    run(learn="a" * 64, settings=settings)
+    run(learn="a" * 64, settings=settings)
+    assert noted == []
+    run(learn="a" * 64, settings={**settings, "epochs": 40})
+    run(learn="b" * 64, settings={**settings, "epochs": 40})
+    assert noted == ["train anew: epochs changed from 10 to 40", "train anew: learn changed"]
+
+
+def test_the_seconds_of_a_step_are_those_of_all_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("sticker_uq.lab.qualifying.steps.time.monotonic", lambda: now[0])
+    took: list[float] = []
+
+    def call(fate: str) -> None:
+        steps = Steps(tmp_path, lambda name, line, seconds, before: took.append(seconds))
+
+        def make(folder: Path) -> Counted:
+            for _ in range(10):
+                now[0] += 10
+                steps.advance()
+            if fate == "kill":  # nothing can be written any more
+                monkeypatch.setattr("sticker_uq.lab.qualifying.steps._write", lambda path, content: None)
+            if fate:
+                now[0] += 3
+                raise Killed
+            return Counted(number=1)
+
+        steps.run("one", {}, Counted, make)
+
+    with pytest.raises(Killed):
+        call("interrupt")
+    with monkeypatch.context() as patch:
+        monkeypatch = patch
+        with pytest.raises(Killed):
+            call("kill")
+    call("")
+    call("")
+    assert took == [303.0, 303.0]

@@ -10,23 +10,32 @@ from sticker_uq.calibration.control import smallest_level
 from sticker_uq.calibration.fitting import Levels
 from sticker_uq.calibration.planning import Units
 from sticker_uq.lab.qualifying.results import (
+    NO_NOVELTY,
+    AccuracyResult,
     CalibrationResult,
     CurvePoint,
     NoveltyResult,
     PolicyTestResult,
     ProofResult,
 )
-from sticker_uq.lab.qualifying.verdict import Provable, next_gain, requirements
+from sticker_uq.lab.qualifying.verdict import NOT_MEASURED, Provable, Requirement, next_gain, requirements
 
 LEVELS = Levels(0.1, 0.2, 0.1)
 NOVELTY = NoveltyResult(objects=(0.95, 0.9, 0.99), scenes=(0.99, 0.97, 1.0), pictures=20, weakness="")
 PROVED = CalibrationResult(
     refused="",
     policy="abc",
-    wrongful=ProofResult(level=0.1, images=30, events=0, bound=0.074),
-    missed=ProofResult(level=0.2, images=12, events=0, bound=0.175),
+    wrongful=ProofResult(level=0.1, images=30, events=0, bound=0.074, done=(21, 34)),
+    missed=ProofResult(level=0.2, images=12, events=0, bound=0.175, done=(12, 15)),
 )
-GOOD = PolicyTestResult(wrongful=(0, 16), removed=(12, 20), missed=(0, 6), asked=(3, 16))
+GOOD = PolicyTestResult(wrongful=(0, 16), removed=(12, 20), clean=(6, 7), missed=(0, 6), asked=(3, 16))
+SHARP = AccuracyResult(
+    pictures=16,
+    passes=20,
+    map50=0.95,
+    clusters_map50=0.94,
+    rows=(("logo", 0.96, 0.9, 0.95), ("sticker", 0.92, 0.88, 0.9)),
+)
 
 
 def unmet(
@@ -35,9 +44,9 @@ def unmet(
     novelty: NoveltyResult = NOVELTY,
     lacking: str = "",
 ) -> list[str]:
-    rows = requirements(LEVELS, 0.5, novelty, calibration, tested, lacking)
-    assert all(row.advice for row in rows if not row.met)
-    return [row.name for row in rows if not row.met]
+    rows = requirements(LEVELS, 0.5, novelty, calibration, tested, lacking, SHARP)
+    assert all(row.advice for row in rows if row.met is False)
+    return [row.name for row in rows if row.met is False]
 
 
 def test_all_met_is_ready() -> None:
@@ -62,14 +71,56 @@ def test_a_few_mistakes_do_not_contradict_the_guarantee() -> None:
 
 
 def test_without_a_proof_nothing_that_follows_from_it_is_met() -> None:
-    refused = CalibrationResult(refused="1 images called clean")
-    rows = requirements(LEVELS, 0.5, NOVELTY, refused, None, "label more")
+    refused = CalibrationResult(refused="1 laptops called clean")
+    rows = requirements(LEVELS, 0.5, NOVELTY, refused, None, "label more", SHARP)[1:]
     assert [row.met for row in rows] == [True, False, False, False, False, False]
-    assert rows[1].advice == "label more"
-    half = refused.model_copy(update={"alpha": 0.09, "beta": 0.3})
-    rows = requirements(LEVELS, 0.5, NOVELTY, half, None, "")
+    assert (rows[1].value, rows[1].advice) == ("nothing proved", "label more")
+    few = ProofResult(level=0.2, images=5, events=0, bound=0.369, done=(5, 20))
+    half = refused.model_copy(update={"wrongful": PROVED.wrongful, "missed": few})
+    rows = requirements(LEVELS, 0.5, NOVELTY, half, None, "", SHARP)[1:]
     assert [row.met for row in rows[:3]] == [True, True, False]
-    assert rows[2].advice == "1 images called clean"
+    assert rows[2].advice == "1 laptops called clean"
+    assert rows[2].value == "36.9 % at best: called clean 5 of 20 laptops without a sticker, and 0 with one"
+
+
+def test_a_proof_says_of_how_many_and_when_nothing_was_released() -> None:
+    def value(proof: ProofResult) -> str:
+        seen = PROVED.model_copy(update={"wrongful": proof})
+        return requirements(LEVELS, 0.5, NOVELTY, seen, GOOD, "", SHARP)[2].value
+
+    assert PROVED.wrongful is not None
+    assert value(PROVED.wrongful) == "7.4 % excluded: released 21 of 34 stickers, wrong on 0 of 30 laptops"
+    idle = PROVED.wrongful.model_copy(update={"done": (0, 34)})
+    assert value(idle) == "7.4 % excluded: none of 34 stickers released, so that nothing could go wrong"
+    assert "12 of 15 laptops without a sticker called clean" in str(PROVED)
+
+
+def test_a_novelty_network_that_is_too_weak_is_the_only_reason_given() -> None:
+    weakness = "AUROC of unknown objects 0.779 (0.654 to 0.891), expected a lower bound of 0.8 or more"
+    weak = NOVELTY.model_copy(update={"weakness": weakness, "pictures": 31})
+    refused = CalibrationResult(refused=NO_NOVELTY)
+    rows = requirements(LEVELS, 0.5, weak, refused, None, "", SHARP)
+    reasons = [row for row in rows if row.met is False and row.value != NOT_MEASURED]
+    assert [row.name for row in reasons] == ["novelty network: least lower bound of AUROC"]
+    assert f"{weakness}, on 31 pictures held out; label more laptops to learn from" in reasons[0].advice
+    assert "dil learn" not in "".join(row.advice for row in rows)
+    rows = requirements(LEVELS, 0.5, weak, refused, None, "label at least 40 more", SHARP)
+    assert [row.value for row in rows if row.advice == "label at least 40 more"] == ["nothing proved"] * 2
+
+
+def test_a_weak_detector_is_told_and_not_required() -> None:
+    def detector(precision: float, recall: float) -> Requirement:
+        seen = SHARP.model_copy(update={"rows": (("sticker", 0.4, precision, recall),)})
+        return requirements(LEVELS, 0.5, NOVELTY, PROVED, GOOD, "", seen)[0]
+
+    assert (detector(0.88, 0.9).met, detector(0.88, 0.9).advice) == (None, "")
+    weak = detector(0.41, 0.49)
+    assert weak.met is None
+    assert weak.value == "49 %, 41 %"
+    assert "59 % of what it calls a sticker is none and it does not find 51 % of the stickers" in weak.advice
+    assert "it does not find" not in detector(0.41, 0.9).advice
+    assert detector(math.nan, math.nan).advice == ""
+    assert "of the stickers 90 % found, of those found 88 % right" in str(SHARP)
 
 
 def test_a_hundred_more_labels_prove_what_the_binomial_says() -> None:
@@ -104,5 +155,5 @@ def test_the_gain_follows_the_power_law_through_the_last_two_trainings() -> None
 
 def test_levels_are_not_confused() -> None:
     other = replace(LEVELS, alpha=0.05)
-    rows = requirements(other, 0.5, NOVELTY, PROVED, GOOD, "")
-    assert [row.name for row in rows if not row.met] == ["proof: wrongful removals"]
+    rows = requirements(other, 0.5, NOVELTY, PROVED, GOOD, "", SHARP)
+    assert [row.name for row in rows if row.met is False] == ["proof: wrongful removals"]

@@ -117,7 +117,9 @@ def test_a_pause_changes_nothing(tmp_path: Path) -> None:
     assert train(straight)
     assert not train(paused, stop=lambda: True)  # in the middle of the first epoch
     assert not (paused.out / BEST).exists()
-    assert train(paused, resume=True)
+    said: list[str] = []
+    assert train(paused, resume=True, say=said.append)
+    assert said == ["resumes after epoch 0 of 2 and 1 of 2 steps of the next"]
     one, two = (load_weights(s.out / BEST) for s in (straight, paused))
     assert one[1] == two[1]
     assert all(torch.equal(one[0][name], two[0][name]) for name in one[0])

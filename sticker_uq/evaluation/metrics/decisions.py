@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a policy decided about labelled images, counted: removals right and wrong, laptops called clean, questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sticker_uq.evaluation.metrics.matching import best_overlap
+from sticker_uq.evaluation.metrics.statistics import clopper_pearson
+from sticker_uq.scene import FloatArray, ObjectClass, Outcome, SceneDecision, Verdict
+
+BLADE_IOU = 0.3
+"""IoU from which the blade meets a labelled object; partly covered stickers are labelled by what is seen of them."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """``events`` of ``of`` images or objects, as a measured policy shows them."""
+
+    events: int
+    of: int
+
+    @property
+    def rate(self) -> float:
+        """The share that a policy was measured with, NaN of nothing."""
+        return self.events / self.of if self.of else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper-Pearson interval at 95 % of a rate that a policy was measured with."""
+        return clopper_pearson(self.events, self.of)
+
+    def __str__(self) -> str:
+        """``events of of``."""
+        return f"{self.events} of {self.of}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A policy on labelled images, every figure from its decisions alone. Images of the same laptop count as one.
+
+    ``wrongful``: images in which at least one object that may be removed is no sticker, ``wrong_objects`` of them in all;
+    ``removed``: labelled stickers that may be removed without a person; ``clean``: images without a sticker that are called
+    clean; ``missed``: images called clean that show a sticker; ``asked``: images that end with a question to a person;
+    ``verdicts``: shares of all objects by verdict; ``on_logo``: removable objects that are logos.
+    """
+
+    images: int
+    wrongful: Count
+    wrong_objects: int
+    removed: Count
+    clean: Count
+    missed: Count
+    asked: Count
+    verdicts: dict[str, Count]
+    on_logo: int
+
+    def rows(self) -> dict[str, Count]:
+        """What a policy did with labelled images, in the words of a report."""
+        return {
+            "stickers released, of those labelled": self.removed,
+            "laptops with a wrongful removal": self.wrongful,
+            "laptops without a sticker called clean": self.clean,
+            "laptops called clean that show a sticker": self.missed,
+            "laptops left to a person": self.asked,
+        }
+
+
+class DecisionCounts:
+    """Counts what a policy decides about labelled images, one after the other; ``match_iou``: as :data:`BLADE_IOU`."""
+
+    def __init__(self, match_iou: float = BLADE_IOU) -> None:
+        self._match_iou = match_iou
+        self._units, self._wrongful, self._missed, self._asked = (set[str]() for _ in range(4))
+        self._called, self._without, self._rightly = (set[str]() for _ in range(3))
+        self._removed = self._stickers = self._wrong = self._on_logo = 0
+        self._verdicts = dict.fromkeys((Verdict.REMOVE, Verdict.ASK, Verdict.KEEP), 0)
+
+    def add(self, unit: str, boxes: FloatArray, labels: NDArray[np.int64], decision: SceneDecision) -> None:
+        """Count the ``decision`` about an image with the labelled ``boxes`` (N, 4) px of the classes ``labels`` (N,).
+
+        ``unit``: the laptop that it shows, or its own name.
+        """
+        stickers = int((labels == ObjectClass.STICKER).sum())
+        self._units.add(unit)
+        self._stickers += stickers
+        allowed = decision.removable() if decision.outcome is Outcome.WORK else ()
+        places = [touched(verdict.object.box, boxes, self._match_iou)[0] for verdict in allowed]
+        right = [place for place in places if place >= 0 and labels[place] == ObjectClass.STICKER]
+        if len(right) < len(places):
+            self._wrongful.add(unit)
+        self._wrong += len(places) - len(right)
+        self._removed += len(set(right))
+        self._on_logo += len([p for p in places if p >= 0 and labels[p] == ObjectClass.LOGO])
+        if not stickers:
+            self._without.add(unit)
+        if decision.outcome is Outcome.CLEAN:
+            self._called.add(unit)
+            (self._missed if stickers else self._rightly).add(unit)
+        if decision.outcome is Outcome.ASK:
+            self._asked.add(unit)
+        for verdict in decision.verdicts:
+            # in a scene that is asked about as a whole nothing is removed either
+            held = verdict.verdict is Verdict.REMOVE and decision.outcome is not Outcome.WORK
+            self._verdicts[Verdict.ASK if held else verdict.verdict] += 1
+
+    def measured(self) -> Measured:
+        """What was counted of the policy's decisions so far."""
+        images, total = len(self._units), sum(self._verdicts.values())
+        return Measured(
+            images=images,
+            wrongful=Count(len(self._wrongful), images),
+            wrong_objects=self._wrong,
+            removed=Count(self._removed, self._stickers),
+            clean=Count(len(self._rightly), len(self._without)),
+            missed=Count(len(self._missed), len(self._called)),
+            asked=Count(len(self._asked), images),
+            verdicts={verdict.name.lower(): Count(n, total) for verdict, n in self._verdicts.items()},
+            on_logo=self._on_logo,
+        )
+
+
+def touched(box: FloatArray, boxes: FloatArray, match_iou: float = BLADE_IOU) -> tuple[int, float]:
+    """The labelled object of ``boxes`` (N, 4) that a removal of ``box`` (4,) touches, -1 if none, and the IoU with it.
+
+    What the blade meets is the labelled object that the box overlaps most, if by at least ``match_iou``.
+    """
+    places, overlaps = best_overlap(box[None], boxes, match_iou)
+    return int(places[0]), float(overlaps[0])
