@@ -28,13 +28,18 @@ def place_in_video(name: str) -> tuple[str, int] | None:
     The suffix, the folders of a split and what labelling tools add do not count.
     """
     path = PurePosixPath(name)
-    stem = _ADDED.sub("", path.stem)
+    stem = plain_stem(path)
     numbers = list(_NUMBER.finditer(stem))
     if not numbers or len(numbers[-1][0]) > _LONGEST:
         return None
     start, end = numbers[-1].span()
     folders = [part for part in path.parent.parts if part.lower() not in _PARTS]
     return "/".join([*folders, f"{stem[:start]}#{stem[end:]}"]), int(numbers[-1][0])
+
+
+def plain_stem(path: PurePosixPath) -> str:
+    """The name of the picture at ``path`` without its suffix and without what labelling tools add."""
+    return _ADDED.sub("", path.stem)
 
 
 def consecutive_pairs(names: Sequence[str], within: int) -> list[tuple[int, int]]:
