@@ -60,8 +60,8 @@ class ViewedObjects:
             model = " --model fasterrcnn_resnet50_fpn" if self.fixed else ""
             larger = f"train with{model} --min-size {size}, which is slower"
         return (
-            f"{' and '.join(shares)} are smaller than {SMALL:g} px in the view of {self.model}, which resizes every picture, "
-            f"and will hardly be found: let the lid fill the picture (a nearer camera, cropped pictures), or {larger}"
+            f"{' and '.join(shares)} are smaller than {SMALL:g} px in the view of {self.model}, which resizes every "
+            f"picture, and are hard to find: let the lid fill the picture (a nearer camera, cropped pictures), or {larger}"
         )
 
 
