@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from sticker_uq.cli.options import output_file
+from sticker_uq.cli.options import checked, field_options, output_file
 from sticker_uq.cli.terminal import output
-from sticker_uq.io.coco import ANNOTATIONS, read_coco
+from sticker_uq.detection.settings import DetectorSettings
+from sticker_uq.io.coco import ANNOTATIONS, LabelledImage, read_coco
 from sticker_uq.io.files import atomic_write
 from sticker_uq.lab.datasets.checking import (
     NEAR,
     Drift,
     Finding,
+    PictureStatistics,
     class_balance,
     drift,
     duplicates,
@@ -28,6 +30,7 @@ from sticker_uq.lab.datasets.checking import (
     picture_statistics,
     properties,
 )
+from sticker_uq.lab.datasets.consecutive import CLOSE, close_frames, close_frames_text, video_name
 from sticker_uq.lab.datasets.repairing import check_not_source, repaired_annotations
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput
@@ -35,8 +38,10 @@ from sticker_uq.scene import InvalidInput
 _SHOWN = 20
 
 
+@field_options("detector_values", DetectorSettings, "model", "min_size")
 def command(
     data: Annotated[Path, typer.Argument(help="COCO folder to check.")],
+    detector_values: dict[str, Any],
     against: Annotated[
         Path | None,
         typer.Option(help="COCO folder that must not share pictures with it, e.g. the training set."),
@@ -44,6 +49,14 @@ def command(
     near: Annotated[
         int, typer.Option(help="Highest Hamming distance of the 64-bit hashes of near duplicates.")
     ] = NEAR,
+    consecutive: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="With --against: pictures whose names differ only in a number, by at most this, may be frames of one video; "
+            "0: do not look.",
+        ),
+    ] = CLOSE,
     repair: Annotated[
         Path | None,
         output_file(
@@ -51,12 +64,16 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures."""
+    """Find duplicates, implausible labels, imbalance, and drift against another set. Exit status 1 for shared pictures.
+
+    Says how many objects are small in the view of --model (with --min-size), which resizes every picture.
+    """
     if repair is not None:
         _repair(data, repair)
         return
     if not 0 <= near <= 32:
         raise InvalidInput(f"--near {near}: expected 0 to 32")
+    settings = checked(DetectorSettings, detector_values)
     items = read_coco(data)
     others = read_coco(against) if against is not None else []
     columns = (TextColumn("reading"), BarColumn(), MofNCompleteColumn())
@@ -70,17 +87,28 @@ def command(
         "pictures without an object"
     )
     table = Table("property", "least", "median", "largest")
-    for name, values in properties(seen).items():
+    # only here torch is needed
+    from sticker_uq.lab.datasets.small_objects import viewed_objects
+
+    viewed = viewed_objects(items, settings.model, settings.min_size)
+    for name, values in {
+        **properties(seen),
+        "object, shorter side in the model's view, px": viewed.sides,
+    }.items():
         if len(values):
             middle = sorted(values.tolist())[len(values) // 2]
             table.add_row(name, f"{values.min():.3g}", f"{middle:.3g}", f"{values.max():.3g}")
     console.print(table)
-    _list("Duplicates", duplicates(seen, near=near))
-    _list("Labels to review", label_findings(items))
+    names = {item.path: _name(item) for item in (*items, *others)}
+    _tell_duplicates(duplicates(seen, near=near), seen, names)
+    _list("Labels to review", label_findings(items), names)
+    if advice := viewed.advice():
+        typer.echo(f"Small objects: {advice}")
     if against is None:
         return
     shared = duplicates(seen, known, near)
-    _list(f"Shared with {against}", shared)
+    _list(f"Shared with {against}", shared, names)
+    _tell_frames(items, others, against, consecutive)
     console.print(_drift(drift(seen, known)))
     if shared:
         raise typer.Exit(1)
@@ -98,10 +126,58 @@ def _repair(data: Path, target: Path) -> None:
     )
 
 
-def _list(title: str, findings: Sequence[Finding]) -> None:
+def _name(item: LabelledImage) -> str:
+    source = f" ({item.source_name})" if item.source_name not in ("", item.path.name) else ""
+    return printable(f"{item.path.name}{source}")
+
+
+def _given_name(item: LabelledImage) -> str:
+    """The name that a camera or a person gave the picture; "" where a tool only counted them."""
+    return item.source_name or ("" if item.path.stem.isdecimal() else item.path.name)
+
+
+def _tell_duplicates(
+    found: Sequence[Finding], seen: Sequence[PictureStatistics], names: Mapping[Path, str]
+) -> None:
+    """Duplicates, without pictures of one laptop that are only alike."""
+    laptop_of = {one.item.path: one.item.workpiece_id for one in seen}
+    listed = [
+        one
+        for one in found
+        if one.kind == "duplicate" or len({laptop_of[path] or path for path in one.pictures}) > 1
+    ]
+    _list("Duplicates", listed, names)
+    if any(one.kind != "duplicate" for one in listed):
+        typer.echo(
+            "  near duplicates count as different laptops here; `dataset import --near` joins such pictures to one laptop"
+        )
+    if len(found) > len(listed):
+        typer.echo(f"{len(found) - len(listed)} pairs of near duplicates show one laptop each, as expected")
+
+
+def _tell_frames(
+    items: Sequence[LabelledImage], others: Sequence[LabelledImage], against: Path, within: int
+) -> None:
+    """Pictures that may be frames of a video of which ``against`` has a frame close to them."""
+    ours, theirs = (
+        [video_name(_given_name(one), one.workpiece_id) for one in part] for part in (items, others)
+    )
+    close = close_frames(ours, theirs, within) if within else []
+    if close:
+        here, there, _ = min(close, key=lambda one: one[2])
+        text = close_frames_text(len(close), len(items), within)
+        typer.echo(
+            printable(
+                f"{text} in {against}: {ours[here]} and {theirs[there]}; if these are frames of a video, the two sets show "
+                "the same laptops: import them again with --consecutive"
+            )
+        )
+
+
+def _list(title: str, findings: Sequence[Finding], names: Mapping[Path, str]) -> None:
     typer.echo(f"{title}: {len(findings)}")
     for one in findings[:_SHOWN]:
-        typer.echo(f"  {one.kind}: {', '.join(path.name for path in one.pictures)}: {one.text}")
+        typer.echo(f"  {one.kind}: {', '.join(names[path] for path in one.pictures)}: {one.text}")
     if len(findings) > _SHOWN:
         typer.echo(f"  and {len(findings) - _SHOWN} more")
 

@@ -17,16 +17,23 @@ from rich.table import Table
 
 from sticker_uq.cli.options import output_folder
 from sticker_uq.cli.terminal import output
+from sticker_uq.io.faults import Faults
+from sticker_uq.io.labelled_images import LabelledSource
 from sticker_uq.lab.datasets.checking import NEAR, class_balance
+from sticker_uq.lab.datasets.consecutive import CLOSE, close_frames, close_frames_text, video_name
 from sticker_uq.lab.datasets.importing.classes import class_mapping, complete_mapping, labels_by_name
 from sticker_uq.lab.datasets.importing.formats import read_source
-from sticker_uq.lab.datasets.importing.grouping import shares_of
+from sticker_uq.lab.datasets.importing.grouping import CALIBRATE, shares_of
 from sticker_uq.lab.datasets.importing.importing import RECORD, Grouped, grouped, upright, write_import
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
 from sticker_uq.messages import printable
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 _SHOWN = 10
+_UNLIKE = 2.0
+"""How many times as frequent as in all pictures, or as rare, something must be in a part for the person to be told."""
+_ENOUGH = 5
+"""Pictures that a part should have, below which its share says nothing."""
 _MOST_JOINED = 0.2
 """Share of the pictures in one group of near duplicates above which the person is told."""
 
@@ -69,6 +76,14 @@ def command(
             help="Highest Hamming distance of the 64-bit hashes of near duplicates; -1: do not join them.",
         ),
     ] = NEAR,
+    consecutive: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Frames of a video whose names differ only in their number count as one laptop where the numbers are at most so "
+            "far apart; 0: do not join them.",
+        ),
+    ] = 0,
     split: Annotated[
         str | None,
         typer.Option(
@@ -84,32 +99,44 @@ def command(
         ),
     ] = "auto",
     repair: Annotated[
-        bool, typer.Option("--repair", help="Clip boxes to their picture, and leave out those outside of it.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Clip boxes to their picture, and leave out those outside of it and pictures that cannot be read.",
+        ),
     ] = False,
 ) -> None:
     """Import labelled photographs: Pascal VOC, YOLO, CVAT for images, Label Studio (JSON), COCO.
 
-    The meaning of every class must be given. Pictures are written upright, copies once. Pictures of one laptop, by --group or as
-    near duplicates, get the same workpiece_id and are in the same part of a split.
+    The meaning of every class must be given. Pictures are written upright, copies once. Pictures of one laptop, by --group, as
+    near duplicates or as --consecutive frames, get the same workpiece_id and are in the same part of a split.
     """
     mapping = class_mapping(class_ or (), ignore or ())
     shares = None if split is None else shares_of(split)
-    kind, pictures = read_source(source, format_, images)
-    named = complete_mapping(pictures, mapping)
+    faults = Faults(str(source))
+    kind, pictures = read_source(source, format_, images, faults)
+    try:
+        named = complete_mapping(pictures, mapping)
+    except InvalidInput:
+        faults.refuse()  # they may be why a class is not there
+        raise
     root = source if source.is_dir() else source.parent
     labels = labels_by_name(named)
     with _progress("reading", len(pictures)) as advance:
-        found, changes = upright(pictures, root, labels, orientation, repair, advance)
-    data = grouped(found, near, group)
+        found, changes = upright(pictures, root, labels, orientation, repair, advance, faults)
+    data = grouped(found, near, group, consecutive)
     if not any(len(one.labelled.labels) for one in data.pictures):
         raise InvalidInput(f"{source}: no picture shows a logo or sticker; check --class and --ignore")
     record = _record(source, kind, named, data, changes) | {
-        "group": group, "near": near, "split": split, "seed": seed, "orientation": orientation, "repair": repair,
+        "group": group, "near": near, "consecutive": consecutive, "split": split, "seed": seed, "orientation": orientation,
+        "repair": repair,
     }  # fmt: skip
     with _progress("writing", len(data.pictures)) as advance:
         parts = write_import(out, data, record, shares, seed, advance)
     _tell(kind, pictures, named, changes, data)
     output().print(_table(out, data, parts))
+    for line in (*_frames(data, parts), *_unbalanced(data, parts), *_provable(out, parts)):
+        typer.echo(line, err=True)
     typer.echo(f"classes, copies and changes are in {out / RECORD}")
 
 
@@ -154,7 +181,7 @@ def _tell(
         group, size = sizes[0]
         typer.echo(
             f"{size} of {len(data.groups)} pictures count as one laptop ({data.laptops[group]}); if they are not, give --group, "
-            "or a lower --near",
+            "or a lower --near or --consecutive",
             err=True,
         )
 
@@ -179,3 +206,55 @@ def _table(out: Path, data: Grouped, parts: Mapping[str, Sequence[int]]) -> Tabl
         cells = (len(items), laptops, balance["logo"], balance["sticker"], clean)
         table.add_row(str(out / name), *map(str, cells))
     return table
+
+
+def _frames(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
+    """One line for each part with frames that are close to one of another part."""
+    names = [video_name(one.name, laptop) for one, laptop in zip(data.pictures, data.laptops, strict=True)]
+    found = []
+    for part, numbers in parts.items():
+        others = [index for name, inside in parts.items() if name != part for index in inside]
+        close = close_frames([names[n] for n in numbers], [names[n] for n in others], CLOSE)
+        if close:
+            here, there, _ = min(close, key=lambda one: one[2])
+            example = f"{names[numbers[here]]} and {names[others[there]]}"
+            found.append(f"{part}: {close_frames_text(len(close), len(numbers))} in another part: {example}")
+    if found:
+        found.append(
+            "If these are frames of a video, a test measures memory: import again with --consecutive N, where N is more than the "
+            "numbers between two frames of one laptop"
+        )
+    return [printable(line) for line in found]
+
+
+def _unbalanced(data: Grouped, parts: Mapping[str, Sequence[int]]) -> list[str]:
+    """One line for each part in which pictures without a sticker are half or twice as frequent as in all."""
+    clean = [not (one.labelled.labels == ObjectClass.STICKER).any() for one in data.pictures]
+    share = sum(clean) / len(clean)
+    found = []
+    for part, numbers in parts.items():
+        count, expected = sum(clean[n] for n in numbers), share * len(numbers)
+        if expected >= _ENOUGH and not expected / _UNLIKE <= count <= expected * _UNLIKE:
+            found.append(
+                f"{part}: {count} of {len(numbers)} pictures show no sticker, {expected:.0f} would be its share; another --seed "
+                "makes other parts"
+            )
+    return found
+
+
+def _provable(out: Path, parts: Mapping[str, Sequence[int]]) -> list[str]:
+    """What the part to calibrate on can prove, and whether that is enough for the default levels."""
+    if CALIBRATE not in parts:
+        return []
+    # takes a second, and only a split needs it
+    from sticker_uq.calibration.fitting import Levels
+    from sticker_uq.calibration.making import evidence
+
+    levels, lines = Levels(), list[str]()
+    try:
+        known = evidence([LabelledSource(out / CALIBRATE)], levels.delta)
+        lines.append(f"{CALIBRATE}: {known.text()}")
+        known.check(levels.alpha, levels.beta)
+    except InvalidInput as error:
+        lines.append(f"{CALIBRATE}: not enough for the default levels: {error}")
+    return lines

@@ -7,21 +7,29 @@ import operator
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sticker_uq.cli.options import checked, field_options, output_folder
+from sticker_uq.cli.options import checked, field_options, loaded_bundle, output_folder
 from sticker_uq.detection.settings import DetectorSettings
-from sticker_uq.io.coco import IMAGE_FORMATS, EncodedScene, encode_picture, write_coco
+from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
+from sticker_uq.io.images import MOST_PICTURE, Picture
 from sticker_uq.io.outputs import whole_folder
+from sticker_uq.io.reading import read_bytes
 from sticker_uq.io.sources import SourceImage, open_source
+from sticker_uq.lab.datasets.labelled_already import LabelledAlready, unlabelled
 from sticker_uq.messages import printable
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput, ObjectClass
 
+_PACKAGED = (
+    "without --weights or --bundle the packaged weights are used, which know rendered laptops: on photographs expect most "
+    "of their boxes to be wrong; label some pictures, train, and come back with --weights"
+)
 _DESCRIPTION = "Boxes of a detector, to be corrected by a person: not labels yet"
 
 
@@ -33,24 +41,48 @@ def command(
     min_score: Annotated[
         float, typer.Option(min=0.01, max=1, help="Lowest probability of logo or sticker for a box.")
     ] = 0.3,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Bundle of `sticker-uq bundle create`: its weights and settings."
+        ),
+    ] = None,
+    labelled: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="COCO folder that is labelled already: pictures of the pool with the name or the pixels of one of it are left "
+            "out. May be repeated."
+        ),
+    ] = None,
     topic: Annotated[str | None, typer.Option(help="Image topic of a recording, if it has several.")] = None,
-    image_format: Annotated[str, typer.Option("--format", help="Picture files: jpg or png.")] = "png",
+    image_format: Annotated[
+        Literal["same", "jpg", "png"],
+        typer.Option("--format", help="Picture files; same: pictures of a folder as they are, others png."),
+    ] = "same",
 ) -> None:
     """Write the detector's boxes as a COCO folder, to be corrected in a labelling tool such as CVAT or Label Studio.
 
+    Train on some labels of your own first, and give these --weights, or a --bundle: the packaged weights know rendered laptops.
     Files keep their names; each annotation has its probability as "score". Nothing here is a label before a person has seen it.
     """
     # only this command needs torch
     from sticker_uq.detection import StochasticDetector, load_detector
 
-    if image_format not in IMAGE_FORMATS:
-        raise InvalidInput(f"--format {image_format!r}: expected {' or '.join(IMAGE_FORMATS)}")
+    chosen = loaded_bundle(bundle, detector_values, None)
     source = open_source(pool, topic)
     settings = checked(DetectorSettings, detector_values)
+    if chosen is not None:
+        settings = chosen.settings(PerceptionSettings(device=settings.device))
+    elif not settings.weights:
+        typer.echo(_PACKAGED, err=True)
+    already = LabelledAlready()
+    for known in (item for folder in labelled or () for item in read_coco(folder)):
+        already.add(known, read_picture(known))
     detector: StochasticDetector = load_detector(
         settings.model_copy(update={"score_floor": min(settings.score_floor, min_score)})
     )
     found: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
     failed: list[str] = []
     named: set[str] = set()
 
@@ -67,10 +99,11 @@ def command(
         if stem in named:
             raise InvalidInput(f"{pool}: two pictures are named {stem!r}; expected different names")
         named.add(stem)
+        suffix, data = _file(item, item.image, image_format)
         return EncodedScene(
             seed=number,
-            format=image_format,
-            data=encode_picture(item.image, image_format),
+            format=suffix,
+            data=data,
             width=width,
             height=height,
             boxes=boxes[kept],
@@ -79,8 +112,12 @@ def command(
             name=stem,
         )
 
+    def skipped() -> None:
+        left_out["labelled"] += 1
+        bar.advance(task)
+
     def scenes() -> Iterator[EncodedScene]:
-        for number, item in enumerate(source):
+        for number, item in enumerate(unlabelled(source, already, skipped)):
             if item.image is None:
                 failed.append(f"{item.name}: {item.error}")
             else:
@@ -91,10 +128,23 @@ def command(
     with Progress(*columns, console=Console(stderr=True)) as bar, whole_folder(out) as folder:
         task = bar.add_task("", total=operator.length_hint(source, 0) or None)
         written = write_coco(folder, scenes(), description=_DESCRIPTION)
+        if not written and left_out and not failed:
+            raise InvalidInput(f"{pool}: all its {left_out['labelled']} pictures are labelled already")
         if not written:
             raise InvalidInput(f"{pool}: none of its pictures can be read; first {failed[0]}")
     for line in failed:
         typer.echo(f"left out {printable(line)}", err=True)
+    if left_out:
+        typer.echo(f"{left_out['labelled']} pictures were left out, they are labelled already")
     typer.echo(
         f"{written} pictures in {out}: {found['logo']} logos, {found['sticker']} stickers to be corrected"
     )
+
+
+def _file(item: SourceImage, image: Picture, image_format: str) -> tuple[str, bytes]:
+    """Suffix, without the dot, and bytes of the file of a picture."""
+    if image_format != "same":
+        return image_format, encode_picture(image, image_format)
+    if item.path is None:
+        return "png", encode_picture(image, "png")
+    return item.path.suffix[1:], read_bytes(item.path, MOST_PICTURE)

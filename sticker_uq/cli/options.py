@@ -99,7 +99,7 @@ def settings_options(
             given = {name: values.pop(name) for name in model.model_fields}
             from_file = {} if params is None else read_parameters(params, node)
             settings = combine(model, from_file, given, params, also_known)
-            loaded = _loaded(bundle, given, params)
+            loaded = loaded_bundle(bundle, given, params)
             if loaded is not None:
                 settings = loaded.settings(settings)  # type: ignore[arg-type]  # the model is perception's
             whole = {"params": params, "bundle": loaded}
@@ -118,8 +118,10 @@ def settings_options(
     return decorate
 
 
-def _loaded(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
-    """The bundle in ``folder``; raises InvalidInput when an option or a file gives what it has itself."""
+def loaded_bundle(folder: Path | None, given: Mapping[str, Any], params: Path | None) -> Bundle | None:
+    """The bundle that ``--bundle`` names, None without one; raises InvalidInput when an option, ``given`` unless None, or a file
+    gives what it has itself.
+    """
     if folder is None:
         return None
     beside = [

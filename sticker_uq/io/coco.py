@@ -71,6 +71,8 @@ class LabelledImage:
     """(N,) ids of `ObjectClass`, whatever ids the file gives its categories."""
     workpiece_id: str = ""
     """The laptop that it shows; "" when the annotations do not say."""
+    source_name: str = ""
+    """The name that it had before it was imported; "" when the annotations do not say."""
 
 
 def encode_picture(image: npt.NDArray[np.uint8], image_format: str = "jpg") -> bytes:
@@ -315,7 +317,8 @@ def _images(path: Path, document: Mapping[str, Any], faults: Faults) -> dict[int
                 height=_length(identity, entry, "height"),
                 boxes=np.zeros((0, 4), np.float32),
                 labels=np.zeros(0, np.int64),
-                workpiece_id=_workpiece_id(identity, entry),
+                workpiece_id=_text(identity, entry, "workpiece_id", "the name of a laptop"),
+                source_name=_text(identity, entry, "source_name", "the name of a file"),
             )
     if not images and not faults.count:
         raise InvalidInput(f"{path}: expected at least one image, found none")
@@ -356,11 +359,11 @@ def _length(identity: int, entry: Mapping[str, Any], key: str) -> int:
     return value
 
 
-def _workpiece_id(identity: int, entry: Mapping[str, Any]) -> str:
-    name = entry.get("workpiece_id", "")
-    if not isinstance(name, str):
-        raise InvalidInput(f"image {identity}: workpiece_id {shown(name)}: expected the name of a laptop")
-    return name
+def _text(identity: int, entry: Mapping[str, Any], key: str, expected: str) -> str:
+    text = entry.get(key, "")
+    if not isinstance(text, str):
+        raise InvalidInput(f"image {identity}: {key} {shown(text)}: expected {expected}")
+    return text
 
 
 def _file_name(path: Path, identity: int, entry: Mapping[str, Any]) -> str:

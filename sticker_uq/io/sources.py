@@ -35,7 +35,8 @@ class SourceImage:
     """One image of a source, or the reason why it cannot be read.
 
     ``image`` uint8 (H, W, 3) BGR, None exactly when ``error`` is set; ``stamp_ns`` and ``frame_id`` as the camera set
-    them (for a folder the index, for a video the time since its start); ``name`` is unique in the source.
+    them (for a folder the index, for a video the time since its start); ``name`` is unique in the source; ``path`` is the file
+    of a picture of a folder.
     """
 
     image: NDArray[np.uint8] | None
@@ -43,6 +44,7 @@ class SourceImage:
     frame_id: str
     name: str
     error: str = ""
+    path: Path | None = None
 
 
 class ImageSource(ABC):
@@ -179,9 +181,9 @@ class _PictureSource(ImageSource):
         for index, file in enumerate(self._files):
             name = printable(file.name)  # it may hold anything, also bytes that are no text
             try:
-                yield SourceImage(read_image_file(file, name), index, "", name)
+                yield SourceImage(read_image_file(file, name), index, "", name, path=file)
             except InvalidInput as error:
-                yield SourceImage(None, index, "", name, str(error))
+                yield SourceImage(None, index, "", name, str(error), file)
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:

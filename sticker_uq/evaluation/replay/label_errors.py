@@ -32,9 +32,14 @@ LABEL_SCHEMA = pa.schema(
         *[(name, pa.float32()) for name in ("x1", "y1", "x2", "y2")],
     ]
 )
-"""One row per contradiction: what was detected, the class of the labelled object that overlaps most ("nothing" below an IoU of
-0.5), their IoU, the probability of the detected class, share of the passes, and the box in px.
+"""One row per contradiction: what was detected, the class of the labelled object that overlaps most, their IoU, the probability
+of the detected class, share of the passes, and the box in px.
+
+Where no labelled object has an IoU of 0.5, ``labelled`` is "loose" if one of the detected class has an IoU of 0.1, which ``iou``
+then is: the two boxes differ, not what they say. It is "nothing" without one.
 """
+LOOSE = "loose"
+_LOOSE_IOU = 0.1
 SHOWN = 12
 """The surest contradictions of which a picture is kept."""
 _MARGIN = 0.4
@@ -82,20 +87,30 @@ def _contradiction(name: str, found: ObservedObject, truth: LabelledImage) -> Ro
     overlaps = iou_matrix(found.box[None], truth.boxes)[0]
     best = int(overlaps.argmax()) if len(overlaps) else -1
     overlap = float(overlaps[best]) if len(overlaps) else 0.0
-    labelled = ObjectClass(int(truth.labels[best])) if overlap >= MATCH_IOU else None
-    if labelled is found.label:
+    labelled = ObjectClass(int(truth.labels[best])).name.lower() if overlap >= MATCH_IOU else "nothing"
+    if labelled == found.label.name.lower():
         return None
+    like = float(overlaps[truth.labels == found.label].max(initial=0.0))
+    if labelled == "nothing" and like >= _LOOSE_IOU:
+        labelled, overlap = LOOSE, like
     return {
         "image": name,
         "object": found.id,
         "detected": found.label.name.lower(),
-        "labelled": "nothing" if labelled is None else labelled.name.lower(),
+        "labelled": labelled,
         "iou": overlap,
         "probability": float(found.probabilities[found.label]),
         "detection_rate": found.detection_rate,
         "mutual_information": found.mutual_information,
         **dict(zip(("x1", "y1", "x2", "y2"), found.box.tolist(), strict=True)),
     }
+
+
+def contradiction_text(row: Row) -> str:
+    """What a row of label errors says about a detection."""
+    if row["labelled"] == LOOSE:
+        return f"box is loose (IoU {row['iou']:.2f})"
+    return f"labelled {row['labelled']}"
 
 
 def _crop(image: Picture, row: Row) -> Picture:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sticker_uq.evaluation.metrics.decisions import Measured
 from sticker_uq.evaluation.replay.blocked import remedy
-from sticker_uq.evaluation.replay.label_errors import LabelErrors
+from sticker_uq.evaluation.replay.label_errors import LOOSE, LabelErrors, contradiction_text
 from sticker_uq.evaluation.replay.tables import Row
 from sticker_uq.evaluation.replay.tally import Tally
 from sticker_uq.evaluation.reporting.cell_report import policy_limits
@@ -147,13 +147,19 @@ def _label_errors(found: LabelErrors, images: int) -> Section:
     """The surest detections that the labels contradict."""
     without = f" {found.unlabelled} of {images} images have no labels." if found.unlabelled else ""
     shown = found.pictures()
+    loose = sum(row["labelled"] == LOOSE for row in found.rows)
+    boxes = (
+        f" {loose} of these detections are loose boxes: the label says the same, but the two boxes overlap little."
+        if loose
+        else ""
+    )
     return Section(
         title="Labels that may be wrong",
         note=f"{len(found.rows)} detections are certain enough for the policy, but the labels say something else: either the "
-        f"label is wrong, or the detector is confidently wrong. The surest are shown; label_errors has all.{without}",
+        f"label is wrong, or the detector is confidently wrong.{boxes} The surest are shown; label_errors has all.{without}",
         pictures=tuple(
             (
-                f"{row['image']} #{row['object']}: {row['detected']} {row['probability']:.3f}, labelled {row['labelled']}",
+                f"{row['image']} #{row['object']}: {row['detected']} {row['probability']:.3f}, {contradiction_text(row)}",
                 crop,
             )
             for row, crop in shown

@@ -78,8 +78,12 @@ def picture_statistics(
 def statistics_of(item: LabelledImage, image: npt.NDArray[np.uint8]) -> PictureStatistics:
     """For checks of a data set, the statistics of ``item`` with the pixels ``image`` (H, W, 3) BGR."""
     grey = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
-    digest = hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
-    return PictureStatistics(item, perceptual_hash(grey), digest, float(grey.mean()))
+    return PictureStatistics(item, perceptual_hash(grey), pixel_digest(image), float(grey.mean()))
+
+
+def pixel_digest(image: npt.NDArray[np.uint8]) -> bytes:
+    """To find copies in a data set: digest of the size and the pixels of ``image`` (H, W, 3), 16 bytes."""
+    return hashlib.blake2b(repr(image.shape).encode() + image.tobytes(), digest_size=16).digest()
 
 
 def perceptual_hash(grey: npt.NDArray[np.uint8]) -> int:

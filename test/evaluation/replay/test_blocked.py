@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sticker_uq.evaluation.replay.blocked import LIMIT_SCHEMA, BlockedBy, remedy
-from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, LabelErrors
+from sticker_uq.evaluation.replay.label_errors import LABEL_SCHEMA, SHOWN, LabelErrors, contradiction_text
 from sticker_uq.gate import Policy, judge
 from sticker_uq.io.coco import LabelledImage
 from sticker_uq.io.sources import SourceImage
@@ -99,6 +99,37 @@ def test_a_certain_detection_that_the_labels_contradict_is_listed(truth, expecte
         assert row["detected"] == "sticker"
         assert 0 < crop.shape[0] < 480
         assert 0 < crop.shape[1] < 640
+
+
+@pytest.mark.parametrize(
+    ("shift", "label", "expected"),
+    [
+        (0.3, ObjectClass.STICKER, []),
+        (0.5, ObjectClass.STICKER, ["box is loose (IoU 0.33)"]),
+        (0.9, ObjectClass.STICKER, ["labelled nothing"]),
+        (0.5, ObjectClass.LOGO, ["labelled nothing"]),
+        (0.3, ObjectClass.LOGO, ["labelled logo"]),
+    ],
+)
+def test_a_label_of_the_same_class_that_overlaps_little_makes_the_box_loose(shift, label, expected) -> None:
+    x1, y1, x2, y2 = HERE
+    moved = (x1 + shift * (x2 - x1), y1, x2 + shift * (x2 - x1), y2)
+    errors = LabelErrors(labelled((moved, label)))
+    errors.add(SourceImage(None, 0, "", "lid.png"), decided(assessment(observed(HERE))))
+    assert [contradiction_text(row) for row in errors.rows] == expected
+
+
+def test_the_detected_class_decides_whether_a_box_is_loose() -> None:
+    x1, y1, x2, y2 = HERE
+    half, width = (x1 + 0.5 * (x2 - x1), y1, x2 + 0.5 * (x2 - x1), y2), x2 - x1
+    errors = LabelErrors(
+        labelled(
+            (half, ObjectClass.STICKER), ((x1 + 0.4 * width, y1, x2 + 0.4 * width, y2), ObjectClass.LOGO)
+        )
+    )
+    errors.add(SourceImage(None, 0, "", "lid.png"), decided(assessment(observed(HERE))))
+    (row,) = errors.rows
+    assert (row["labelled"], row["iou"]) == ("loose", pytest.approx(1 / 3))
 
 
 def test_images_without_labels_are_counted_and_only_the_surest_are_shown() -> None:

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sticker_uq.cli.dataset import app
+from sticker_uq.detection.registry import MODEL_NAMES
 from sticker_uq.io.coco import read_coco, write_coco
 from sticker_uq.lab.datasets.checking import (
     class_balance,
@@ -17,6 +18,8 @@ from sticker_uq.lab.datasets.checking import (
     perceptual_hash,
     picture_statistics,
 )
+from sticker_uq.lab.datasets.consecutive import close_frames, consecutive_pairs, video_name
+from sticker_uq.lab.datasets.small_objects import viewed_objects
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
 from sticker_uq.scene import InvalidInput
 
@@ -87,3 +90,106 @@ def test_the_command_tells_and_fails_when_pictures_are_shared(scenes, tmp_path) 
     assert "duplicate: 00000002.png, 00000100.png: the same pixels" in both.output
     refused = CliRunner().invoke(app, ["check", first, "--near", "60"])
     assert isinstance(refused.exception, InvalidInput)
+
+
+def test_near_duplicates_of_one_laptop_are_expected_and_pictures_have_their_own_names(
+    scenes, tmp_path: Path
+) -> None:
+    made = {seed: render(sample_scene(seed), (160, 120)) for seed in range(2)}
+    light = replace(made[0], image=cv2.convertScaleAbs(made[0].image, alpha=0.95, beta=5))
+    for folder, laptops in (("one", ("pc1", "pc1", "pc2")), ("two", ("pc1", "pc3", "pc2"))):
+        pictures = (
+            replace(encode_scene(n, scene, "png"), image_fields={"workpiece_id": laptop, "source_name": name})
+            for n, (scene, laptop, name) in enumerate(
+                zip((made[0], light, made[1]), laptops, ("a.jpg", "b.jpg", "c.jpg"), strict=True)
+            )
+        )
+        write_coco(tmp_path / folder, pictures)
+    expected = CliRunner().invoke(app, ["check", str(tmp_path / "one")]).output
+    assert "Duplicates: 0\n1 pairs of near duplicates show one laptop each, as expected" in expected
+    different = CliRunner().invoke(app, ["check", str(tmp_path / "two")]).output
+    assert "Duplicates: 1\n  near duplicate: 00000000.png (a.jpg), 00000001.png (b.jpg): " in different
+    assert "near duplicates count as different laptops" in different
+    assert "as expected" not in different
+
+
+def test_frames_are_found_by_their_number_whatever_tools_add() -> None:
+    names = [
+        "train/v_006_jpg.rf.a1b2.jpg",
+        "v_012_jpg.rf.0099.jpg",
+        "v_030_jpg.rf.77.jpg",
+        "w_013_jpg.rf.1.jpg",
+        "lid.jpg",
+    ]
+    assert consecutive_pairs(names, 6) == [(0, 1)]
+    assert consecutive_pairs(names, 18) == [(0, 1), (1, 2)]
+    assert consecutive_pairs(names, 0) == []
+    assert consecutive_pairs(["a/1.png", "b/2.png", "1f2e3d4c-x9.png", "00aa11bb-x8.jpg"], 3) == [(3, 2)]
+    assert consecutive_pairs([f"{'9' * 40}.png", "8.png"], 10**9) == []
+    assert close_frames(["f100.png", "f7.png", "g7.png"], ["f12.png", "f90.png", "f104.png"], 5) == [
+        (0, 2, 4),
+        (1, 0, 5),
+    ]
+    # where the number is that of the laptop it numbers no frames
+    assert [video_name("pc07.jpg", laptop) for laptop in ("", "like pc07.jpg", "pc07", "07", "pc08")] == [
+        "pc07.jpg",
+        "pc07.jpg",
+        "",
+        "",
+        "pc07.jpg",
+    ]
+
+
+def test_frames_of_one_video_in_two_sets_are_counted(tmp_path: Path) -> None:
+    for folder, start in (("learn", 0), ("test", 6), ("far", 600)):
+        pictures = (
+            replace(
+                encode_scene(start + n, render(sample_scene(start + n), (160, 120)), "png"),
+                image_fields={"source_name": f"video{start + n:04d}.jpg"},
+            )
+            for n in range(3)
+        )
+        write_coco(tmp_path / folder, pictures)
+    options = ["check", str(tmp_path / "test"), "--against"]
+    near = CliRunner().invoke(app, [*options, str(tmp_path / "learn")])
+    assert near.exit_code == 0
+    assert "3 of 3 pictures have a name that differs by at most 30 in its number from one in" in near.output
+    assert "video0006.jpg and video0002.jpg; if these are frames" in near.output
+    for arguments in ([str(tmp_path / "far")], [str(tmp_path / "learn"), "--consecutive", "3"]):
+        assert "in its number" not in CliRunner().invoke(app, [*options, *arguments]).output
+
+
+@pytest.mark.parametrize("model", MODEL_NAMES)
+def test_objects_are_measured_as_a_model_sees_them(scenes, model: str) -> None:
+    item = read_coco(scenes[0])[0]
+    boxes = np.array([[0, 0, 20, 40], [0, 0, 400, 400]], np.float32)
+    viewed = viewed_objects(
+        [replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))], model, 480
+    )
+    side = {"ssd300_vgg16": 300, "ssdlite320_mobilenet_v3_large": 320}.get(model)
+    expected = [20 * side / 1000, 400 * side / 1000] if side else [20 * 480 / 800, 400 * 480 / 800]
+    np.testing.assert_allclose(viewed.sides, expected, rtol=0.01)
+    assert viewed.small == (0.5 if side else 0.0)
+    if side:
+        assert "100% of the stickers and 0% of the logos are smaller than 8 px" in viewed.advice()
+        # the advice holds: at the size that it names so few are small that nothing more is said
+        size = int(viewed.advice().split("--min-size ")[1].split(",")[0])
+        larger = viewed_objects(
+            [replace(item, width=1000, height=800, boxes=boxes, labels=np.array([2, 1]))],
+            "fasterrcnn_resnet50_fpn",
+            size,
+        )
+        assert larger.advice() == ""
+    else:
+        assert viewed.advice() == ""
+
+
+def test_the_command_says_that_stickers_are_small(scenes) -> None:
+    small = CliRunner().invoke(
+        app, ["check", str(scenes[0]), "--model", "fasterrcnn_resnet50_fpn", "--min-size", "64"]
+    )
+    assert small.exit_code == 0, small.output
+    assert "smaller than 8 px in the view of fasterrcnn_resnet50_fpn" in small.output
+    assert "Small objects" not in CliRunner().invoke(app, ["check", str(scenes[0])]).output
+    unknown = CliRunner().invoke(app, ["check", str(scenes[0]), "--model", "x"])
+    assert "unknown model 'x'" in str(unknown.exception)

@@ -367,6 +367,113 @@ def test_all_faults_are_named_and_boxes_outside_can_be_repaired(tmp_path: Path) 
     assert len(yaml.safe_load((tmp_path / "out" / "import.yaml").read_text())["repaired"]) == 2
 
 
+def test_pictures_that_cannot_be_read_are_named_together_and_can_be_left_out(tmp_path: Path) -> None:
+    root = source(tmp_path, "yolo")
+    whole = (root / "images" / "lid_02.png").read_bytes()
+    (root / "images" / "lid_02.png").write_bytes(whole[: len(whole) // 2])
+    (root / "images" / "lid_03.png").write_bytes(b"no picture")
+    (root / "labels" / "lid_01.txt").write_text("0 0.9 0.5 0.4 0.5\n1 0.5 0.5 0.1 0.1\n2 0.5 0.5 0.1 0.1\n")
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    assert "3 faults" in refused.output
+    for name in ("images/lid_02.png: ", "images/lid_03.png: ", "labels/lid_01.txt: line 1: bbox"):
+        assert name in refused.output
+    assert "leaves out pictures that cannot be read" in refused.output
+    result = imported(root, "--out", tmp_path / "out", *MEANING, "--repair")
+    assert result.exit_code == 0, result.output
+    assert "picture left out, with its labels" in result.output
+    document = json.loads((tmp_path / "out" / "annotations.json").read_text())
+    assert [image["source_name"] for image in document["images"]] == ["images/lid_01.png"]
+    repaired = yaml.safe_load((tmp_path / "out" / "import.yaml").read_text())["repaired"]
+    assert [line.endswith("picture left out, with its labels") for line in repaired] == [False, True, True]
+    # a picture that is not there is named with them; where none is left nothing is written
+    (root / "images" / "lid_01.png").write_bytes(b"")
+    none = imported(root, "--out", tmp_path / "none", *MEANING, "--repair")
+    assert none.exit_code == 2
+    assert "none of 3 pictures can be read" in none.output
+    assert not (tmp_path / "none").exists()
+
+
+def test_faults_of_annotations_and_of_pictures_are_named_together(tmp_path: Path) -> None:
+    root = source(tmp_path, "voc")
+    (root / "images" / "lid_02.png").write_bytes(b"no picture")
+    (root / "images" / "lid_03.png").unlink()
+    refused = imported(root, "--out", tmp_path / "out", *MEANING)
+    assert refused.exit_code == 2
+    assert "2 faults" in refused.output
+    assert "lid_02.png: " in refused.output
+    assert "picture lid_03.png is not below" in refused.output.replace("'", "")
+
+
+def video(root: Path, numbers: list[int]) -> Path:
+    """Pictures that differ, numbered like frames of a video; a sticker on every second one."""
+    (root / "in").mkdir()
+    for number in numbers:
+        cv2.imwrite(str(root / "in" / f"video{number:04d}.png"), picture(number))
+    document = {
+        "images": [
+            {"id": n, "file_name": f"video{n:04d}.png", "width": WIDTH, "height": HEIGHT} for n in numbers
+        ],
+        "categories": [{"id": 1, "name": "s"}],
+        "annotations": [
+            {"id": n, "image_id": n, "category_id": 1, "bbox": [1, 2, 30, 40]} for n in numbers[::2]
+        ],
+    }
+    (root / "in" / "a.json").write_text(json.dumps(document))
+    return root / "in"
+
+
+def test_frames_of_a_video_are_one_laptop_and_told_when_they_are_not(tmp_path: Path) -> None:
+    scenes = [start + 6 * step for start in range(0, 12000, 1000) for step in range(4)]
+    root = video(tmp_path, scenes)
+    options = [root, "--class", "s=sticker", "--split", "0.5,0.25,0.25"]
+    apart = imported(*options, "--out", tmp_path / "apart")
+    assert apart.exit_code == 0, apart.output
+    assert "test: 12 of 12 pictures have a name that differs by at most 30 in its number" in apart.output
+    assert "import again with --consecutive N" in apart.output
+    joined = imported(*options, "--consecutive", "6", "--out", tmp_path / "joined")
+    assert joined.exit_code == 0, joined.output
+    assert "in its number" not in joined.output
+    scenes_of = {}
+    for part in ("learn", "calibrate", "test"):
+        items = read_coco(tmp_path / "joined" / part)
+        scenes_of[part] = {int(Path(item.source_name).stem[5:]) // 1000 for item in items}
+        assert len({item.workpiece_id for item in items}) == len(scenes_of[part]) == len(items) // 4
+    assert sum(map(len, scenes_of.values())) == len(set().union(*scenes_of.values())) == 12
+    assert yaml.safe_load((tmp_path / "joined" / "import.yaml").read_text())["consecutive"] == 6
+    # numbers that --group says are those of laptops number no frames
+    grouped = imported(*options, "--group", r"video(\d+)", "--out", tmp_path / "grouped")
+    assert "in its number" not in grouped.output
+    # without parts nothing can be in another one
+    assert "in its number" not in imported(*options[:3], "--out", tmp_path / "whole").output
+
+
+def test_the_parts_say_what_they_can_prove_and_whether_they_are_alike(tmp_path: Path) -> None:
+    root = many(tmp_path, 24, 1)
+    options = ["--class", "s=sticker", "--split", "0.5,0.25,0.25", "--near", "-1", "--group", r"pc(\d\d)"]
+    result = imported(root, "--out", tmp_path / "out", *options)
+    assert result.exit_code == 0, result.output
+    assert "calibrate: 6 labelled images; in the proof 4 laptops" in result.output
+    assert "--alpha 0.01 takes 230 or more laptops in the proof, there are 4" in result.output
+    assert "would be its share" not in result.output
+    # one laptop has all pictures without a sticker, so that they are in one part
+    (tmp_path / "other").mkdir()
+    root = many(tmp_path / "other", 60, 1)
+    document = json.loads((root / "a.json").read_text())
+    for image in document["images"][:24]:
+        name = f"clean_{image['id']}.png"
+        (root / image["file_name"]).rename(root / name)
+        image["file_name"] = name
+    document["annotations"] = [{**document["annotations"][0], "id": n, "image_id": n} for n in range(24, 60)]
+    (root / "a.json").write_text(json.dumps(document))
+    uneven = imported(root, "--out", tmp_path / "uneven", *options[:-1], "clean|pc[0-9]+")
+    assert uneven.exit_code == 0, uneven.output
+    assert "calibrate: 0 of 15 pictures show no sticker, 6 would be its share" in uneven.output
+    assert "learn: 24" not in uneven.output
+    assert "no labelled image" in uneven.output or "no laptops without a sticker" in uneven.output
+    assert "another --seed makes other parts" in uneven.output
+
+
 @pytest.mark.parametrize(
     ("kind", "file", "text", "message"),
     [

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from sticker_uq.cell.bundle import create_bundle
 from sticker_uq.cli import app
 from sticker_uq.evaluation.metrics.matching import overlapping
-from sticker_uq.io.coco import encode_picture, read_coco, read_picture
+from sticker_uq.io.coco import EncodedScene, encode_picture, read_coco, read_picture, write_coco
+from sticker_uq.io.share import share_folder
 from sticker_uq.lab.datasets.suggesting import PoolPicture, scores_of, signals_of, suggested
 from sticker_uq.lab.rendering import encode_scene, render, sample_scene
+from sticker_uq.perception import PerceptionSettings
 from sticker_uq.scene import InvalidInput
 from sticker_uq.testing.scenes import assessment, observed
 
@@ -149,6 +152,99 @@ def test_boxes_to_be_corrected_fit_the_stickers(pool: Path, tmp_path: Path) -> N
     assert strict.exit_code == 0
     fewer = sum(len(item.boxes) for item in read_coco(tmp_path / "strict"))
     assert fewer < sum(len(item.boxes) for item in items.values())
+
+
+def data_set(folder: Path, pool: Path) -> Path:
+    """A COCO folder with lid_1 under its name, with other pixels, and noise under another name."""
+    light = cv2.convertScaleAbs(cv2.imread(str(pool / "lid_1.png")), alpha=0.9)
+    entries = ((light, "photos/lid_1.jpg"), (cv2.imread(str(pool / "noise.png")), "photos/other.png"))
+    scenes = (
+        EncodedScene(
+            seed=number,
+            format="png",
+            data=encode_picture(image, "png"),
+            width=480,
+            height=360,
+            boxes=np.zeros((0, 4), np.float32),
+            labels=np.zeros(0, np.int64),
+            image_fields={"source_name": name},
+        )
+        for number, (image, name) in enumerate(entries)
+    )
+    write_coco(folder, scenes)
+    return folder
+
+
+def test_what_is_labelled_already_is_left_out_by_its_name_or_its_pixels(pool: Path, tmp_path: Path) -> None:
+    known, out = data_set(tmp_path / "known", pool), tmp_path / "next.csv"
+    options = ["--labelled", known, "--device", "cpu"]
+    suggestions = run("suggest", pool, "--out", out, "--passes", 2, "--threads", 1, *options)
+    assert suggestions.exit_code == 0, suggestions.output
+    assert "4 of 4 pictures in" in suggestions.output
+    assert "2 were left out, they are labelled already" in suggestions.output
+    with out.open() as stream:
+        assert {row["picture"] for row in csv.DictReader(stream)} == {
+            "lid_0.png",
+            "lid_2.png",
+            "lid_3.png",
+            "copy.png",
+        }
+    boxes = run("prelabel", pool, "--out", tmp_path / "pre", *options)
+    assert boxes.exit_code == 0, boxes.output
+    assert {item.path.name for item in read_coco(tmp_path / "pre")} == {
+        "lid_0.png",
+        "lid_2.png",
+        "lid_3.png",
+        "copy.png",
+    }
+    for command, name in (("suggest", "none.csv"), ("prelabel", "none")):
+        none = run(command, pool / "noise.png", "--out", tmp_path / name, *options)
+        assert none.exit_code == 2
+        assert "all its 1 pictures are labelled already" in none.output
+        assert not (tmp_path / name).exists()
+
+
+def test_pictures_keep_their_files_so_that_corrected_labels_fit_the_originals(
+    pool: Path, tmp_path: Path
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    image = cv2.imread(str(pool / "lid_0.png"))
+    (photos / "IMG_1.JPG").write_bytes(encode_picture(image, "jpg"))
+    cv2.imwrite(str(photos / "IMG_2.bmp"), image)
+    result = run("prelabel", photos, "--out", tmp_path / "pre", "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    assert "packaged weights are used" in result.output
+    written = {item.path.name: item for item in read_coco(tmp_path / "pre")}
+    assert {name: item.path.read_bytes() for name, item in written.items()} == {
+        path.name: path.read_bytes() for path in photos.iterdir()
+    }
+    # its labels can be imported with the original pictures
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "a.json").write_text((tmp_path / "pre" / "annotations.json").read_text())
+    given = ["--images", photos, "--class", "sticker=sticker", "--ignore", "rest"]
+    back = run("import", tmp_path / "labels", *given, "--out", tmp_path / "back")
+    assert back.exit_code == 0, back.output
+    assert {item.source_name for item in read_coco(tmp_path / "back")} == {"IMG_1.JPG", "IMG_2.bmp"}
+    other = run("prelabel", photos, "--out", tmp_path / "png", "--device", "cpu", "--format", "png")
+    assert other.exit_code == 0, other.output
+    assert {item.path.name for item in read_coco(tmp_path / "png")} == {"IMG_1.png", "IMG_2.png"}
+
+
+def test_weights_and_settings_may_be_those_of_a_bundle(pool: Path, tmp_path: Path) -> None:
+    settings = PerceptionSettings(passes=2, device="cpu", score_floor=0.6)
+    create_bundle(tmp_path / "bundle", settings, share_folder() / "config" / "policy.yaml")
+    options = ["--bundle", tmp_path / "bundle", "--device", "cpu"]
+    boxes = run("prelabel", pool / "lid_0.png", "--out", tmp_path / "pre", *options)
+    assert boxes.exit_code == 0, boxes.output
+    assert "packaged weights are used" not in boxes.output
+    out = tmp_path / "next.csv"
+    suggestions = run("suggest", pool / "lid_0.png", "--out", out, *options)
+    assert suggestions.exit_code == 0, suggestions.output
+    for command in ("prelabel", "suggest"):
+        both = run(command, pool, "--out", tmp_path / "both", *options, "--model", "ssd300_vgg16")
+        assert both.exit_code == 2
+        assert "--bundle and --model: expected one of them" in both.output
 
 
 def test_two_pictures_of_one_name_are_refused(pool: Path, tmp_path: Path) -> None:

@@ -33,13 +33,17 @@ _ROOTS: dict[str, Format] = {"annotation": "voc", "annotations": "cvat"}
 
 
 def read_source(
-    source: Path, wanted: Format | Literal["auto"] = "auto", images: Path | None = None
+    source: Path,
+    wanted: Format | Literal["auto"] = "auto",
+    images: Path | None = None,
+    faults: Faults | None = None,
 ) -> tuple[Format, list[NamedPicture]]:
     """The tool's format of ``source`` to import, and its labelled pictures, in the order of the format.
 
     ``source`` is a folder or a file with annotations; pictures are looked for below it and below ``images``. With "auto" the
-    format is that of what is there. Raises InvalidInput naming all faults of the annotations, and for a source without
-    annotations, of several formats, or in which the same picture is labelled twice.
+    format is that of what is there. Raises InvalidInput for a source without annotations or of several formats, and naming all
+    faults of the annotations, also a picture that is labelled twice. With ``faults`` they are added there instead, so that
+    the caller can name them together with others.
     """
     if not source.exists():
         raise InvalidInput(f"{source}: no such file or folder")
@@ -64,7 +68,8 @@ def read_source(
         )
     folder = source if source.is_dir() else source.parent
     finder = PictureFinder([folder, *([images] if images is not None else [])])
-    faults = Faults(str(source))
+    refuse = faults is None
+    faults = Faults(str(source)) if faults is None else faults
     pictures = _READERS[chosen](found[chosen], finder, faults)
     seen: dict[Path, int] = {}
     for picture in pictures:
@@ -72,7 +77,8 @@ def read_source(
     for path, count in seen.items():
         if count > 1:
             faults.add(f"{path}: is labelled {count} times; expected every picture once")
-    faults.refuse()
+    if refuse or not pictures:
+        faults.refuse()
     if not pictures:
         raise InvalidInput(f"{source}: no labelled picture in its {chosen} annotations")
     return chosen, pictures

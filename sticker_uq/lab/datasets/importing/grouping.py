@@ -11,7 +11,8 @@ import numpy as np
 
 from sticker_uq.scene import InvalidInput
 
-PARTS = ("learn", "calibrate", "test")
+CALIBRATE = "calibrate"
+PARTS = ("learn", CALIBRATE, "test")
 
 
 def names_by_pattern(names: Sequence[str], pattern: str) -> list[str]:
@@ -95,7 +96,7 @@ def split_groups(
     if empty:
         raise InvalidInput(
             f"{len(groups)} pictures of {len(sizes)} laptops: nothing is left for {' and '.join(empty)}; give more laptops, "
-            "other shares, or a lower --near"
+            "other shares, or a lower --near or --consecutive"
         )
     return [part_of[group] for group in groups]
 

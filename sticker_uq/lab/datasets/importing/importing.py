@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from sticker_uq.io.coco import EncodedScene, LabelledImage, box_fault, clipped, encode_picture, write_coco
 from sticker_uq.io.faults import Faults
@@ -18,6 +19,7 @@ from sticker_uq.io.images import MOST_PICTURE, read_image_file
 from sticker_uq.io.outputs import whole_folder
 from sticker_uq.io.reading import read_bytes
 from sticker_uq.lab.datasets.checking import PictureStatistics, close_pairs, statistics_of
+from sticker_uq.lab.datasets.consecutive import LIKE, consecutive_pairs
 from sticker_uq.lab.datasets.importing.grouping import PARTS, joined, members, names_by_pattern, split_groups
 from sticker_uq.lab.datasets.importing.labelled_picture import NamedPicture
 from sticker_uq.lab.datasets.importing.orientation import (
@@ -30,6 +32,9 @@ from sticker_uq.lab.datasets.importing.orientation import (
 from sticker_uq.scene import InvalidInput, ObjectClass
 
 RECORD = "import.yaml"
+_HINT = (
+    "--repair clips boxes to their picture or leaves them out, and leaves out pictures that cannot be read"
+)
 _KEPT_AS_IS = {".jpg": "jpg", ".jpeg": "jpg", ".png": "png"}
 
 
@@ -69,33 +74,59 @@ def upright(
     frame: Frame = "auto",
     repair: bool = False,
     progress: Callable[[], None] = lambda: None,
+    faults: Faults | None = None,
 ) -> tuple[list[UprightPicture], list[str]]:
     """All imported ``pictures`` read once, boxes in the orientation as shown, and what was repaired, one line each.
 
     ``labels`` has the class of each name, None to leave it out; names of pictures are relative to ``root``. With ``repair`` boxes
-    are clipped to their picture, and left out when nothing of them is inside. Raises InvalidInput with all faults.
+    are clipped to their picture, and left out when nothing of them is inside, and so are pictures that cannot be decoded. Raises
+    InvalidInput with all faults, those of the annotations in ``faults`` first, and when no picture is left.
     """
-    faults, changes, found = Faults(str(root)), list[str](), list[UprightPicture]()
-    hint = "--repair clips such boxes to their picture or leaves them out"
+    faults = faults or Faults(str(root))
+    changes, found = list[str](), list[UprightPicture]()
+    repairs = _Repairs(faults, changes if repair else None)
     for number, picture in enumerate(pictures):
         with faults.collected():
-            found.append(
-                _upright(
-                    picture, number, root, labels, frame, _Boxes(faults, changes if repair else None, hint)
-                )
-            )
+            pixels = repairs.pixels(picture.path)
+            if pixels is not None:
+                found.append(_upright(picture, pixels, number, root, labels, frame, repairs))
         progress()
     faults.refuse()
+    if not found:
+        raise InvalidInput(f"{root}: none of {len(pictures)} pictures can be read; first {changes[0]}")
     return found, changes
 
 
 @dataclass(frozen=True)
-class _Boxes:
-    """Decides about boxes outside of their picture: adds them to ``faults``, or to ``changes`` if there are such."""
+class _Pixels:
+    """A picture file decoded: ``image`` (H, W, 3) BGR upright, its EXIF orientation, and width and height px as stored."""
+
+    image: NDArray[np.uint8]
+    orientation: int
+    stored: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Repairs:
+    """Decides about what can be left out: adds it to ``faults``, or to ``changes`` if there are such."""
 
     faults: Faults
     changes: list[str] | None
-    hint: str
+
+    def pixels(self, path: Path) -> _Pixels | None:
+        """The picture at ``path``, None for one that cannot be decoded."""
+        try:
+            image = read_image_file(path)
+            try:
+                return _Pixels(image, *orientation_of(read_bytes(path, MOST_PICTURE)))
+            except InvalidInput as error:
+                raise InvalidInput(f"{path}: {error}") from None
+        except InvalidInput as error:
+            if self.changes is None:
+                self.faults.add(str(error), _HINT)
+            else:
+                self.changes.append(f"{error}: picture left out, with its labels")
+            return None
 
     def inside(self, box: Sequence[float], size: tuple[int, int], where: str) -> tuple[float, ...] | None:
         x1, y1, x2, y2 = box
@@ -105,7 +136,7 @@ class _Boxes:
         if not fault:
             return within
         if self.changes is None:
-            self.faults.add(f"{where}: {fault}", self.hint)
+            self.faults.add(f"{where}: {fault}", _HINT)
         else:
             self.changes.append(f"{where}: {'left out' if within is None else 'clipped'}: {fault}")
         return within
@@ -113,16 +144,15 @@ class _Boxes:
 
 def _upright(
     picture: NamedPicture,
+    pixels: _Pixels,
     number: int,
     root: Path,
     labels: Mapping[str, ObjectClass | None],
     frame: Frame,
-    boxes: _Boxes,
+    repairs: _Repairs,
 ) -> UprightPicture:
-    data = read_bytes(picture.path, MOST_PICTURE)
-    image = read_image_file(picture.path)
+    image, orientation, stored = pixels.image, pixels.orientation, pixels.stored
     try:
-        orientation, stored = orientation_of(data)
         as_stored = labelled_as_stored(orientation, stored, picture.size, frame)
     except InvalidInput as error:
         raise InvalidInput(f"{picture.path}: {error}") from None
@@ -140,7 +170,7 @@ def _upright(
             continue
         x1, y1, x2, y2 = one.box
         box = (x1 * scale[0], y1 * scale[1], x2 * scale[0], y2 * scale[1])
-        within = boxes.inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
+        within = repairs.inside(shown_box(orientation, stored, box) if as_stored else box, size, one.where)
         if within is not None:
             kept.append(within)
             classes.append(int(label))
@@ -157,9 +187,11 @@ def _upright(
     return UprightPicture(name, statistics_of(item, image), orientation != 1)
 
 
-def grouped(pictures: Sequence[UprightPicture], near: int, pattern: str | None = None) -> Grouped:
-    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name, and near duplicates
-    together.
+def grouped(
+    pictures: Sequence[UprightPicture], near: int, pattern: str | None = None, consecutive: int = 0
+) -> Grouped:
+    """Imported ``pictures`` without copies, with the laptop of each: what ``pattern`` finds in its name; near duplicates are
+    of one laptop, and frames whose numbers differ by at most ``consecutive`` from the one before.
 
     The perceptual hashes of near duplicates differ in at most ``near`` bits; -1: near duplicates are not joined. Raises
     InvalidInput for pictures with the same pixels and other objects, and as :func:`names_by_pattern`.
@@ -178,6 +210,7 @@ def grouped(pictures: Sequence[UprightPicture], near: int, pattern: str | None =
     faults.refuse()
     kept = list(first.values())
     pairs = [(a, b) for a, b, _ in close_pairs([one.statistics for one in kept], near)] if near >= 0 else []
+    pairs += consecutive_pairs([one.name for one in kept], consecutive)
     names = [""] * len(kept)
     if pattern is not None:
         names = names_by_pattern([one.name for one in kept], pattern)
@@ -185,7 +218,7 @@ def grouped(pictures: Sequence[UprightPicture], near: int, pattern: str | None =
         pairs += [(start.setdefault(name, index), index) for index, name in enumerate(names)]
     groups = joined(len(kept), pairs)
     sizes = {group: len(numbers) for group, numbers in members(groups).items()}
-    laptops = [names[group] or (f"like {kept[group].name}" if sizes[group] > 1 else "") for group in groups]
+    laptops = [names[group] or (f"{LIKE}{kept[group].name}" if sizes[group] > 1 else "") for group in groups]
     return Grouped(tuple(kept), tuple(groups), tuple(laptops), tuple(copies))
 
 
