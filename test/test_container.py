@@ -17,7 +17,7 @@ COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="
 
 def on_the_robot(page: str) -> list[str]:
     """The commands under "On the robot" of ``page``."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = re.sub(r"(<!--.*?-->\n)+\n", "", (ROOT / page).read_text(encoding="utf-8"))
     block = text.split("\n## On the robot\n\n")[1].split("\n\n")[0]
     return [line.strip() for line in block.splitlines()]
 

@@ -30,7 +30,8 @@ Image.open("assessed.png")"""
 
 
 def notebook(tutorial: str) -> dict[str, Any]:
-    """The notebook (nbformat 4.5) of the Markdown text of a tutorial in docs/tutorials."""
+    """The notebook (nbformat 4.5) of the Markdown text of a tutorial in docs/tutorials, without its comments."""
+    tutorial = re.sub(r"(<!--.*?-->\n)+\n", "", tutorial)
     code = iter(re.findall(r"^```python\n(.*?)^```$", tutorial, re.M | re.S))
     prose = re.split(r"^```python\n.*?^```$", tutorial, flags=re.M | re.S)
     cells: list[dict[str, Any]] = []
